@@ -1,1 +1,44 @@
-//! placeholder
+//! Where bytes live and how they move.
+//!
+//! A machine has several memories: a GPU's own, host memory the GPU can reach, ordinary host memory, files. This crate
+//! holds plain arrays in each of them and gives their bytes no meaning.
+//!
+//! | the question | the room |
+//! | --- | --- |
+//! | Which memories are there, and how much is left? | [`Tier`], [`Capacity`] |
+//! | An array in one of them | [`Buffer`], with the place in its type |
+//! | Short-lived arrays, again and again | [`Pool`], which hands out [`Lease`]s |
+//! | A lot of pinned memory, fast | [`pinned_arena`] |
+//! | Memory somebody else owns | [`lay_over`], [`Registered`] |
+//! | Memory of another process | [`SharedHost`], [`send_device`], [`receive_device`] |
+//! | Files | [`io`] |
+//!
+//! Who feeds it: `headwater-cuda` makes device memory and registers host memory. Who reads it: tensors, feature tables
+//! and the offloader. Nothing here waits without a bound, and every pool says how much it holds.
+//!
+//! ```
+//! use headwater_memory::{Buffer, Host};
+//! let mut rows = Buffer::<f32, Host>::new(4)?;
+//! rows.write(1, &[2.0, 3.0])?;
+//! assert_eq!(rows.as_slice()?, [0.0, 2.0, 3.0, 0.0]);
+//! # Ok::<(), headwater_memory::Error>(())
+//! ```
+#![allow(unsafe_code, reason = "allocators, registration and I/O are this crate's work")]
+
+mod arena;
+mod buffer;
+mod error;
+mod mapping;
+mod pool;
+mod registry;
+mod share;
+mod tier;
+
+pub use arena::pinned_arena;
+pub use buffer::{Buffer, Device, GpuVisible, Host, HostReadable, HostWritable, Managed, Pinned, WriteCombined};
+pub use error::{Error, Result};
+pub use mapping::Mapping;
+pub use pool::{Lease, Pool, PoolConfig, PoolUse};
+pub use registry::{Registered, RegistryUse, lay_over, registry_use};
+pub use share::{SharedHost, receive_device, send_device};
+pub use tier::{Capacity, Tier, host_bytes_available, lockable_bytes};

@@ -1,0 +1,111 @@
+//! How fast this GPU's links are, measured and remembered.
+//!
+//! Plans need bandwidths, and data sheets do not know the machine. The probe takes well under a second and its result is
+//! kept in the cache folder under the GPU's unique id and driver version.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache;
+use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::kernel::{Element, Grid, Kernel, Param, Scalar};
+use crate::module::{Defines, Source};
+use crate::span::{Allocation, Span};
+use crate::stream::{Event, Stream};
+
+static SOURCE: Source = Source { name: "bandwidth.cu", text: include_str!("bandwidth.cu") };
+
+// SAFETY: bandwidth.cu reads `vectors` vectors of 16 bytes and writes one word of `sink`.
+static READ_ALL: Kernel = unsafe {
+    Kernel::declare(
+        &SOURCE,
+        "read_all",
+        &[
+            Param::Read("data", Element::Bytes, &["vectors", "VECTOR_BYTES"]),
+            Param::Value("vectors", Scalar::U64),
+            Param::Write("sink", Element::U32, &[]),
+        ],
+    )
+};
+
+/// This crate's kernels, for tests that compile every one of them.
+pub static SOURCES: &[&Source] = &[&SOURCE];
+
+/// Measured bandwidths in GB/s (10^9 bytes a second).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Bandwidths {
+    /// Pinned host memory to the device by the copy engine.
+    pub host_to_device_gb_per_s: f64,
+    /// Device to pinned host memory by the copy engine.
+    pub device_to_host_gb_per_s: f64,
+    /// Device memory, bytes read plus bytes written by a copy.
+    pub device_gb_per_s: f64,
+    /// Pinned host memory read in order by a kernel.
+    pub zero_copy_gb_per_s: f64,
+}
+
+impl Bandwidths {
+    /// The remembered figures, or a fresh measurement.
+    pub fn of(gpu: &Gpu) -> Result<Self> {
+        if let Some(known) = record_path(gpu).and_then(|path| std::fs::read(path).ok())
+            && let Ok(bandwidths) = serde_json::from_slice(&known)
+        {
+            return Ok(bandwidths);
+        }
+        let measured = Self::measure(gpu)?;
+        if let (Some(path), Ok(text)) = (record_path(gpu), serde_json::to_vec(&measured)) {
+            let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+            // The record is a convenience; without it the next process measures again.
+            let _ = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, &path));
+        }
+        Ok(measured)
+    }
+
+    /// Measures now.
+    pub fn measure(gpu: &Gpu) -> Result<Self> {
+        // Large enough to hide launch costs on a fast link, small enough for a small card; four times an L2 of 60 MB.
+        let bytes = (256 << 20).min(gpu.memory()?.free_bytes / 4);
+        let stream = Stream::new(gpu)?;
+        let host = Span::whole(Allocation::pinned(gpu, bytes)?);
+        let near = Span::whole(Allocation::on_stream(&stream, bytes)?);
+        let far = Span::whole(Allocation::on_stream(&stream, bytes)?);
+        let sink = Span::whole(Allocation::on_stream(&stream, 4)?);
+        let rate = |traffic_bytes: usize, work: &dyn Fn() -> Result<()>| -> Result<f64> {
+            Ok(traffic_bytes as f64 / 1e6 / f64::from(best_ms(&stream, work)?))
+        };
+        let defines = Defines::new().with("VECTOR_BYTES", 16);
+        let grid = Grid { blocks: gpu.facts().sms * 2, threads: 512, shared_bytes: 0 };
+        let read = || {
+            let launch = READ_ALL.on(&stream, &defines, grid).bytes(&host).u64(bytes as u64 / 16);
+            launch.buffer(&sink, Element::U32).go()
+        };
+        Ok(Self {
+            host_to_device_gb_per_s: rate(bytes, &|| stream.copy(&host, &near))?,
+            device_to_host_gb_per_s: rate(bytes, &|| stream.copy(&near, &host))?,
+            device_gb_per_s: rate(2 * bytes, &|| stream.copy(&near, &far))?,
+            zero_copy_gb_per_s: rate(bytes, &read)?,
+        })
+    }
+}
+
+/// The best of a few runs: interference only ever slows a copy down.
+fn best_ms(stream: &Stream, work: &dyn Fn() -> Result<()>) -> Result<f32> {
+    let (start, end) = (Event::timed(stream.gpu())?, Event::timed(stream.gpu())?);
+    let mut best = f32::INFINITY;
+    for _ in 0..4 {
+        start.record_on(stream)?;
+        work()?;
+        end.record_on(stream)?;
+        end.synchronize()?;
+        best = best.min(end.ms_since(&start)?);
+    }
+    Ok(best.max(f32::MIN_POSITIVE))
+}
+
+fn record_path(gpu: &Gpu) -> Option<PathBuf> {
+    let folder = cache::folder()?;
+    std::fs::create_dir_all(&folder).ok()?;
+    Some(folder.join(format!("bandwidth-{}-{}.json", gpu.facts().uuid, gpu.driver().version())))
+}

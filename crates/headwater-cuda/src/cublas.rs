@@ -1,0 +1,251 @@
+//! cuBLAS, when it is there: plain dense products.
+
+use std::ffi::{c_int, c_longlong, c_void};
+use std::sync::{Mutex, OnceLock};
+
+use crate::error::{Error, Result};
+use crate::gpu::{Gpu, lock};
+use crate::library::{CUBLAS, Library};
+use crate::span::{Allocation, Span};
+use crate::stream::Stream;
+
+/// Without a workspace of our own cuBLAS allocates during the call, which breaks graph capture and reproducibility.
+const WORKSPACE_BYTES: usize = 32 << 20;
+
+/// The element type of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum GemmType {
+    F32,
+    F64,
+    F16,
+    BF16,
+}
+
+/// One operand of a row-major product: where it is and how it lies.
+#[derive(Debug, Clone)]
+pub struct GemmOperand {
+    /// The elements, from the first one on.
+    pub span: Span,
+    /// Elements from one row to the next.
+    pub row_stride: usize,
+    /// Whether the matrix is stored transposed.
+    pub transposed: bool,
+    /// Elements from one matrix of the batch to the next.
+    pub batch_stride: usize,
+}
+
+/// A batch of products `c = a · b`, with `c` of `rows` × `columns` and `inner` terms in each sum.
+#[derive(Debug, Clone)]
+pub struct Gemm {
+    /// Element type of all three.
+    pub element: GemmType,
+    /// Rows of `c`.
+    pub rows: usize,
+    /// Columns of `c`.
+    pub columns: usize,
+    /// Terms in each sum.
+    pub inner: usize,
+    /// Products.
+    pub batch: usize,
+    /// Left operand.
+    pub a: GemmOperand,
+    /// Right operand.
+    pub b: GemmOperand,
+    /// Result, never transposed.
+    pub c: GemmOperand,
+}
+
+type Handle = *mut c_void;
+
+struct Cublas {
+    create: unsafe extern "C" fn(*mut Handle) -> c_int,
+    set_stream: unsafe extern "C" fn(Handle, *mut c_void) -> c_int,
+    set_workspace: unsafe extern "C" fn(Handle, *mut c_void, usize) -> c_int,
+    gemm: GemmFunction,
+    _library: Library,
+}
+
+type GemmFunction = unsafe extern "C" fn(
+    Handle,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    *const c_void,
+    *const c_void,
+    c_int,
+    c_int,
+    c_longlong,
+    *const c_void,
+    c_int,
+    c_int,
+    c_longlong,
+    *const c_void,
+    *mut c_void,
+    c_int,
+    c_int,
+    c_longlong,
+    c_int,
+    c_int,
+    c_int,
+) -> c_int;
+
+/// A handle for one GPU. cuBLAS handles are not safe to share, so the lock is held for the length of a call.
+struct OpenHandle {
+    raw: Handle,
+    workspace: Span,
+}
+
+// SAFETY: the handle is used under a lock, by one thread at a time.
+unsafe impl Send for OpenHandle {}
+
+/// Whether cuBLAS can be used on this machine; the error says where it was looked for.
+pub fn cublas_available() -> Result<()> {
+    Cublas::get().map(|_| ())
+}
+
+impl Gemm {
+    /// Queues the product. Sums are in float32 for the 16-bit types and float32 (never TF32), in float64 for float64.
+    pub fn run(&self, stream: &Stream) -> Result<()> {
+        static OPEN: OnceLock<Mutex<Vec<(usize, OpenHandle)>>> = OnceLock::new();
+        let cublas = Cublas::get()?;
+        self.check()?;
+        let gpu = stream.gpu();
+        gpu.bind()?;
+        let mut open = lock(OPEN.get_or_init(Mutex::default));
+        if !open.iter().any(|(ordinal, _)| *ordinal == gpu.ordinal()) {
+            open.push((gpu.ordinal(), OpenHandle::new(cublas, gpu)?));
+        }
+        let Some((_, handle)) = open.iter().find(|(ordinal, _)| *ordinal == gpu.ordinal()) else { return Ok(()) };
+        stream.note_use([&self.a.span, &self.b.span, &self.c.span, &handle.workspace].into_iter());
+        // SAFETY: the handle is live and locked; the workspace is kept with it.
+        unsafe {
+            status("cublasSetStream", (cublas.set_stream)(handle.raw, stream.raw().cast()))?;
+            let workspace = std::ptr::with_exposed_provenance_mut(to_usize(handle.workspace.pointer()));
+            status("cublasSetWorkspace", (cublas.set_workspace)(handle.raw, workspace, WORKSPACE_BYTES))?;
+        }
+        self.call(cublas, handle.raw)
+    }
+
+    /// cuBLAS thinks in columns: the row-major product a·b is its column-major product b·a.
+    fn call(&self, cublas: &Cublas, handle: Handle) -> Result<()> {
+        const COMPUTE_32F: c_int = 68;
+        const COMPUTE_64F: c_int = 70;
+        const DEFAULT_ALGORITHM: c_int = -1;
+        let data = match self.element {
+            GemmType::F32 => 0,
+            GemmType::F64 => 1,
+            GemmType::F16 => 2,
+            GemmType::BF16 => 14,
+        };
+        let (one32, zero32, one64, zero64) = (1f32, 0f32, 1f64, 0f64);
+        let (compute, one, zero): (c_int, *const c_void, *const c_void) = match self.element {
+            GemmType::F64 => (COMPUTE_64F, (&raw const one64).cast(), (&raw const zero64).cast()),
+            _ => (COMPUTE_32F, (&raw const one32).cast(), (&raw const zero32).cast()),
+        };
+        let at = |operand: &GemmOperand| std::ptr::with_exposed_provenance_mut(to_usize(operand.span.pointer()));
+        let (a, b, c) = (&self.a, &self.b, &self.c);
+        // SAFETY: `check` proved that every operand holds what these sizes and strides reach; uses were noted.
+        let code = unsafe {
+            (cublas.gemm)(
+                handle,
+                c_int::from(b.transposed),
+                c_int::from(a.transposed),
+                int(self.columns)?,
+                int(self.rows)?,
+                int(self.inner)?,
+                one,
+                at(b),
+                data,
+                int(b.row_stride)?,
+                long(b.batch_stride)?,
+                at(a),
+                data,
+                int(a.row_stride)?,
+                long(a.batch_stride)?,
+                zero,
+                at(c),
+                data,
+                int(c.row_stride)?,
+                long(c.batch_stride)?,
+                int(self.batch)?,
+                compute,
+                DEFAULT_ALGORITHM,
+            )
+        };
+        status("cublasGemmStridedBatchedEx", code)
+    }
+
+    fn check(&self) -> Result<()> {
+        let size = match self.element {
+            GemmType::F64 => 8,
+            GemmType::F32 => 4,
+            GemmType::F16 | GemmType::BF16 => 2,
+        };
+        let holds = |operand: &GemmOperand, rows: usize, columns: usize| {
+            let (rows, columns) = if operand.transposed { (columns, rows) } else { (rows, columns) };
+            let last = rows.checked_sub(1)?.checked_mul(operand.row_stride)?.checked_add(columns)?;
+            let all = self.batch.checked_sub(1)?.checked_mul(operand.batch_stride)?.checked_add(last)?;
+            (operand.row_stride >= columns && all.checked_mul(size)? <= operand.span.bytes()).then_some(())
+        };
+        let fits = holds(&self.a, self.rows, self.inner)
+            .and_then(|()| holds(&self.b, self.inner, self.columns))
+            .and_then(|()| holds(&self.c, self.rows, self.columns));
+        fits.ok_or_else(|| Error::Unsupported { what: "a product", why: "an operand is shorter than its shape".into() })
+    }
+}
+
+impl OpenHandle {
+    fn new(cublas: &Cublas, gpu: &Gpu) -> Result<Self> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the context is current.
+        status("cublasCreate", unsafe { (cublas.create)(&raw mut raw) })?;
+        Ok(Self { raw, workspace: Span::whole(Allocation::shareable(gpu, WORKSPACE_BYTES)?) })
+    }
+}
+
+impl Cublas {
+    fn get() -> Result<&'static Self> {
+        static TABLE: OnceLock<Result<Cublas>> = OnceLock::new();
+        TABLE.get_or_init(Self::open).as_ref().map_err(Clone::clone)
+    }
+
+    fn open() -> Result<Self> {
+        let library = CUBLAS.load()?;
+        macro_rules! symbol {
+            ($name:literal) => {
+                // SAFETY: the field's type is the function's type in cuBLAS's documentation.
+                *unsafe { library.handle.get($name) }.map_err(|error| Error::Unsupported {
+                    what: "cuBLAS",
+                    why: format!("{}: {error}", library.path.display()),
+                })?
+            };
+        }
+        Ok(Self {
+            create: symbol!(b"cublasCreate_v2"),
+            set_stream: symbol!(b"cublasSetStream_v2"),
+            set_workspace: symbol!(b"cublasSetWorkspace_v2"),
+            gemm: symbol!(b"cublasGemmStridedBatchedEx"),
+            _library: library,
+        })
+    }
+}
+
+fn status(call: &'static str, status: c_int) -> Result<()> {
+    if status == 0 { Ok(()) } else { Err(Error::Cublas { call, status }) }
+}
+
+fn int(value: usize) -> Result<c_int> {
+    c_int::try_from(value).map_err(|_| Error::Unsupported { what: "a product", why: format!("{value} exceeds 2^31") })
+}
+
+fn long(value: usize) -> Result<c_longlong> {
+    c_longlong::try_from(value)
+        .map_err(|_| Error::Unsupported { what: "a product", why: format!("{value} exceeds 2^63") })
+}
+
+fn to_usize(pointer: u64) -> usize {
+    usize::try_from(pointer).unwrap_or(usize::MAX)
+}

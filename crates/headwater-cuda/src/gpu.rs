@@ -1,0 +1,303 @@
+//! One GPU of this machine: its facts, its context, its default stream.
+//!
+//! The context is the device's primary one, which torch and every CUDA library in the process share, so pointers and
+//! streams may cross between them. A `Gpu` is cheap to clone; the same ordinal always gives the same object.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_int};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute as Attribute};
+
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::module::Modules;
+use crate::stream::Stream;
+
+/// An open GPU.
+#[derive(Clone)]
+pub struct Gpu(Arc<Inner>);
+
+struct Inner {
+    ordinal: usize,
+    device: CUdevice,
+    context: CUcontext,
+    driver: &'static Driver,
+    facts: Facts,
+    modules: Modules,
+    default_stream: OnceLock<Stream>,
+}
+
+// SAFETY: a context handle may be used from any thread once it is made current there, which `bind` does.
+unsafe impl Send for Inner {}
+// SAFETY: as above; the driver locks internally.
+unsafe impl Sync for Inner {}
+
+/// What does not change while the GPU is open.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Facts {
+    /// Marketing name.
+    pub name: String,
+    /// Unique id, in hexadecimal.
+    pub uuid: String,
+    /// PCI address, domain:bus:device.function.
+    pub pci_bus_id: String,
+    /// Compute capability, major and minor.
+    pub compute_capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub sms: u32,
+    /// Threads an SM can hold.
+    pub threads_per_sm: u32,
+    /// Device memory in all.
+    pub memory_bytes: usize,
+    /// Level-two cache.
+    pub l2_bytes: usize,
+    /// Shared memory a block may ask for.
+    pub shared_bytes_per_block: usize,
+    /// Whether kernels may read pinned host memory.
+    pub maps_host_memory: bool,
+    /// Whether host and device share one address space.
+    pub unified_addressing: bool,
+    /// The PCIe link as the system reports it, when it does.
+    pub pcie: Option<PcieLink>,
+}
+
+/// Speed and width of the link to the host.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct PcieLink {
+    /// Transfer rate now, as the system words it.
+    pub speed: String,
+    /// Lanes now.
+    pub width: String,
+}
+
+/// Free and total device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct DeviceMemory {
+    /// Bytes nobody holds.
+    pub free_bytes: usize,
+    /// Bytes in all.
+    pub total_bytes: usize,
+}
+
+impl Gpu {
+    /// How many GPUs the driver sees. No driver is an error that says where it was looked for.
+    pub fn count() -> Result<usize> {
+        let driver = Driver::get()?;
+        let mut count = 0;
+        // SAFETY: writes one integer.
+        driver.check("cuDeviceGetCount", unsafe { (driver.cuDeviceGetCount)(&raw mut count) })?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    /// Opens GPU `ordinal`, or returns the one already open.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        static OPEN: OnceLock<Mutex<HashMap<usize, Gpu>>> = OnceLock::new();
+        let mut open = lock(OPEN.get_or_init(Mutex::default));
+        if let Some(gpu) = open.get(&ordinal) {
+            return Ok(gpu.clone());
+        }
+        let gpu = Self::open_new(ordinal)?;
+        open.insert(ordinal, gpu.clone());
+        Ok(gpu)
+    }
+
+    fn open_new(ordinal: usize) -> Result<Self> {
+        let driver = Driver::get()?;
+        let count = Self::count()?;
+        let number = c_int::try_from(ordinal).ok().filter(|_| ordinal < count);
+        let Some(number) = number else { return Err(Error::NoDevice { asked: ordinal, count }) };
+        let (mut device, mut context) = (0, std::ptr::null_mut());
+        // SAFETY: each call writes one handle; `number` is below the device count.
+        unsafe {
+            driver.check("cuDeviceGet", (driver.cuDeviceGet)(&raw mut device, number))?;
+            driver.check("cuDevicePrimaryCtxRetain", (driver.cuDevicePrimaryCtxRetain)(&raw mut context, device))?;
+        }
+        let facts = read_facts(driver, device)?;
+        let modules = Modules::default();
+        let inner = Inner { ordinal, device, context, driver, facts, modules, default_stream: OnceLock::new() };
+        let gpu = Self(Arc::new(inner));
+        gpu.keep_freed_memory()?;
+        Ok(gpu)
+    }
+
+    /// Position in the driver's list.
+    #[must_use]
+    pub fn ordinal(&self) -> usize {
+        self.0.ordinal
+    }
+
+    /// What is known about the device.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    /// The architecture kernels are compiled for, such as `sm_90`.
+    #[must_use]
+    pub fn arch(&self) -> String {
+        let (major, minor) = self.0.facts.compute_capability;
+        format!("sm_{major}{minor}")
+    }
+
+    /// The stream work goes to unless the caller names another.
+    pub fn stream(&self) -> Result<&Stream> {
+        if let Some(stream) = self.0.default_stream.get() {
+            return Ok(stream);
+        }
+        let made = Stream::new(self)?;
+        Ok(self.0.default_stream.get_or_init(|| made))
+    }
+
+    /// Free and total memory now.
+    pub fn memory(&self) -> Result<DeviceMemory> {
+        let driver = self.bind()?;
+        let (mut free_bytes, mut total_bytes) = (0, 0);
+        // SAFETY: writes two integers.
+        let code = unsafe { (driver.cuMemGetInfo_v2)(&raw mut free_bytes, &raw mut total_bytes) };
+        driver.check("cuMemGetInfo", code)?;
+        Ok(DeviceMemory { free_bytes, total_bytes })
+    }
+
+    /// Whether this GPU's kernels can read `other`'s memory directly.
+    pub fn can_access(&self, other: &Self) -> Result<bool> {
+        let mut can = 0;
+        // SAFETY: writes one integer; both devices are open.
+        let code = unsafe { (self.0.driver.cuDeviceCanAccessPeer)(&raw mut can, self.0.device, other.0.device) };
+        self.0.driver.check("cuDeviceCanAccessPeer", code)?;
+        Ok(can != 0)
+    }
+
+    /// Lets this GPU's kernels read `other`'s memory. Doing so twice is fine.
+    pub fn enable_access(&self, other: &Self) -> Result<()> {
+        const ALREADY_ENABLED: c_int = 704;
+        let driver = self.bind()?;
+        // SAFETY: both contexts are live.
+        match unsafe { (driver.cuCtxEnablePeerAccess)(other.0.context, 0) } {
+            ALREADY_ENABLED => Ok(()),
+            code => driver.check("cuCtxEnablePeerAccess", code),
+        }
+    }
+
+    /// Waits for everything this context has been given.
+    pub fn synchronize(&self) -> Result<()> {
+        let driver = self.bind()?;
+        // SAFETY: no arguments; the context is current.
+        driver.check("cuCtxSynchronize", unsafe { (driver.cuCtxSynchronize)() })
+    }
+
+    /// Gives freed stream-ordered memory above `keep_bytes` back to the system.
+    pub fn trim(&self, keep_bytes: usize) -> Result<()> {
+        let (driver, pool) = (self.bind()?, self.pool()?);
+        // SAFETY: the default pool lives as long as the device.
+        driver.check("cuMemPoolTrimTo", unsafe { (driver.cuMemPoolTrimTo)(pool, keep_bytes) })
+    }
+
+    /// Makes this GPU's context current on the calling thread and returns the driver.
+    pub(crate) fn bind(&self) -> Result<&'static Driver> {
+        let driver = self.0.driver;
+        // SAFETY: the context was retained and is never released.
+        driver.check("cuCtxSetCurrent", unsafe { (driver.cuCtxSetCurrent)(self.0.context) })?;
+        Ok(driver)
+    }
+
+    pub(crate) fn driver(&self) -> &'static Driver {
+        self.0.driver
+    }
+
+    pub(crate) fn device(&self) -> CUdevice {
+        self.0.device
+    }
+
+    pub(crate) fn modules(&self) -> &Modules {
+        &self.0.modules
+    }
+
+    fn pool(&self) -> Result<cudarc::driver::sys::CUmemoryPool> {
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        let code = unsafe { (self.0.driver.cuDeviceGetDefaultMemPool)(&raw mut pool, self.0.device) };
+        self.0.driver.check("cuDeviceGetDefaultMemPool", code)?;
+        Ok(pool)
+    }
+
+    /// By default the driver returns freed memory at every synchronisation and the next allocation pays for it again.
+    fn keep_freed_memory(&self) -> Result<()> {
+        const RELEASE_THRESHOLD: c_int = 4;
+        let (driver, pool) = (self.bind()?, self.pool()?);
+        let mut everything = u64::MAX;
+        // SAFETY: this attribute's value is one u64.
+        let code = unsafe { (driver.cuMemPoolSetAttribute)(pool, RELEASE_THRESHOLD, (&raw mut everything).cast()) };
+        driver.check("cuMemPoolSetAttribute", code)
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gpu({}, {})", self.0.ordinal, self.0.facts.name)
+    }
+}
+
+/// A poisoned lock only means that another thread failed; what these locks guard is valid at every step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read_facts(driver: &Driver, device: CUdevice) -> Result<Facts> {
+    use Attribute as A;
+    let number = |attribute: Attribute| -> Result<usize> {
+        let mut value = 0;
+        // SAFETY: writes one integer.
+        let code = unsafe { (driver.cuDeviceGetAttribute)(&raw mut value, attribute as c_int, device) };
+        driver.check("cuDeviceGetAttribute", code)?;
+        Ok(usize::try_from(value).unwrap_or(0))
+    };
+    let small = |attribute| number(attribute).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
+    let mut memory_bytes = 0;
+    // SAFETY: writes one integer.
+    driver.check("cuDeviceTotalMem", unsafe { (driver.cuDeviceTotalMem_v2)(&raw mut memory_bytes, device) })?;
+    let pci_bus_id = text(|buffer, length| {
+        // SAFETY: `text` passes a buffer of `length` bytes.
+        driver.check("cuDeviceGetPCIBusId", unsafe { (driver.cuDeviceGetPCIBusId)(buffer, length, device) })
+    })?;
+    Ok(Facts {
+        name: text(|buffer, length| {
+            // SAFETY: as above.
+            driver.check("cuDeviceGetName", unsafe { (driver.cuDeviceGetName)(buffer, length, device) })
+        })?,
+        uuid: uuid(driver, device)?,
+        pcie: pcie_link(&pci_bus_id),
+        pci_bus_id,
+        compute_capability: (
+            small(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            small(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        sms: small(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        threads_per_sm: small(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        memory_bytes,
+        l2_bytes: number(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+        shared_bytes_per_block: number(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        maps_host_memory: number(A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0,
+        unified_addressing: number(A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)? != 0,
+    })
+}
+
+fn uuid(driver: &Driver, device: CUdevice) -> Result<String> {
+    let mut uuid = cudarc::driver::sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: writes 16 bytes.
+    driver.check("cuDeviceGetUuid", unsafe { (driver.cuDeviceGetUuid)(&raw mut uuid, device) })?;
+    Ok(uuid.bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn text(fill: impl Fn(*mut std::ffi::c_char, c_int) -> Result<()>) -> Result<String> {
+    let mut buffer = [0u8; 256];
+    fill(buffer.as_mut_ptr().cast(), 256)?;
+    Ok(CStr::from_bytes_until_nul(&buffer).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default())
+}
+
+fn pcie_link(pci_bus_id: &str) -> Option<PcieLink> {
+    let folder = format!("/sys/bus/pci/devices/{}", pci_bus_id.to_lowercase());
+    let read = |leaf| std::fs::read_to_string(format!("{folder}/{leaf}")).map(|text| text.trim().to_owned()).ok();
+    Some(PcieLink { speed: read("current_link_speed")?, width: read("current_link_width")? })
+}

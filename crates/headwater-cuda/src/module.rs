@@ -1,0 +1,207 @@
+//! From kernel text to a function on the device: compiled once, kept in memory, kept on disk.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{CString, c_int, c_void};
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUmodule};
+
+use crate::cache;
+use crate::error::{Error, LaunchProblem, Result};
+use crate::gpu::{Gpu, lock};
+use crate::kernel::{Grid, Kernel};
+use crate::nvrtc;
+use crate::stream::Stream;
+
+/// Device helpers that stand before every kernel's text.
+const PRELUDE: &str = include_str!("prelude.cuh");
+
+/// A kernel file: its name for messages, and its text.
+#[derive(Debug)]
+pub struct Source {
+    /// File name, as compiler messages shall show it.
+    pub name: &'static str,
+    /// The text.
+    pub text: &'static str,
+}
+
+impl Source {
+    /// The text as the compiler sees it, with the prelude in front.
+    #[must_use]
+    pub fn full_text(&self) -> String {
+        format!("#line 1 \"prelude.cuh\"\n{PRELUDE}\n#line 1 \"{}\"\n{}", self.name, self.text)
+    }
+
+    /// Compiles for `arch` without a GPU, as continuous integration does, and returns the CUBIN.
+    pub fn compile(&self, defines: &Defines, arch: &str) -> Result<Vec<u8>> {
+        nvrtc::compile(self.name, &self.full_text(), &defines.options(), arch)
+    }
+}
+
+/// Preprocessor definitions: how numbers and types get from Rust into a kernel's text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Defines(BTreeMap<&'static str, String>);
+
+impl Defines {
+    /// None.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds one.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.0.insert(name, value.to_string());
+        self
+    }
+
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.0.get(name)?.parse().ok()
+    }
+
+    pub(crate) fn options(&self) -> Vec<String> {
+        self.0.iter().map(|(name, value)| format!("-D{name}={value}")).collect()
+    }
+}
+
+/// A module is known by its source's address: sources are statics.
+type Key = (usize, Defines);
+
+/// The modules loaded on one GPU.
+#[derive(Debug, Default)]
+pub(crate) struct Modules(Mutex<HashMap<Key, Arc<Module>>>);
+
+#[derive(Debug)]
+struct Module {
+    raw: CUmodule,
+    gpu_ordinal: usize,
+    functions: Mutex<HashMap<&'static str, Function>>,
+}
+
+// SAFETY: module and function handles may be used from any thread; the driver locks internally.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+/// An entry point that is loaded and ready.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Function {
+    raw: CUfunction,
+}
+
+// SAFETY: as for modules.
+unsafe impl Send for Function {}
+// SAFETY: as for modules.
+unsafe impl Sync for Function {}
+
+impl Modules {
+    /// The kernel's function, compiling and loading its module at the first call.
+    pub fn function(&self, gpu: &Gpu, kernel: &Kernel, defines: &Defines) -> Result<Function> {
+        let module = self.module(gpu, kernel.source, defines)?;
+        debug_assert_eq!(module.gpu_ordinal, gpu.ordinal());
+        let mut functions = lock(&module.functions);
+        if let Some(function) = functions.get(kernel.entry) {
+            return Ok(*function);
+        }
+        let function = find(gpu, module.raw, kernel.entry)?;
+        functions.insert(kernel.entry, function);
+        Ok(function)
+    }
+
+    fn module(&self, gpu: &Gpu, source: &'static Source, defines: &Defines) -> Result<Arc<Module>> {
+        let key = (std::ptr::from_ref(source).addr(), defines.clone());
+        // The lock is held while compiling, so that two threads do not compile the same text.
+        let mut modules = lock(&self.0);
+        if let Some(module) = modules.get(&key) {
+            return Ok(module.clone());
+        }
+        let raw = load(gpu, source, defines)?;
+        let module = Arc::new(Module { raw, gpu_ordinal: gpu.ordinal(), functions: Mutex::default() });
+        modules.insert(key, module.clone());
+        Ok(module)
+    }
+}
+
+fn load(gpu: &Gpu, source: &Source, defines: &Defines) -> Result<CUmodule> {
+    let (text, options, arch) = (source.full_text(), defines.options(), gpu.arch());
+    let key = cache::Key::new(&text, &options, &arch, &nvrtc::version()?);
+    if let Some(image) = cache::read(&key) {
+        if let Ok(module) = load_image(gpu, &image) {
+            return Ok(module);
+        }
+        // A file that the driver refuses is of no use to anybody.
+        cache::remove(&key);
+    }
+    let image = nvrtc::compile(source.name, &text, &options, &arch)?;
+    cache::write(&key, &image);
+    load_image(gpu, &image)
+}
+
+fn load_image(gpu: &Gpu, image: &[u8]) -> Result<CUmodule> {
+    let driver = gpu.bind()?;
+    let mut module = std::ptr::null_mut();
+    // SAFETY: a CUBIN carries its own length; the image outlives the call, which copies it.
+    let code = unsafe { (driver.cuModuleLoadData)(&raw mut module, image.as_ptr().cast()) };
+    driver.check("cuModuleLoadData", code)?;
+    Ok(module)
+}
+
+fn find(gpu: &Gpu, module: CUmodule, entry: &'static str) -> Result<Function> {
+    let driver = gpu.bind()?;
+    let name = CString::new(entry).unwrap_or_default();
+    let mut raw = std::ptr::null_mut();
+    // SAFETY: writes one handle; the name is a C string.
+    let code = unsafe { (driver.cuModuleGetFunction)(&raw mut raw, module, name.as_ptr()) };
+    driver.check("cuModuleGetFunction", code)?;
+    // Blocks may then ask for all the shared memory the device has; kernels that ask for little lose nothing.
+    let most = c_int::try_from(gpu.facts().shared_bytes_per_block).unwrap_or(c_int::MAX);
+    let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_int;
+    // SAFETY: the handle was just made. A refusal (static shared memory in the way) only leaves the smaller limit.
+    unsafe { (driver.cuFuncSetAttribute)(raw, attribute, most) };
+    Ok(Function { raw })
+}
+
+impl Function {
+    /// # Safety
+    /// `arguments` point to values of the kernel's parameter types, and the kernel stays inside memory that lives until
+    /// the launch is done.
+    pub unsafe fn launch(&self, stream: &Stream, grid: Grid, arguments: &mut [*mut c_void]) -> Result<()> {
+        let driver = stream.gpu().bind()?;
+        // SAFETY: the caller's promise; handles are live.
+        let code = unsafe {
+            (driver.cuLaunchKernel)(
+                self.raw,
+                grid.blocks,
+                1,
+                1,
+                grid.threads,
+                1,
+                1,
+                grid.shared_bytes,
+                stream.raw(),
+                arguments.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        driver.check("cuLaunchKernel", code)
+    }
+
+    pub fn blocks_per_sm(&self, gpu: &Gpu, grid: Grid) -> Result<u32> {
+        let driver = gpu.bind()?;
+        let mut blocks = 0;
+        let problem = LaunchProblem::Grid { blocks: grid.blocks, threads: grid.threads };
+        let threads = c_int::try_from(grid.threads).map_err(|_| Error::Launch { kernel: "occupancy", problem })?;
+        // SAFETY: writes one integer; the handle is live.
+        let code = unsafe {
+            (driver.cuOccupancyMaxActiveBlocksPerMultiprocessor)(
+                &raw mut blocks,
+                self.raw,
+                threads,
+                grid.shared_bytes as usize,
+            )
+        };
+        driver.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
+        Ok(u32::try_from(blocks).unwrap_or(0))
+    }
+}

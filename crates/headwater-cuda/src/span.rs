@@ -1,0 +1,388 @@
+//! Memory a GPU can reach, and who is still using it.
+//!
+//! An [`Allocation`] is one range with one way of being freed; a [`Span`] is a counted reference to a part of it. Every
+//! launch and copy notes its stream on the allocations it touches, so that the last reference, when it goes, frees the
+//! memory after that work and not under it. Nobody has to remember to keep a buffer alive.
+
+use std::any::Any;
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::error::{Error, Result};
+use crate::gpu::{Gpu, lock};
+use crate::stream::{Event, Stream};
+
+const OUT_OF_MEMORY: c_int = 2;
+
+/// Calls that asked the driver for memory since the process began. Pools show with it that they save such calls.
+static ALLOCATION_CALLS: AtomicU64 = AtomicU64::new(0);
+
+/// How often this process asked the driver to allocate, free, register or unregister memory.
+#[must_use]
+pub fn allocation_calls() -> u64 {
+    ALLOCATION_CALLS.load(Ordering::Relaxed)
+}
+
+/// A range of GPU-reachable memory.
+#[derive(Debug)]
+pub struct Allocation {
+    gpu: Gpu,
+    pointer: u64,
+    host: Option<NonNull<u8>>,
+    bytes: usize,
+    backing: Backing,
+    uses: Mutex<Vec<Stream>>,
+}
+
+/// What the memory is and how it is given back.
+enum Backing {
+    /// Freed in the order of the stream it came from.
+    StreamOrdered(Stream),
+    /// Plain device memory, which other processes may map.
+    Device,
+    /// Page-locked host memory.
+    Pinned,
+    Managed,
+    /// Another process's device memory.
+    Imported,
+    /// Host memory somebody else owns and keeps registered for as long as this is held.
+    Borrowed(#[expect(dead_code, reason = "held for its drop")] Arc<dyn Any + Send + Sync>),
+}
+
+impl std::fmt::Debug for Backing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::StreamOrdered(_) => "StreamOrdered",
+            Self::Device => "Device",
+            Self::Pinned => "Pinned",
+            Self::Managed => "Managed",
+            Self::Imported => "Imported",
+            Self::Borrowed(_) => "Borrowed",
+        })
+    }
+}
+
+// SAFETY: the range is owned; access goes through the driver or through callers that keep Rust's aliasing rules.
+unsafe impl Send for Allocation {}
+// SAFETY: as above; the use list is locked.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    /// Device memory that becomes valid and invalid in the order of `stream`.
+    pub fn on_stream(stream: &Stream, bytes: usize) -> Result<Arc<Self>> {
+        let (gpu, driver) = (stream.gpu(), stream.gpu().bind()?);
+        let mut pointer = 0;
+        // SAFETY: writes one pointer. A length of zero is refused by the driver, so one byte is asked for instead.
+        let code = unsafe { (driver.cuMemAllocAsync)(&raw mut pointer, bytes.max(1), stream.raw()) };
+        check_allocation(gpu, "device memory", "cuMemAllocAsync", code, bytes)?;
+        Ok(Self::new(gpu, pointer, None, bytes, Backing::StreamOrdered(stream.clone())))
+    }
+
+    /// Device memory that can be handed to another process.
+    pub fn shareable(gpu: &Gpu, bytes: usize) -> Result<Arc<Self>> {
+        let driver = gpu.bind()?;
+        let mut pointer = 0;
+        // SAFETY: writes one pointer.
+        let code = unsafe { (driver.cuMemAlloc_v2)(&raw mut pointer, bytes.max(1)) };
+        check_allocation(gpu, "device memory", "cuMemAlloc", code, bytes)?;
+        Ok(Self::new(gpu, pointer, None, bytes, Backing::Device))
+    }
+
+    /// Page-locked host memory, cached by the CPU and mapped into the GPU.
+    pub fn pinned(gpu: &Gpu, bytes: usize) -> Result<Arc<Self>> {
+        Self::host_alloc(gpu, bytes, 0)
+    }
+
+    /// Page-locked host memory that the CPU only writes: its reads are uncached and slow.
+    pub fn write_combined(gpu: &Gpu, bytes: usize) -> Result<Arc<Self>> {
+        const WRITE_COMBINED: c_uint = 4;
+        Self::host_alloc(gpu, bytes, WRITE_COMBINED)
+    }
+
+    fn host_alloc(gpu: &Gpu, bytes: usize, flags: c_uint) -> Result<Arc<Self>> {
+        const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
+        let driver = gpu.bind()?;
+        let mut start: *mut c_void = std::ptr::null_mut();
+        // SAFETY: writes one pointer.
+        let code = unsafe { (driver.cuMemHostAlloc)(&raw mut start, bytes.max(1), flags | PORTABLE_AND_MAPPED) };
+        check_allocation(gpu, "pinned host memory", "cuMemHostAlloc", code, bytes)?;
+        let pointer = device_pointer(gpu, start)?;
+        Ok(Self::new(gpu, pointer, NonNull::new(start.cast()), bytes, Backing::Pinned))
+    }
+
+    /// Managed memory, which the driver moves by itself. Kept small: it exists for `mem_advise` alone.
+    pub fn managed(gpu: &Gpu, bytes: usize) -> Result<Arc<Self>> {
+        const ATTACH_GLOBAL: c_uint = 1;
+        let driver = gpu.bind()?;
+        let mut pointer = 0;
+        // SAFETY: writes one pointer.
+        let code = unsafe { (driver.cuMemAllocManaged)(&raw mut pointer, bytes.max(1), ATTACH_GLOBAL) };
+        check_allocation(gpu, "managed memory", "cuMemAllocManaged", code, bytes)?;
+        let host = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address(pointer)));
+        Ok(Self::new(gpu, pointer, host, bytes, Backing::Managed))
+    }
+
+    /// Device memory of another process, which must outlive this mapping.
+    pub fn import(gpu: &Gpu, handle: &IpcHandle) -> Result<Arc<Self>> {
+        const LAZY_PEER_ACCESS: c_uint = 1;
+        let driver = gpu.bind()?;
+        let mut pointer = 0;
+        let raw = cudarc::driver::sys::CUipcMemHandle { reserved: handle.bytes.map(u8::cast_signed) };
+        // SAFETY: writes one pointer; the handle is passed by value.
+        let code = unsafe { (driver.cuIpcOpenMemHandle_v2)(&raw mut pointer, raw, LAZY_PEER_ACCESS) };
+        driver.check("cuIpcOpenMemHandle", code)?;
+        Ok(Self::new(gpu, pointer, None, handle.length_bytes, Backing::Imported))
+    }
+
+    /// Host memory that `keeper` keeps allocated and registered with the driver.
+    ///
+    /// # Safety
+    /// `start..start + bytes` is registered with the driver and stays valid as long as `keeper` is held.
+    pub unsafe fn borrowed(
+        gpu: &Gpu,
+        start: NonNull<u8>,
+        bytes: usize,
+        keeper: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Arc<Self>> {
+        gpu.bind()?;
+        let pointer = device_pointer(gpu, start.as_ptr().cast())?;
+        Ok(Self::new(gpu, pointer, Some(start), bytes, Backing::Borrowed(keeper)))
+    }
+
+    fn new(gpu: &Gpu, pointer: u64, host: Option<NonNull<u8>>, bytes: usize, backing: Backing) -> Arc<Self> {
+        Arc::new(Self { gpu: gpu.clone(), pointer, host, bytes, backing, uses: Mutex::default() })
+    }
+
+    /// The GPU the memory was made for.
+    #[must_use]
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// Length.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether only the GPU it lies in, and that GPU's peers, can reach it.
+    #[must_use]
+    pub fn is_device_only(&self) -> bool {
+        self.host.is_none()
+    }
+
+    /// Waits until no GPU work that was given this memory is running.
+    pub fn wait_until_unused(&self) -> Result<()> {
+        let streams = std::mem::take(&mut *lock(&self.uses));
+        // Every stream is waited for, whatever the first one reports.
+        streams.iter().map(Stream::synchronize).fold(Ok(()), Result::and)
+    }
+
+    /// One event for each stream that may still use the memory; empty when nothing does.
+    pub fn pending(&self) -> Result<Vec<Event>> {
+        let streams = std::mem::take(&mut *lock(&self.uses));
+        streams.iter().map(Stream::record).collect()
+    }
+
+    /// A handle another process can import. Only [`Allocation::shareable`] memory has one.
+    pub fn ipc_handle(&self) -> Result<IpcHandle> {
+        let driver = self.gpu.bind()?;
+        let mut raw = cudarc::driver::sys::CUipcMemHandle { reserved: [0; 64] };
+        // SAFETY: writes one handle; the driver refuses memory of another kind.
+        driver.check("cuIpcGetMemHandle", unsafe { (driver.cuIpcGetMemHandle)(&raw mut raw, self.pointer) })?;
+        Ok(IpcHandle { bytes: raw.reserved.map(i8::cast_unsigned), length_bytes: self.bytes })
+    }
+
+    /// Passes a hint about how managed memory will be used. `device` is −1 for the CPU.
+    pub fn advise(&self, advice: i32, device: i32) -> Result<()> {
+        let driver = self.gpu.bind()?;
+        // SAFETY: the range is this allocation.
+        let code = unsafe { (driver.cuMemAdvise)(self.pointer, self.bytes, advice, device) };
+        driver.check("cuMemAdvise", code)
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let Ok(driver) = self.gpu.bind() else { return };
+        let pending = std::mem::take(&mut *lock(&self.uses));
+        if let Backing::StreamOrdered(home) = &self.backing {
+            for stream in &pending {
+                // If ordering fails the device is lost, and so is the memory.
+                let _ = home.wait_for(stream);
+            }
+            count_call();
+            // SAFETY: ours, and ordered after every noted use.
+            unsafe { (driver.cuMemFreeAsync)(self.pointer, home.raw()) };
+            return;
+        }
+        for stream in &pending {
+            // SAFETY: the handle is live. A fault found here belongs to whoever synchronises the stream, so it stays.
+            unsafe { (driver.cuStreamSynchronize)(stream.raw()) };
+        }
+        // SAFETY: ours, and nothing uses it any more.
+        unsafe {
+            match &self.backing {
+                Backing::Device | Backing::Managed => (driver.cuMemFree_v2)(self.pointer),
+                Backing::Imported => (driver.cuIpcCloseMemHandle)(self.pointer),
+                Backing::Pinned => self.host.map_or(0, |start| (driver.cuMemFreeHost)(start.as_ptr().cast())),
+                Backing::StreamOrdered(_) | Backing::Borrowed(_) => return,
+            }
+        };
+        count_call();
+    }
+}
+
+/// What another process needs to map device memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IpcHandle {
+    /// The driver's opaque handle.
+    pub bytes: [u8; 64],
+    /// Length of the allocation.
+    pub length_bytes: usize,
+}
+
+/// Host memory registered with the driver. Unregisters when dropped.
+#[derive(Debug)]
+pub struct Registration {
+    gpu: Gpu,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: only the address is kept; the driver locks internally.
+unsafe impl Send for Registration {}
+// SAFETY: as above.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// Pins `start..start + bytes` and maps it into every GPU.
+    ///
+    /// # Safety
+    /// The range is mapped in this process and stays so until the registration is dropped.
+    pub unsafe fn new(gpu: &Gpu, start: NonNull<u8>, bytes: usize) -> Result<Self> {
+        const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
+        let driver = gpu.bind()?;
+        // SAFETY: the caller's promise.
+        let code = unsafe { (driver.cuMemHostRegister_v2)(start.as_ptr().cast(), bytes, PORTABLE_AND_MAPPED) };
+        check_allocation(gpu, "registered host memory", "cuMemHostRegister", code, bytes)?;
+        Ok(Self { gpu: gpu.clone(), start, bytes })
+    }
+
+    /// Where it starts.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Length.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if let Ok(driver) = self.gpu.bind() {
+            count_call();
+            // SAFETY: registered by us, and still mapped by the promise made to `new`.
+            unsafe { (driver.cuMemHostUnregister)(self.start.as_ptr().cast()) };
+        }
+    }
+}
+
+/// A counted reference to part of an allocation: what launches and copies take.
+#[derive(Debug, Clone)]
+pub struct Span {
+    allocation: Arc<Allocation>,
+    offset: usize,
+    bytes: usize,
+}
+
+impl Span {
+    /// All of an allocation.
+    #[must_use]
+    pub fn whole(allocation: Arc<Allocation>) -> Self {
+        let bytes = allocation.bytes;
+        Self { allocation, offset: 0, bytes }
+    }
+
+    /// `bytes` from `offset` on, or `None` when that leaves the span.
+    #[must_use]
+    pub fn part(&self, offset: usize, bytes: usize) -> Option<Self> {
+        let end = offset.checked_add(bytes)?;
+        (end <= self.bytes).then(|| Self { allocation: self.allocation.clone(), offset: self.offset + offset, bytes })
+    }
+
+    /// Length.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The allocation this is part of.
+    #[must_use]
+    pub fn allocation(&self) -> &Arc<Allocation> {
+        &self.allocation
+    }
+
+    /// The address kernels use.
+    #[must_use]
+    pub fn pointer(&self) -> u64 {
+        self.allocation.pointer + self.offset as u64
+    }
+
+    /// The address the CPU uses, when it can reach the memory.
+    #[must_use]
+    pub fn host_pointer(&self) -> Option<NonNull<u8>> {
+        // SAFETY: the offset is inside the allocation, checked when the span was made.
+        self.allocation.host.map(|start| unsafe { start.add(self.offset) })
+    }
+
+    pub(crate) fn host_fill(&self, value: u8) {
+        if let Some(start) = self.host_pointer() {
+            // SAFETY: the span is inside its allocation.
+            unsafe { start.write_bytes(value, self.bytes) };
+        }
+    }
+
+    pub(crate) fn note_use(&self, stream: &Stream) {
+        if matches!(&self.allocation.backing, Backing::StreamOrdered(home) if home.same_as(stream)) {
+            return;
+        }
+        let mut uses = lock(&self.allocation.uses);
+        if !uses.iter().any(|known| known.same_as(stream)) {
+            uses.push(stream.clone());
+        }
+    }
+}
+
+/// The driver's numbers are 64 bits wide, and so are this crate's platforms.
+fn address(pointer: u64) -> usize {
+    usize::try_from(pointer).unwrap_or(usize::MAX)
+}
+
+fn device_pointer(gpu: &Gpu, host: *mut c_void) -> Result<u64> {
+    let driver = gpu.bind()?;
+    let mut pointer = 0;
+    // SAFETY: writes one pointer; the driver refuses memory that is not mapped.
+    let code = unsafe { (driver.cuMemHostGetDevicePointer_v2)(&raw mut pointer, host, 0) };
+    driver.check("cuMemHostGetDevicePointer", code)?;
+    Ok(pointer)
+}
+
+fn count_call() {
+    ALLOCATION_CALLS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn check_allocation(gpu: &Gpu, what: &'static str, call: &'static str, code: c_int, bytes: usize) -> Result<()> {
+    count_call();
+    if code != OUT_OF_MEMORY {
+        return gpu.driver().check(call, code);
+    }
+    let memory = gpu.memory()?;
+    Err(Error::OutOfMemory { what, asked_bytes: bytes, free_bytes: memory.free_bytes, total_bytes: memory.total_bytes })
+}

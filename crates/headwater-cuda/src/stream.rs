@@ -1,0 +1,304 @@
+//! Streams order work on a GPU; events mark points in them.
+//!
+//! A stream also carries the place where its kernels report bad values: a kernel cannot return an error, so it writes
+//! what it met into the stream's fault cell, and the next synchronisation of the stream returns it.
+
+use std::ffi::{c_int, c_uint};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::sys::{CUevent, CUgreenCtx, CUstream};
+
+use crate::driver::Driver;
+use crate::error::{Error, Result};
+use crate::gpu::{Gpu, lock};
+use crate::span::{Allocation, Span};
+
+const NON_BLOCKING: c_uint = 1;
+const NOT_READY: c_int = 600;
+
+/// A queue of GPU work, executed in order. Clones share the queue.
+#[derive(Clone, Debug)]
+pub struct Stream(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    gpu: Gpu,
+    raw: CUstream,
+    origin: Origin,
+    fault: Span,
+    /// While a graph is being captured: what its kernels touch, which the graph must keep alive.
+    capturing: Mutex<Option<Vec<Span>>>,
+}
+
+/// Who made the stream and therefore who destroys it.
+#[derive(Debug)]
+enum Origin {
+    Ours,
+    Foreign,
+    /// Kept so that the green context outlives the stream.
+    Green(#[expect(dead_code, reason = "held for its drop")] Arc<GreenHandle>),
+}
+
+/// A green context, destroyed when its last stream is gone.
+#[derive(Debug)]
+pub(crate) struct GreenHandle {
+    pub raw: CUgreenCtx,
+    pub gpu: Gpu,
+}
+
+// SAFETY: stream handles may be used from any thread; the driver locks internally.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+// SAFETY: a green context handle is only passed to the driver, which locks internally.
+unsafe impl Send for GreenHandle {}
+// SAFETY: as above.
+unsafe impl Sync for GreenHandle {}
+
+/// What a kernel writes when it meets a value it must not follow. The same struct stands in `prelude.cuh`.
+#[repr(C)]
+struct FaultCell {
+    code: AtomicU32,
+    padding: u32,
+    position: AtomicU64,
+    value: AtomicU64,
+    limit: AtomicU64,
+}
+
+impl Stream {
+    /// A new stream that does not wait for the legacy default stream.
+    pub fn new(gpu: &Gpu) -> Result<Self> {
+        let driver = gpu.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the context is current.
+        let code = unsafe { (driver.cuStreamCreateWithPriority)(&raw mut raw, NON_BLOCKING, 0) };
+        driver.check("cuStreamCreateWithPriority", code)?;
+        Self::from_parts(gpu, raw, Origin::Ours)
+    }
+
+    /// Wraps a stream somebody else made, for example torch's current one.
+    ///
+    /// # Safety
+    /// `raw` is a live stream of `gpu`'s primary context (null for the legacy default stream) and stays live as long as
+    /// any clone of the result.
+    pub unsafe fn foreign(gpu: &Gpu, raw: *mut std::ffi::c_void) -> Result<Self> {
+        Self::from_parts(gpu, raw.cast(), Origin::Foreign)
+    }
+
+    pub(crate) fn of_green_context(green: Arc<GreenHandle>, raw: CUstream) -> Result<Self> {
+        let gpu = green.gpu.clone();
+        Self::from_parts(&gpu, raw, Origin::Green(green))
+    }
+
+    fn from_parts(gpu: &Gpu, raw: CUstream, origin: Origin) -> Result<Self> {
+        let fault = Allocation::pinned(gpu, size_of::<FaultCell>())?;
+        let fault = Span::whole(fault);
+        fault.host_fill(0);
+        Ok(Self(Arc::new(Inner { gpu: gpu.clone(), raw, origin, fault, capturing: Mutex::default() })))
+    }
+
+    /// The GPU this stream belongs to.
+    #[must_use]
+    pub fn gpu(&self) -> &Gpu {
+        &self.0.gpu
+    }
+
+    /// Waits until everything queued so far is done, and returns the first fault its kernels reported.
+    pub fn synchronize(&self) -> Result<()> {
+        let driver = self.0.gpu.bind()?;
+        // SAFETY: the handle is live.
+        driver.check("cuStreamSynchronize", unsafe { (driver.cuStreamSynchronize)(self.raw()) })?;
+        self.take_fault()
+    }
+
+    /// Whether everything queued so far is done.
+    pub fn is_idle(&self) -> Result<bool> {
+        let driver = self.0.gpu.bind()?;
+        // SAFETY: the handle is live.
+        ready("cuStreamQuery", driver, unsafe { (driver.cuStreamQuery)(self.raw()) })
+    }
+
+    /// Makes later work on this stream wait for `event`.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        let driver = self.0.gpu.bind()?;
+        // SAFETY: both handles are live.
+        driver.check("cuStreamWaitEvent", unsafe { (driver.cuStreamWaitEvent)(self.raw(), event.raw, 0) })
+    }
+
+    /// Marks this point of the stream.
+    pub fn record(&self) -> Result<Event> {
+        let event = Event::new(&self.0.gpu)?;
+        event.record_on(self)?;
+        Ok(event)
+    }
+
+    /// Makes this stream wait for everything queued on `other` so far.
+    pub fn wait_for(&self, other: &Self) -> Result<()> {
+        if self.same_as(other) { Ok(()) } else { self.wait(&other.record()?) }
+    }
+
+    /// Whether two handles name one queue.
+    #[must_use]
+    pub fn same_as(&self, other: &Self) -> bool {
+        self.0.raw == other.0.raw && self.0.gpu.ordinal() == other.0.gpu.ordinal()
+    }
+
+    /// Returns and clears the first fault reported by a kernel that has finished.
+    pub fn take_fault(&self) -> Result<()> {
+        let Some(cell) = self.fault_cell() else { return Ok(()) };
+        let code = cell.code.load(Ordering::Acquire);
+        if code == 0 {
+            return Ok(());
+        }
+        let (position, value) = (cell.position.load(Ordering::Relaxed), cell.value.load(Ordering::Relaxed));
+        let limit = cell.limit.load(Ordering::Relaxed);
+        cell.code.store(0, Ordering::Release);
+        Err(Error::Fault { code, position, value: value.cast_signed(), limit })
+    }
+
+    pub(crate) fn raw(&self) -> CUstream {
+        self.0.raw
+    }
+
+    pub(crate) fn fault_pointer(&self) -> u64 {
+        self.0.fault.pointer()
+    }
+
+    fn fault_cell(&self) -> Option<&FaultCell> {
+        let start = self.0.fault.host_pointer()?;
+        // SAFETY: the allocation holds one FaultCell, all of whose fields are atomics, and lives as long as the stream.
+        Some(unsafe { start.cast::<FaultCell>().as_ref() })
+    }
+
+    /// Starts collecting what launches touch; `false` when a capture is under way already.
+    pub(crate) fn begin_keeping(&self) -> bool {
+        let mut capturing = lock(&self.0.capturing);
+        let free = capturing.is_none();
+        if free {
+            *capturing = Some(Vec::new());
+        }
+        free
+    }
+
+    pub(crate) fn end_keeping(&self) -> Vec<Span> {
+        lock(&self.0.capturing).take().unwrap_or_default()
+    }
+
+    /// Tells the spans that this stream uses them, and hands them to the graph being captured, if any.
+    pub(crate) fn note_use<'a>(&self, spans: impl Iterator<Item = &'a Span>) {
+        let mut capturing = lock(&self.0.capturing);
+        for span in spans {
+            span.note_use(self);
+            if let Some(kept) = capturing.as_mut() {
+                kept.push(span.clone());
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if matches!(self.origin, Origin::Foreign) {
+            return;
+        }
+        if let Ok(driver) = self.gpu.bind() {
+            // The fault cell is about to be freed, so nothing may still be running.
+            // SAFETY: the handle is ours and nobody can use it any more.
+            unsafe {
+                (driver.cuStreamSynchronize)(self.raw);
+                (driver.cuStreamDestroy_v2)(self.raw);
+            }
+        }
+    }
+}
+
+impl Drop for GreenHandle {
+    fn drop(&mut self) {
+        if let (Ok(driver), Some(destroy)) = (self.gpu.bind(), self.gpu.driver().cuGreenCtxDestroy) {
+            let _ = driver;
+            // SAFETY: the handle is ours and its streams are gone.
+            unsafe { destroy(self.raw) };
+        }
+    }
+}
+
+/// A point in a stream.
+#[derive(Debug)]
+pub struct Event {
+    raw: CUevent,
+    gpu: Gpu,
+}
+
+// SAFETY: event handles may be used from any thread; the driver locks internally.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// An event for ordering only, which is cheaper than one that can be timed.
+    pub fn new(gpu: &Gpu) -> Result<Self> {
+        const DISABLE_TIMING: c_uint = 2;
+        Self::with_flags(gpu, DISABLE_TIMING)
+    }
+
+    /// An event whose distance to another can be measured.
+    pub fn timed(gpu: &Gpu) -> Result<Self> {
+        Self::with_flags(gpu, 0)
+    }
+
+    fn with_flags(gpu: &Gpu, flags: c_uint) -> Result<Self> {
+        let driver = gpu.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle; the context is current.
+        driver.check("cuEventCreate", unsafe { (driver.cuEventCreate)(&raw mut raw, flags) })?;
+        Ok(Self { raw, gpu: gpu.clone() })
+    }
+
+    /// Moves the event to the present end of `stream`.
+    pub fn record_on(&self, stream: &Stream) -> Result<()> {
+        let driver = self.gpu.bind()?;
+        // SAFETY: both handles are live.
+        driver.check("cuEventRecord", unsafe { (driver.cuEventRecord)(self.raw, stream.raw()) })
+    }
+
+    /// Whether the work before the event is done.
+    pub fn has_passed(&self) -> Result<bool> {
+        let driver = self.gpu.bind()?;
+        // SAFETY: the handle is live.
+        ready("cuEventQuery", driver, unsafe { (driver.cuEventQuery)(self.raw) })
+    }
+
+    /// Waits until the work before the event is done.
+    pub fn synchronize(&self) -> Result<()> {
+        let driver = self.gpu.bind()?;
+        // SAFETY: the handle is live.
+        driver.check("cuEventSynchronize", unsafe { (driver.cuEventSynchronize)(self.raw) })
+    }
+
+    /// Milliseconds from `earlier` to this event. Both must be timed and have passed.
+    pub fn ms_since(&self, earlier: &Self) -> Result<f32> {
+        let driver = self.gpu.bind()?;
+        let mut ms = 0.0;
+        // SAFETY: writes one float; both handles are live.
+        let code = unsafe { (driver.cuEventElapsedTime)(&raw mut ms, earlier.raw, self.raw) };
+        driver.check("cuEventElapsedTime", code)?;
+        Ok(ms)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if let Ok(driver) = self.gpu.bind() {
+            // SAFETY: the handle is ours; the driver frees it once pending work no longer needs it.
+            unsafe { (driver.cuEventDestroy_v2)(self.raw) };
+        }
+    }
+}
+
+fn ready(call: &'static str, driver: &Driver, code: c_int) -> Result<bool> {
+    match code {
+        NOT_READY => Ok(false),
+        code => driver.check(call, code).map(|()| true),
+    }
+}

@@ -1,0 +1,259 @@
+//! Typed arrays of plain elements, one owner each, in a place that is part of the type.
+//!
+//! The place decides what can be done: a [`Pinned`] buffer is read by the CPU, a [`WriteCombined`] one only written, a
+//! [`Device`] one neither. Reading write-combined memory would work and be a hundred times slower, so it does not
+//! compile.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use bytemuck::Pod;
+use headwater_cuda::{Allocation, Gpu, Span, Stream};
+
+use crate::arena::pinned_arena;
+use crate::error::{Error, Result};
+use crate::mapping::Mapping;
+use crate::pool::Lease;
+
+/// A GPU's own memory.
+#[derive(Debug)]
+pub enum Device {}
+/// Host memory the GPU reads and the CPU caches.
+#[derive(Debug)]
+pub enum Pinned {}
+/// Host memory the GPU reads and the CPU only writes.
+#[derive(Debug)]
+pub enum WriteCombined {}
+/// Memory the driver moves by itself.
+#[derive(Debug)]
+pub enum Managed {}
+/// Ordinary host memory.
+#[derive(Debug)]
+pub enum Host {}
+
+/// Places kernels can reach.
+pub trait GpuVisible {}
+impl GpuVisible for Device {}
+impl GpuVisible for Pinned {}
+impl GpuVisible for WriteCombined {}
+impl GpuVisible for Managed {}
+
+/// Places the CPU can write.
+pub trait HostWritable {}
+impl HostWritable for Pinned {}
+impl HostWritable for WriteCombined {}
+impl HostWritable for Managed {}
+impl HostWritable for Host {}
+
+/// Places the CPU can read at full speed.
+pub trait HostReadable: HostWritable {}
+impl HostReadable for Pinned {}
+impl HostReadable for Managed {}
+impl HostReadable for Host {}
+
+/// `len` elements of `T` in place `P`.
+#[derive(Debug)]
+pub struct Buffer<T, P> {
+    backing: Backing,
+    len: usize,
+    kind: PhantomData<(T, P)>,
+}
+
+#[derive(Debug)]
+enum Backing {
+    Span(Span),
+    Lease(Lease),
+    Mapping(Mapping),
+}
+
+impl<T: Pod> Buffer<T, Device> {
+    /// Uninitialised device memory, in the order of `stream`.
+    pub fn on_stream(stream: &Stream, len: usize) -> Result<Self> {
+        Ok(Self::over(Span::whole(Allocation::on_stream(stream, bytes_of::<T>(len)?)?), len))
+    }
+
+    /// Device memory that other processes may map.
+    pub fn shareable(gpu: &Gpu, len: usize) -> Result<Self> {
+        Ok(Self::over(Span::whole(Allocation::shareable(gpu, bytes_of::<T>(len)?)?), len))
+    }
+
+    /// A copy of `elements`, in the order of `stream`.
+    pub fn from_slice(stream: &Stream, elements: &[T]) -> Result<Self> {
+        let buffer = Self::on_stream(stream, elements.len())?;
+        stream.upload(bytemuck::cast_slice(elements), buffer.whole())?;
+        Ok(buffer)
+    }
+
+    /// The elements, once `stream` has come this far.
+    pub fn to_vec(&self, stream: &Stream) -> Result<Vec<T>> {
+        let mut elements = vec![T::zeroed(); self.len];
+        stream.download(self.whole(), bytemuck::cast_slice_mut(&mut elements))?;
+        Ok(elements)
+    }
+}
+
+impl<T: Pod> Buffer<T, Pinned> {
+    /// Zeroed pinned memory.
+    pub fn new(gpu: &Gpu, len: usize) -> Result<Self> {
+        Ok(Self::over(pinned_arena(gpu, bytes_of::<T>(len)?)?, len))
+    }
+}
+
+impl<T: Pod> Buffer<T, WriteCombined> {
+    /// Zeroed write-combined memory.
+    pub fn new(gpu: &Gpu, len: usize) -> Result<Self> {
+        let mut buffer = Self::over(Span::whole(Allocation::write_combined(gpu, bytes_of::<T>(len)?)?), len);
+        buffer.fill(T::zeroed())?;
+        Ok(buffer)
+    }
+}
+
+impl<T: Pod> Buffer<T, Managed> {
+    /// Managed memory.
+    pub fn new(gpu: &Gpu, len: usize) -> Result<Self> {
+        Ok(Self::over(Span::whole(Allocation::managed(gpu, bytes_of::<T>(len)?)?), len))
+    }
+}
+
+impl<T: Pod> Buffer<T, Host> {
+    /// Zeroed ordinary memory, in huge pages where the system has them.
+    pub fn new(len: usize) -> Result<Self> {
+        let mapping = Mapping::anonymous(bytes_of::<T>(len)?)?;
+        Ok(Self { backing: Backing::Mapping(mapping), len, kind: PhantomData })
+    }
+}
+
+impl<T: Pod, P> Buffer<T, P> {
+    /// Elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn over(span: Span, len: usize) -> Self {
+        Self { backing: Backing::Span(span), len, kind: PhantomData }
+    }
+
+    fn host_start(&self) -> Option<NonNull<T>> {
+        match &self.backing {
+            Backing::Span(span) => span.host_pointer(),
+            Backing::Lease(lease) => lease.span().host_pointer(),
+            Backing::Mapping(mapping) => Some(mapping.start()),
+        }
+        .map(NonNull::cast)
+    }
+
+    /// The CPU may touch the memory only when no queued GPU work does.
+    fn wait_until_unused(&self) -> Result<()> {
+        match &self.backing {
+            Backing::Span(span) => span.allocation().wait_until_unused()?,
+            Backing::Lease(lease) => lease.span().allocation().wait_until_unused()?,
+            Backing::Mapping(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl<T: Pod, P: GpuVisible> Buffer<T, P> {
+    /// A buffer in a leased block. The type says which pool it must come from; the caller knows.
+    pub fn from_lease(lease: Lease) -> Result<Self> {
+        let (bytes, element_bytes) = (lease.span().bytes(), size_of::<T>().max(1));
+        if bytes % element_bytes != 0 {
+            return Err(Error::Misfit { bytes, element_bytes });
+        }
+        Ok(Self { backing: Backing::Lease(lease), len: bytes / element_bytes, kind: PhantomData })
+    }
+
+    /// All of it, for launches and copies.
+    #[must_use]
+    pub fn whole(&self) -> &Span {
+        match &self.backing {
+            Backing::Span(span) => span,
+            Backing::Lease(lease) => lease.span(),
+            Backing::Mapping(_) => unreachable!("only host buffers are mappings, and the host is not GPU visible"),
+        }
+    }
+
+    /// Some elements, for launches and copies; `None` when the range leaves the buffer.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Option<Span> {
+        let bytes = range.end.checked_sub(range.start)?.checked_mul(size_of::<T>())?;
+        self.whole().part(range.start.checked_mul(size_of::<T>())?, bytes)
+    }
+}
+
+impl<T: Pod, P: HostWritable> Buffer<T, P> {
+    /// Copies `elements` in, from `at` on. Waits for queued GPU work on this buffer first.
+    pub fn write(&mut self, at: usize, elements: &[T]) -> Result<()> {
+        let room = self.len.checked_sub(at).filter(|room| *room >= elements.len());
+        let (Some(_), Some(start)) = (room, self.host_start()) else {
+            return Err(Error::Misfit { bytes: size_of_val(elements), element_bytes: size_of::<T>() });
+        };
+        self.wait_until_unused()?;
+        // SAFETY: the range is inside the buffer, which this call borrows alone; the GPU is done with it.
+        unsafe { start.add(at).copy_from_nonoverlapping(NonNull::from(elements).cast(), elements.len()) };
+        Ok(())
+    }
+
+    /// Sets every element.
+    pub fn fill(&mut self, value: T) -> Result<()> {
+        self.wait_until_unused()?;
+        if let Some(start) = self.host_start() {
+            // SAFETY: inside the buffer, borrowed alone; the GPU is done with it.
+            (0..self.len).for_each(|i| unsafe { start.add(i).write(value) });
+        }
+        Ok(())
+    }
+}
+
+impl<T: Pod, P: HostReadable> Buffer<T, P> {
+    /// The elements. Waits for queued GPU work on this buffer first.
+    pub fn as_slice(&self) -> Result<&[T]> {
+        self.wait_until_unused()?;
+        let start = self.host_start().unwrap_or(NonNull::dangling());
+        // SAFETY: `len` elements of plain data in memory that is zeroed at birth and owned by this buffer.
+        Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) })
+    }
+
+    /// The elements, to change. Waits for queued GPU work on this buffer first.
+    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
+        self.wait_until_unused()?;
+        let start = self.host_start().unwrap_or(NonNull::dangling());
+        // SAFETY: as above, and borrowed alone.
+        Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len) })
+    }
+}
+
+fn bytes_of<T>(elements: usize) -> Result<usize> {
+    let element_bytes = size_of::<T>();
+    elements.checked_mul(element_bytes).ok_or(Error::TooLarge { elements, element_bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_buffers_hold_what_is_written() {
+        let mut buffer = Buffer::<u32, Host>::new(5).unwrap();
+        buffer.write(1, &[7, 8]).unwrap();
+        assert_eq!(buffer.as_slice().unwrap(), [0, 7, 8, 0, 0]);
+        assert!(matches!(buffer.write(4, &[1, 2]), Err(Error::Misfit { .. })));
+        assert!(matches!(buffer.write(usize::MAX, &[1]), Err(Error::Misfit { .. })));
+        buffer.fill(3).unwrap();
+        assert_eq!(buffer.as_slice().unwrap(), [3; 5]);
+    }
+
+    #[test]
+    fn empty_and_impossible_lengths() {
+        assert!(Buffer::<u64, Host>::new(0).unwrap().as_slice().unwrap().is_empty());
+        assert!(matches!(Buffer::<u64, Host>::new(usize::MAX), Err(Error::TooLarge { .. })));
+    }
+}

@@ -1,0 +1,203 @@
+//! Registration of host memory with the GPU, whoever owns it.
+//!
+//! The driver refuses to register a page twice, but two arrays may share a page, and a user may hand over the same array
+//! twice. So the process keeps one table of registered chunks. A request counts up the chunks it overlaps and registers
+//! only the gaps, in pieces small enough to succeed on their own; when the last holder of a chunk is gone the chunk is
+//! unregistered.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use headwater_cuda::{Allocation, Gpu, Registration, Span};
+
+use crate::error::{Error, Result};
+use crate::tier::{host_bytes_available, lockable_bytes};
+
+const PAGE_BYTES: usize = 4096;
+/// Large enough to be rare, small enough that one refusal does not lose everything done before it.
+const CHUNK_BYTES: usize = 4 << 30;
+
+/// A registered range. Holding it keeps the range registered.
+#[derive(Debug)]
+pub struct Registered {
+    chunks: Vec<usize>,
+}
+
+/// What is registered in this process now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegistryUse {
+    /// Ranges the driver knows.
+    pub chunks: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+struct Chunk {
+    registration: Registration,
+    holders: usize,
+}
+
+static TABLE: Mutex<BTreeMap<usize, Chunk>> = Mutex::new(BTreeMap::new());
+
+impl Registered {
+    /// Registers every page that `start..start + bytes` touches. Overlapping and repeated requests are fine.
+    ///
+    /// # Safety
+    /// The range stays mapped until the result is dropped.
+    pub unsafe fn new(gpu: &Gpu, start: NonNull<u8>, bytes: usize) -> Result<Self> {
+        let pages = whole_pages(start.addr().get(), bytes)?;
+        let mut table = table();
+        let known: Vec<Range<usize>> = overlapping(&table, &pages).collect();
+        let mut held = Self { chunks: known.iter().map(|range| range.start).collect() };
+        for start in &held.chunks {
+            if let Some(chunk) = table.get_mut(start) {
+                chunk.holders += 1;
+            }
+        }
+        for gap in gaps(&pages, &known).into_iter().flat_map(pieces) {
+            // SAFETY: the caller's promise covers these pages.
+            match unsafe { register(gpu, &gap) } {
+                Ok(registration) => {
+                    table.insert(gap.start, Chunk { registration, holders: 1 });
+                    held.chunks.push(gap.start);
+                }
+                Err(error) => {
+                    // Dropping `held` takes the table's lock.
+                    drop(table);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(held)
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let mut table = table();
+        for start in &self.chunks {
+            let last = table.get_mut(start).is_some_and(|chunk| {
+                chunk.holders -= 1;
+                chunk.holders == 0
+            });
+            if last {
+                table.remove(start);
+            }
+        }
+    }
+}
+
+/// A GPU-visible span over memory somebody else owns, without a copy. `keeper` owns the memory and is held by the span.
+///
+/// # Safety
+/// `start..start + bytes` stays mapped, and is not reused for anything else, as long as `keeper` is held.
+pub unsafe fn lay_over(
+    gpu: &Gpu,
+    start: NonNull<u8>,
+    bytes: usize,
+    keeper: Arc<dyn Any + Send + Sync>,
+) -> Result<Span> {
+    // SAFETY: the caller's promise, and the tuple below drops the registration before the keeper.
+    let registered = unsafe { Registered::new(gpu, start, bytes) }?;
+    let both: Arc<dyn Any + Send + Sync> = Arc::new((registered, keeper));
+    // SAFETY: registered just above and kept so by `both`.
+    Ok(Span::whole(unsafe { Allocation::borrowed(gpu, start, bytes, both) }?))
+}
+
+/// What this process has registered.
+#[must_use]
+pub fn registry_use() -> RegistryUse {
+    let table = table();
+    RegistryUse { chunks: table.len(), bytes: table.values().map(|chunk| chunk.registration.bytes()).sum() }
+}
+
+fn table() -> MutexGuard<'static, BTreeMap<usize, Chunk>> {
+    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// # Safety
+/// As [`Registered::new`].
+unsafe fn register(gpu: &Gpu, range: &Range<usize>) -> Result<Registration> {
+    let refused = |why: String| Error::Register {
+        address: range.start,
+        asked_bytes: range.len(),
+        free_bytes: host_bytes_available(),
+        limit: lockable_bytes().map_or("no limit on locked memory".into(), |bytes| {
+            format!("the limit on locked memory (ulimit -l) is {bytes} bytes")
+        }),
+        why,
+    };
+    let start = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(range.start))
+        .ok_or_else(|| refused("the range starts at address zero".into()))?;
+    // SAFETY: passed on.
+    unsafe { Registration::new(gpu, start, range.len()) }.map_err(|error| refused(error.to_string()))
+}
+
+fn whole_pages(start: usize, bytes: usize) -> Result<Range<usize>> {
+    let end = start.checked_add(bytes.max(1)).and_then(|end| end.checked_next_multiple_of(PAGE_BYTES));
+    let end = end.ok_or(Error::TooLarge { elements: bytes, element_bytes: 1 })?;
+    Ok(start / PAGE_BYTES * PAGE_BYTES..end)
+}
+
+fn overlapping(table: &BTreeMap<usize, Chunk>, wanted: &Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let ranges = table.range(..wanted.end).map(|(start, chunk)| *start..start + chunk.registration.bytes());
+    let mut found: Vec<Range<usize>> = ranges.rev().take_while(|range| range.end > wanted.start).collect();
+    found.reverse();
+    found.into_iter()
+}
+
+/// The parts of `wanted` that `known` (in order, not overlapping) leaves open.
+fn gaps(wanted: &Range<usize>, known: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut open = Vec::new();
+    let mut at = wanted.start;
+    for range in known {
+        if range.start > at {
+            open.push(at..range.start);
+        }
+        at = at.max(range.end);
+    }
+    if at < wanted.end {
+        open.push(at..wanted.end);
+    }
+    open
+}
+
+fn pieces(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(CHUNK_BYTES).map(move |start| start..end.min(start.saturating_add(CHUNK_BYTES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_cover_the_bytes() {
+        assert_eq!(whole_pages(4096, 4096).unwrap(), 4096..8192);
+        assert_eq!(whole_pages(5000, 1).unwrap(), 4096..8192);
+        assert_eq!(whole_pages(4095, 2).unwrap(), 0..8192);
+        assert!(whole_pages(usize::MAX - 10, 100).is_err());
+    }
+
+    #[test]
+    fn gaps_are_what_is_not_known() {
+        assert_eq!(gaps(&(0..10), &[]), vec![0..10]);
+        assert_eq!(gaps(&(0..10), &[2..4, 6..12]), vec![0..2, 4..6]);
+        let one = |range| std::iter::once(range).collect::<Vec<_>>();
+        assert_eq!(gaps(&(5..10), &one(0..6)), one(6..10));
+        assert_eq!(gaps(&(5..10), &one(0..20)), Vec::<Range<usize>>::new());
+    }
+
+    #[test]
+    fn large_ranges_are_cut_and_nothing_is_lost() {
+        let range = 4096..4096 + CHUNK_BYTES * 2 + 8192;
+        let cut: Vec<Range<usize>> = pieces(range.clone()).collect();
+        assert_eq!(cut.len(), 3);
+        assert_eq!(cut.first().map(|piece| piece.start), Some(range.start));
+        assert_eq!(cut.last().map(|piece| piece.end), Some(range.end));
+        assert!(cut.windows(2).all(|pair| pair[0].end == pair[1].start));
+    }
+}

@@ -28,7 +28,9 @@
 mod arena;
 mod buffer;
 mod error;
+pub mod io;
 mod mapping;
+mod nontemporal;
 mod pool;
 mod registry;
 mod share;
@@ -38,6 +40,7 @@ pub use arena::pinned_arena;
 pub use buffer::{Buffer, Device, GpuVisible, Host, HostReadable, HostWritable, Managed, Pinned, WriteCombined};
 pub use error::{Error, Result};
 pub use mapping::Mapping;
+pub use nontemporal::{prefetch, stream_copy, stream_fence};
 pub use pool::{Lease, Pool, PoolConfig, PoolUse};
 pub use registry::{Registered, RegistryUse, lay_over, registry_use};
 pub use share::{SharedHost, receive_device, send_device};

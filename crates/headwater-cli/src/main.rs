@@ -1,2 +1,22 @@
-//! cli
-fn main() {}
+//! The headwater command line: parse, run, exit code.
+
+mod args;
+mod commands;
+mod picture;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    report::log_to_stderr();
+    let asked = args::Args::parse();
+    match commands::run(asked.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

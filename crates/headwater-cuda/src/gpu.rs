@@ -72,6 +72,26 @@ pub struct PcieLink {
     pub width: String,
 }
 
+impl Facts {
+    /// What the link to the host should carry, from its speed and width; a cautious guess when the system hides them.
+    #[must_use]
+    pub fn link_gb_per_s(&self) -> f64 {
+        const UNKNOWN_GB_PER_S: f64 = 25.0;
+        self.pcie.as_ref().and_then(PcieLink::gb_per_s).unwrap_or(UNKNOWN_GB_PER_S)
+    }
+}
+
+impl PcieLink {
+    /// Payload bandwidth, after the protocol's share.
+    fn gb_per_s(&self) -> Option<f64> {
+        /// Measured copies reach this part of the raw rate.
+        const PAYLOAD: f64 = 0.865;
+        let transfers: f64 = self.speed.split_whitespace().next()?.parse().ok()?;
+        let lanes: f64 = self.width.parse().ok()?;
+        Some(transfers * lanes / 8.0 * PAYLOAD).filter(|rate| *rate > 0.0)
+    }
+}
+
 /// Free and total device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct DeviceMemory {
@@ -300,4 +320,17 @@ fn pcie_link(pci_bus_id: &str) -> Option<PcieLink> {
     let folder = format!("/sys/bus/pci/devices/{}", pci_bus_id.to_lowercase());
     let read = |leaf| std::fs::read_to_string(format!("{folder}/{leaf}")).map(|text| text.trim().to_owned()).ok();
     Some(PcieLink { speed: read("current_link_speed")?, width: read("current_link_width")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_of_sixteen_fifth_generation_lanes_carries_fifty_five_gigabytes() {
+        let link = |speed: &str, width: &str| PcieLink { speed: speed.into(), width: width.into() }.gb_per_s();
+        assert!(link("32.0 GT/s PCIe", "16").is_some_and(|rate| (rate - 55.4).abs() < 0.1));
+        assert_eq!(link("Unknown", "16"), None);
+        assert_eq!(link("0 GT/s", "0"), None);
+    }
 }

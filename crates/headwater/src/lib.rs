@@ -1,1 +1,13 @@
-//! facade
+//! Headwater trains graph neural networks on graphs that do not fit in GPU memory, as fast as if they did.
+//!
+//! This crate is the door: it re-exports the rooms and holds their integration tests. Today it offers the foundation.
+//!
+//! | the question | the room |
+//! | --- | --- |
+//! | How do we talk to the GPU? | [`cuda`] |
+//! | Where do bytes live and how do they move? | [`memory`] |
+//! | What is this array, and who computes on it? | [`tensor`] |
+
+pub use headwater_cuda as cuda;
+pub use headwater_memory as memory;
+pub use headwater_tensor as tensor;

@@ -1,0 +1,390 @@
+// The engine: runs the threads of a grid, block after block, on fibres.
+// A fibre runs thread after thread and stays with one only when that thread has to wait, so a kernel without
+// barriers runs as plain calls on a single stack. The threads of a block wait in two ways, for the block or
+// for lanes of their warp; when nobody can run and somebody still waits, the kernel has diverged, and the
+// launch fails with a text that names both places.
+#include "engine.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "fibre.hpp"
+#include "requests.hpp"
+
+namespace hwemu {
+
+namespace {
+
+enum class Phase { fresh, ready, at_barrier, at_warp, done };
+
+struct Site {
+    const char* file;
+    unsigned line;
+
+    bool operator==(const Site& other) const {
+        return line == other.line && (file == other.file || std::strcmp(file, other.file) == 0);
+    }
+    std::string text() const { return std::string(file) + ":" + std::to_string(line); }
+};
+
+struct Task {
+    Thread thread;
+    Phase state;
+    Fibre* fibre;
+    Site site;
+    WarpOp op;
+    unsigned mask;
+    unsigned long long brought;
+    Lanes lanes;
+    unsigned votes;
+};
+
+double now_seconds() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double limit_seconds() {
+    const char* text = std::getenv("HWEMU_LAUNCH_SECONDS");
+    return text ? std::atof(text) : 60.0;
+}
+
+std::size_t stack_bytes() {
+    const char* text = std::getenv("HWEMU_STACK_KIB");
+    return (text ? std::strtoul(text, nullptr, 0) : 256) * 1024;
+}
+
+class Engine {
+public:
+    Engine();
+    int run(const Launch& launch);
+
+    Machine machine{};
+    std::string failure;
+
+private:
+    void run_block(const Launch& launch);
+    bool step();
+    void read_schedule();
+    void order_threads();
+    Fibre* idle_fibre();
+    void wait(Task* task, Phase state);
+    void wake(Task* task);
+    std::string who_waits() const;
+    [[noreturn]] void fail(int code, const std::string& what);
+
+    unsigned sync_block(int predicate, Site site);
+    bool same_barrier() const;
+    const Lanes* sync_warp(WarpOp op, unsigned mask, unsigned long long value, Site site);
+    bool warp_complete(const Task* task);
+    void give_way();
+
+    Task* current() { return reinterpret_cast<Task*>(machine.current); }
+
+    const Launch* launch_ = nullptr;
+    std::vector<Task> tasks_;
+    std::vector<unsigned> order_;
+    unsigned started_ = 0, finished_ = 0, at_barrier_ = 0, votes_ = 0;
+    std::deque<Task*> ready_;
+    std::vector<std::unique_ptr<Fibre>> fibres_;
+    std::vector<Fibre*> idle_;
+    int code_ = 0;
+    double spinning_since_ = 0;
+    enum { forward, reverse, shuffled } schedule_ = forward;
+    std::mt19937 random_;
+};
+
+Engine& engine() {
+    // Never destroyed: kernels may still be known to other threads when the process ends.
+    static Engine* engine = new Engine;
+    return *engine;
+}
+
+Engine::Engine() {
+    machine.sync_block = [](int predicate, const char* file, unsigned line) {
+        return engine().sync_block(predicate, {file, line});
+    };
+    machine.sync_warp = [](WarpOp op, unsigned mask, unsigned long long value, const char* file, unsigned line) {
+        return engine().sync_warp(op, mask, value, {file, line});
+    };
+    machine.count_load = [](const void* address, unsigned bytes) {
+        record_load(engine().machine.current, address, bytes);
+    };
+    machine.give_way = [] { engine().give_way(); };
+    machine.fail = [](int code, const char* what, const char* file, unsigned line) {
+        engine().fail(code, what + (" at " + Site{file, line}.text()));
+    };
+}
+
+int Engine::run(const Launch& launch) {
+    launch_ = &launch;
+    code_ = 0;
+    spinning_since_ = 0;
+    read_schedule();
+    machine.block_dim = launch.block;
+    machine.grid_dim = launch.grid;
+    void* dynamic = nullptr;
+    // The exact size, so that AddressSanitizer's red zone begins right behind it.
+    if (launch.dynamic_bytes && posix_memalign(&dynamic, 128, launch.dynamic_bytes)) return 2;
+    machine.dynamic_shared = dynamic;
+    tasks_.resize(launch.block.x * launch.block.y * launch.block.z);
+    for (unsigned z = 0; z < launch.grid.z && !code_; ++z)
+        for (unsigned y = 0; y < launch.grid.y && !code_; ++y)
+            for (unsigned x = 0; x < launch.grid.x && !code_; ++x) {
+                machine.block_index = {x, y, z};
+                run_block(launch);
+            }
+    std::free(dynamic);
+    machine.dynamic_shared = nullptr;
+    return code_;
+}
+
+void Engine::run_block(const Launch& launch) {
+    fill_unchecked(launch.module->shared_begin,
+                   static_cast<std::size_t>(launch.module->shared_end - launch.module->shared_begin));
+    if (launch.dynamic_bytes) fill_unchecked(machine.dynamic_shared, launch.dynamic_bytes);
+    for (unsigned i = 0; i < tasks_.size(); ++i) {
+        Task& task = tasks_[i];
+        const Index index = {i % launch.block.x, i / launch.block.x % launch.block.y, i / launch.block.x / launch.block.y};
+        task.thread = {index, i, i % 32, 0, 0};
+        task.state = Phase::fresh;
+    }
+    order_threads();
+    started_ = finished_ = at_barrier_ = votes_ = 0;
+    ready_.clear();
+    while (finished_ < tasks_.size() && !code_)
+        if (!step()) {
+            code_ = 719;
+            failure = who_waits();
+        }
+    if (code_) {
+        idle_.clear();
+        for (auto& fibre : fibres_) {
+            fibre->rewind();
+            idle_.push_back(fibre.get());
+        }
+    }
+    end_block_of_loads(code_ != 0);
+}
+
+// Lets one fibre run until it waits or has nothing to do. False when nobody can run.
+bool Engine::step() {
+    Fibre* fibre;
+    if (started_ < tasks_.size()) {
+        fibre = idle_fibre();
+    } else if (!ready_.empty()) {
+        const std::size_t pick = schedule_ == forward ? 0 : schedule_ == reverse ? ready_.size() - 1 : random_() % ready_.size();
+        Task* task = ready_[pick];
+        ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(pick));
+        machine.current = &task->thread;
+        fibre = task->fibre;
+    } else {
+        return false;
+    }
+    fibre->enter();
+    return true;
+}
+
+// HWEMU_SCHEDULE runs threads in another order, which brings missing barriers to light.
+void Engine::read_schedule() {
+    const char* text = std::getenv("HWEMU_SCHEDULE");
+    schedule_ = forward;
+    if (text && std::strcmp(text, "reverse") == 0) schedule_ = reverse;
+    if (text && *text >= '0' && *text <= '9') {
+        schedule_ = shuffled;
+        random_.seed(static_cast<unsigned>(std::strtoul(text, nullptr, 10)));
+    }
+}
+
+void Engine::order_threads() {
+    const auto count = static_cast<unsigned>(tasks_.size());
+    if (order_.size() == count && schedule_ == forward && order_[0] == 0 && order_[count - 1] == count - 1) return;
+    order_.resize(count);
+    for (unsigned i = 0; i < count; ++i) order_[i] = schedule_ == reverse ? count - 1 - i : i;
+    if (schedule_ == shuffled)
+        for (unsigned i = count; i > 1; --i) std::swap(order_[i - 1], order_[random_() % i]);
+}
+
+Fibre* Engine::idle_fibre() {
+    if (idle_.empty()) {
+        const Fibre::Body body = [](Fibre* self) {
+            Engine& e = engine();
+            while (e.started_ < e.tasks_.size()) {
+                Task* task = &e.tasks_[e.order_[e.started_++]];
+                task->state = Phase::ready;
+                task->fibre = self;
+                e.machine.current = &task->thread;
+                e.launch_->kernel->run_thread(e.launch_->arguments);
+                task->state = Phase::done;
+                ++e.finished_;
+                e.spinning_since_ = 0;
+            }
+            e.idle_.push_back(self);
+        };
+        fibres_.push_back(std::make_unique<Fibre>(body, static_cast<unsigned>(fibres_.size()), stack_bytes()));
+        idle_.push_back(fibres_.back().get());
+    }
+    Fibre* fibre = idle_.back();
+    idle_.pop_back();
+    return fibre;
+}
+
+void Engine::wait(Task* task, Phase state) {
+    spinning_since_ = 0;
+    task->state = state;
+    task->fibre->leave();
+}
+
+void Engine::wake(Task* task) {
+    task->state = Phase::ready;
+    ready_.push_back(task);
+}
+
+unsigned Engine::sync_block(int predicate, Site site) {
+    Task* self = current();
+    self->site = site;
+    votes_ += predicate != 0;
+    if (++at_barrier_ < tasks_.size()) {
+        wait(self, Phase::at_barrier);
+        return self->votes;
+    }
+    self->state = Phase::at_barrier;
+    if (!same_barrier()) fail(719, who_waits());
+    for (Task& task : tasks_) {
+        task.votes = votes_;
+        if (&task != self) wake(&task);
+    }
+    self->state = Phase::ready;
+    at_barrier_ = votes_ = 0;
+    return self->votes;
+}
+
+bool Engine::same_barrier() const {
+    for (const Task& task : tasks_)
+        if (!(task.site == tasks_[0].site)) return false;
+    return true;
+}
+
+const Lanes* Engine::sync_warp(WarpOp op, unsigned mask, unsigned long long value, Site site) {
+    Task* self = current();
+    self->site = site;
+    self->op = op;
+    self->mask = mask;
+    self->brought = value;
+    if (!(mask >> self->thread.lane & 1))
+        fail(719, "a lane is not in its own mask at " + site.text());
+    self->state = Phase::at_warp;
+    if (!warp_complete(self)) {
+        wait(self, Phase::at_warp);
+        return &self->lanes;
+    }
+    Task* warp = self - self->thread.lane;
+    for (unsigned i = 0; i < 32; ++i)
+        if (mask >> i & 1) self->lanes.value[i] = warp[i].brought;
+    for (unsigned i = 0; i < 32; ++i) {
+        if (!(mask >> i & 1) || &warp[i] == self) continue;
+        if (op != WarpOp::sync) warp[i].lanes = self->lanes;
+        wake(&warp[i]);
+    }
+    self->state = Phase::ready;
+    return &self->lanes;
+}
+
+// Whether every lane that `task` names waits for the same lanes in the same place. CUDA lets lanes meet in
+// different __syncwarp calls, and in no other.
+bool Engine::warp_complete(const Task* task) {
+    const Task* warp = task - task->thread.lane;
+    const Task* const end = tasks_.data() + tasks_.size();
+    for (unsigned i = 0; i < 32; ++i) {
+        if (!(task->mask >> i & 1)) continue;
+        const Task* other = warp + i;
+        if (other >= end)
+            fail(719, "lane " + std::to_string(i) + " of the mask does not exist at " + task->site.text());
+        if (other->state == Phase::done)
+            fail(719, "lane " + std::to_string(i) + " of the mask has exited at " + task->site.text());
+        if (other->state != Phase::at_warp) return false;
+        if (other->mask != task->mask || other->op != task->op) return false;
+        if (task->op != WarpOp::sync && !(other->site == task->site)) return false;
+    }
+    return true;
+}
+
+void Engine::give_way() {
+    Task* self = current();
+    self->thread.spins = 0;
+    if (spinning_since_ == 0) spinning_since_ = now_seconds();
+    if (now_seconds() - spinning_since_ > limit_seconds()) fail(719, "threads spin without progress");
+    // Behind everybody else, whichever end the schedule takes from.
+    if (schedule_ == reverse)
+        ready_.push_front(self);
+    else
+        ready_.push_back(self);
+    self->fibre->leave();
+}
+
+// The report of a divergence: who waits where.
+std::string Engine::who_waits() const {
+    std::map<std::string, std::pair<unsigned, unsigned>> places;  // count and first thread
+    for (const Task& task : tasks_) {
+        std::string place = "exited";
+        if (task.state == Phase::at_barrier) place = "wait for the block at " + task.site.text();
+        if (task.state == Phase::at_warp) {
+            char mask[16];
+            std::snprintf(mask, sizeof mask, "%08x", task.mask);
+            place = "wait for lanes " + std::string(mask) + " at " + task.site.text();
+        }
+        auto [entry, is_new] = places.try_emplace(place, 0u, task.thread.linear);
+        ++entry->second.first;
+    }
+    std::string text = "divergence:";
+    for (const auto& [place, who] : places)
+        text += " " + std::to_string(who.first) + " threads (first " + std::to_string(who.second) + ") " + place + ";";
+    text.pop_back();
+    return text;
+}
+
+// Leaves the fibre for good; run_block rewinds it.
+void Engine::fail(int code, const std::string& what) {
+    const Index b = machine.block_index, t = machine.current->index;
+    char where[128];
+    std::snprintf(where, sizeof where, "block (%u,%u,%u) thread (%u,%u,%u): ", b.x, b.y, b.z, t.x, t.y, t.z);
+    code_ = code;
+    failure = where + what;
+    current()->fibre->leave();
+    std::abort();
+}
+
+}  // namespace
+
+unsigned char fill_byte() {
+    static const unsigned char byte = [] {
+        const char* text = std::getenv("HWEMU_FILL");
+        return static_cast<unsigned char>(text ? std::strtoul(text, nullptr, 0) : 0xCB);
+    }();
+    return byte;
+}
+
+void fill_unchecked(void* begin, std::size_t bytes) {
+    asm volatile("rep stosb" : "+D"(begin), "+c"(bytes) : "a"(fill_byte()) : "memory");
+}
+
+Machine* machine() { return &engine().machine; }
+
+int run_grid(const Launch& launch) {
+    const int code = engine().run(launch);
+    if (code) {
+        engine().failure = std::string("kernel ") + launch.kernel->name + ": " + engine().failure;
+        std::fprintf(stderr, "hwemu: %s\n", engine().failure.c_str());
+    }
+    return code;
+}
+
+const std::string& last_failure() { return engine().failure; }
+
+}  // namespace hwemu

@@ -1,0 +1,112 @@
+// Stream capture and graphs. A graph is the list of operations in the order in which they were issued, which
+// is an order that respects every dependency between the captured streams.
+#include "state.hpp"
+
+namespace hwemu {
+
+namespace {
+
+// Takes every stream of the capture out of it, and the capture off the list.
+void end_capture(const std::shared_ptr<Capture>& capture) {
+    for (auto& [stream, branch] : capture->branches)
+        if (state().streams.has(stream)) stream->capture.reset();
+    if (state().streams.has(capture->origin)) capture->origin->capture.reset();
+    state().captures.erase(capture.get());
+}
+
+bool all_joined(const Capture& capture) {
+    for (const auto& [stream, branch] : capture.branches)
+        if (stream != capture.origin && branch.joined != branch.done) return false;
+    return true;
+}
+
+std::shared_ptr<Graph>* add_graph(Registry<std::shared_ptr<Graph>>& to, const std::shared_ptr<Graph>& graph) {
+    return to.add(std::make_unique<std::shared_ptr<Graph>>(graph));
+}
+
+}  // namespace
+}  // namespace hwemu
+
+using namespace hwemu;
+
+HWEMU_EXPORT int cuStreamBeginCapture_v2(void* handle, int mode) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    Stream* stream = find_stream(handle);
+    if (!stream) return invalid_handle;
+    if (mode < 0 || mode > 2) return invalid_value;
+    if (reinterpret_cast<std::uintptr_t>(handle) <= 1) return stream_capture_unsupported;
+    if (stream->capture) return illegal_state;
+    auto capture = std::make_shared<Capture>();
+    capture->origin = stream;
+    capture->mode = mode;
+    capture->thread = std::this_thread::get_id();
+    stream->capture = capture;
+    state().captures.insert(capture.get());
+    return success;
+}
+
+HWEMU_EXPORT int cuStreamEndCapture(void* handle, void** out) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    Stream* stream = find_stream(handle);
+    if (!stream) return invalid_handle;
+    if (!out) return invalid_value;
+    *out = nullptr;
+    const auto capture = stream->capture;
+    if (!capture) return illegal_state;
+    if (capture->origin != stream) {
+        capture->invalidated = true;
+        return stream_capture_unmatched;
+    }
+    if (capture->mode != 2 && capture->thread != std::this_thread::get_id()) return stream_capture_wrong_thread;
+    end_capture(capture);
+    if (capture->invalidated) return stream_capture_invalidated;
+    if (!all_joined(*capture)) return stream_capture_unjoined;
+    *out = add_graph(state().graphs, capture->graph);
+    return success;
+}
+
+HWEMU_EXPORT int cuStreamIsCapturing(void* handle, int* status) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    const Stream* stream = find_stream(handle);
+    if (!stream) return invalid_handle;
+    if (!status) return invalid_value;
+    *status = !stream->capture ? 0 : stream->capture->invalidated ? 2 : 1;
+    return success;
+}
+
+HWEMU_EXPORT int cuGraphInstantiateWithFlags(void** out, void* graph, unsigned long long) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    if (!out || !state().graphs.has(graph)) return invalid_value;
+    *out = add_graph(state().executables, *static_cast<std::shared_ptr<Graph>*>(graph));
+    return success;
+}
+
+HWEMU_EXPORT int cuGraphLaunch(void* executable, void* handle) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    Stream* stream = find_stream(handle);
+    if (!stream) return invalid_handle;
+    if (!state().executables.has(executable)) return invalid_value;
+    const auto graph = *static_cast<std::shared_ptr<Graph>*>(executable);
+    return submit(stream, [graph] {
+        for (const auto& operation : graph->operations)
+            if (int code = operation()) return code;
+        return 0;
+    });
+}
+
+HWEMU_EXPORT int cuGraphExecDestroy(void* executable) {
+    Call call;
+    if (!state().initialised) return not_initialized;
+    return state().executables.remove(executable) ? success : invalid_value;
+}
+
+HWEMU_EXPORT int cuGraphDestroy(void* graph) {
+    Call call;
+    if (!state().initialised) return not_initialized;
+    return state().graphs.remove(graph) ? success : invalid_value;
+}

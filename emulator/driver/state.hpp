@@ -1,0 +1,170 @@
+// The stand-in's state and the guard that every entry point begins with.
+// One lock protects everything: the emulator is for tests, and kernels cannot run at the same time anyway.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "abi.hpp"
+#include "engine.hpp"
+
+namespace hwemu {
+
+enum class Memory { device, pool, managed, host, registered, ipc };
+
+struct Allocation {
+    Memory kind;
+    std::uint64_t base;
+    std::size_t bytes;
+    int device;
+    std::uint64_t id;
+    // For memory in a file that other processes may map.
+    int file = -1;
+    void* mapping = nullptr;
+    std::size_t mapping_bytes = 0;
+    unsigned opened = 0;
+    IpcMemHandle handle{};
+};
+
+struct Device {
+    int number;
+    unsigned retained = 0;
+    std::size_t used_bytes = 0;
+    std::set<int> peers;
+};
+
+struct Stream;
+
+struct Graph {
+    std::vector<std::function<int()>> operations;
+    std::vector<DevicePointer> owned;  // memory that was allocated while capturing
+    ~Graph();
+};
+
+struct Capture {
+    std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+    Stream* origin;
+    int mode;
+    std::thread::id thread;
+    bool invalidated = false;
+    // Per stream of the capture: how much it did, and how much of that another stream has waited for.
+    struct Branch {
+        unsigned done = 0, joined = 0;
+    };
+    std::map<Stream*, Branch> branches;
+};
+
+struct Stream {
+    Device* device;
+    std::shared_ptr<Capture> capture;
+};
+
+struct Event {
+    Device* device;
+    bool timed;
+    bool recorded = false;
+    double recorded_ms = 0;
+    std::weak_ptr<Capture> capture;
+    Stream* stream = nullptr;
+    unsigned position = 0;
+};
+
+struct LoadedModule;
+
+struct Function {
+    LoadedModule* owner;
+    const Kernel* kernel;
+    unsigned max_dynamic_bytes = 48 * 1024;
+};
+
+struct LoadedModule {
+    Device* device;
+    void* library;
+    Module module;
+    std::map<std::string, std::unique_ptr<Function>> functions;
+};
+
+struct GreenContext {
+    Device* device;
+};
+
+// The objects of one kind that are alive; a handle is the object's address.
+template <class T>
+class Registry {
+public:
+    T* add(std::unique_ptr<T> object) {
+        T* handle = object.get();
+        alive_.emplace(handle, std::move(object));
+        return handle;
+    }
+    bool has(const void* handle) const { return alive_.count(static_cast<T*>(const_cast<void*>(handle))) != 0; }
+    bool remove(const void* handle) { return alive_.erase(static_cast<T*>(const_cast<void*>(handle))) != 0; }
+    std::size_t size() const { return alive_.size(); }
+    const std::map<T*, std::unique_ptr<T>>& all() const { return alive_; }
+
+private:
+    std::map<T*, std::unique_ptr<T>> alive_;
+};
+
+struct State {
+    std::mutex lock;
+    bool initialised = false;
+    std::vector<std::unique_ptr<Device>> devices;
+    std::map<std::uint64_t, Allocation> allocations;  // by base address
+    std::uint64_t next_id = 1;
+    std::size_t registered_bytes = 0;
+    Registry<Stream> streams;
+    Registry<Event> events;
+    Registry<LoadedModule> modules;
+    std::set<const Function*> functions;
+    Registry<std::shared_ptr<Graph>> graphs, executables;
+    Registry<GreenContext> green;
+    Registry<DevResource> descriptions;
+    std::set<Capture*> captures;
+    int failed = 0;  // the error that HWEMU_STICKY=1 keeps
+};
+
+State& state();
+std::atomic<unsigned long long>& driver_calls();
+
+// A number from the environment.
+unsigned long long setting(const char* name, unsigned long long otherwise);
+
+// The device of the calling thread's context; null without one.
+Device*& current_device();
+
+// Begins an entry point: counts it and takes the lock.
+class Call {
+public:
+    Call() : held_(state().lock) { ++driver_calls(); }
+    // 0 when the driver is initialised and the thread has a living context.
+    int needs_context() const;
+
+private:
+    std::lock_guard<std::mutex> held_;
+};
+
+// The stream behind a handle; the handles 0 to 2 are the default stream of the current device. Null if unknown.
+Stream* find_stream(const void* handle);
+// Runs an operation now, or adds it to the graph that the stream captures.
+int submit(Stream* stream, std::function<int()> operation);
+// 0, or 900 when a capture in progress forbids calls that touch the whole device; such a call ends the capture.
+int forbidden_by_capture();
+// Keeps a failure of device work: returned at once, or later by every call when HWEMU_STICKY=1.
+int device_failure(int code);
+
+// The known allocation that holds this address, or null.
+Allocation* find_allocation(std::uint64_t address);
+// Frees an allocation of pool memory; the address must be its base.
+void release_pool(DevicePointer base);
+
+double now_ms();
+
+}  // namespace hwemu

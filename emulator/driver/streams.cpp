@@ -1,0 +1,223 @@
+// Streams, events, host functions. Work runs at once, on the calling thread, or joins a capture.
+#include <algorithm>
+
+#include "state.hpp"
+
+namespace hwemu {
+
+Stream* find_stream(const void* handle) {
+    if (reinterpret_cast<std::uintptr_t>(handle) > 2) {
+        if (!state().streams.has(handle)) return nullptr;
+        return static_cast<Stream*>(const_cast<void*>(handle));
+    }
+    static std::map<Device*, std::unique_ptr<Stream>> defaults;
+    auto& stream = defaults[current_device()];
+    if (!stream) {
+        stream = std::make_unique<Stream>();
+        stream->device = current_device();
+    }
+    return stream.get();
+}
+
+int submit(Stream* stream, std::function<int()> operation) {
+    if (Capture* capture = stream->capture.get()) {
+        if (capture->invalidated) return stream_capture_invalidated;
+        ++capture->branches[stream].done;
+        capture->graph->operations.push_back(std::move(operation));
+        return success;
+    }
+    const int code = operation();
+    return code ? device_failure(code) : success;
+}
+
+int device_failure(int code) {
+    if (!setting("HWEMU_STICKY", 0)) return code;
+    state().failed = code;
+    return success;
+}
+
+int forbidden_by_capture() {
+    for (Capture* capture : state().captures) {
+        const bool applies = capture->mode == 0 || (capture->mode == 1 && capture->thread == std::this_thread::get_id());
+        if (!applies) continue;
+        capture->invalidated = true;
+        return stream_capture_unsupported;
+    }
+    return success;
+}
+
+namespace {
+
+// What stands in the way of waiting for this stream or asking it.
+int cannot_wait(const Stream* stream) {
+    if (!stream) return invalid_handle;
+    if (!stream->capture) return success;
+    stream->capture->invalidated = true;
+    return stream_capture_unsupported;
+}
+
+int event_result(const void* handle) {
+    if (!state().events.has(handle)) return invalid_handle;
+    const auto* event = static_cast<const Event*>(handle);
+    if (const auto capture = event->capture.lock()) {
+        capture->invalidated = true;
+        return captured_event;
+    }
+    return forbidden_by_capture();
+}
+
+// The host function may take long or wait for another thread that calls the driver: it runs without the lock.
+int call_host(void (*function)(void*), void* data) {
+    state().lock.unlock();
+    function(data);
+    state().lock.lock();
+    return 0;
+}
+
+int make_stream(void** out, Device* device) {
+    auto stream = std::make_unique<Stream>();
+    stream->device = device;
+    *out = state().streams.add(std::move(stream));
+    return success;
+}
+
+}  // namespace
+}  // namespace hwemu
+
+using namespace hwemu;
+
+HWEMU_EXPORT int cuStreamCreateWithPriority(void** out, unsigned flags, int) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    if (!out || flags > 1) return invalid_value;
+    return make_stream(out, current_device());
+}
+
+HWEMU_EXPORT int cuGreenCtxStreamCreate(void** out, void* green, unsigned flags, int) {
+    Call call;
+    if (setting("HWEMU_NO_GREEN", 0)) return not_supported;
+    if (!state().initialised) return not_initialized;
+    if (!state().green.has(green)) return invalid_context;
+    if (!out || flags != 1) return invalid_value;
+    return make_stream(out, static_cast<GreenContext*>(green)->device);
+}
+
+HWEMU_EXPORT int cuStreamDestroy_v2(void* handle) {
+    Call call;
+    if (!state().initialised) return not_initialized;
+    if (!state().streams.has(handle)) return invalid_handle;
+    if (auto& capture = static_cast<Stream*>(handle)->capture) {
+        capture->invalidated = true;
+        capture->branches.erase(static_cast<Stream*>(handle));
+        if (capture->origin == handle) state().captures.erase(capture.get());
+    }
+    state().streams.remove(handle);
+    return success;
+}
+
+HWEMU_EXPORT int cuStreamSynchronize(void* handle) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    return cannot_wait(find_stream(handle));
+}
+
+HWEMU_EXPORT int cuStreamQuery(void* handle) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    return cannot_wait(find_stream(handle));
+}
+
+HWEMU_EXPORT int cuStreamWaitEvent(void* handle, void* event_handle, unsigned flags) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    Stream* stream = find_stream(handle);
+    if (!stream || !state().events.has(event_handle)) return invalid_handle;
+    if (flags > 1) return invalid_value;
+    const auto* event = static_cast<Event*>(event_handle);
+    const auto captured = event->capture.lock();
+    if (!captured && !stream->capture) return success;
+    if (!captured) {
+        if (!event->recorded) return success;
+        stream->capture->invalidated = true;
+        return stream_capture_isolation;
+    }
+    if (stream->capture && stream->capture != captured) {
+        stream->capture->invalidated = captured->invalidated = true;
+        return stream_capture_merge;
+    }
+    stream->capture = captured;
+    if (event->stream != stream) {
+        // The stream that waits has new work to be joined; the one waited for is joined up to the event.
+        ++captured->branches[stream].done;
+        auto& waited = captured->branches[event->stream];
+        waited.joined = std::max(waited.joined, event->position);
+    }
+    return success;
+}
+
+HWEMU_EXPORT int cuEventCreate(void** out, unsigned flags) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    if (!out || flags > 7) return invalid_value;
+    auto event = std::make_unique<Event>();
+    event->device = current_device();
+    event->timed = !(flags & 2);
+    *out = state().events.add(std::move(event));
+    return success;
+}
+
+HWEMU_EXPORT int cuEventDestroy_v2(void* handle) {
+    Call call;
+    if (!state().initialised) return not_initialized;
+    return state().events.remove(handle) ? success : invalid_handle;
+}
+
+HWEMU_EXPORT int cuEventRecord(void* handle, void* stream_handle) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    Stream* stream = find_stream(stream_handle);
+    if (!stream || !state().events.has(handle)) return invalid_handle;
+    auto* event = static_cast<Event*>(handle);
+    if (event->device != stream->device) return invalid_handle;
+    event->capture = stream->capture;
+    if (stream->capture) {
+        event->stream = stream;
+        event->position = stream->capture->branches[stream].done;
+        return success;
+    }
+    event->recorded = true;
+    event->recorded_ms = now_ms();
+    return success;
+}
+
+HWEMU_EXPORT int cuEventQuery(void* handle) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    return event_result(handle);
+}
+
+HWEMU_EXPORT int cuEventSynchronize(void* handle) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    return event_result(handle);
+}
+
+HWEMU_EXPORT int cuEventElapsedTime(float* ms, void* from, void* to) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    if (!ms) return invalid_value;
+    if (!state().events.has(from) || !state().events.has(to)) return invalid_handle;
+    const auto *a = static_cast<Event*>(from), *b = static_cast<Event*>(to);
+    if (!a->timed || !b->timed || !a->recorded || !b->recorded) return invalid_handle;
+    *ms = static_cast<float>(b->recorded_ms - a->recorded_ms);
+    return success;
+}
+
+HWEMU_EXPORT int cuLaunchHostFunc(void* handle, void (*function)(void*), void* data) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    Stream* stream = find_stream(handle);
+    if (!stream) return invalid_handle;
+    if (!function) return invalid_value;
+    return submit(stream, [=] { return call_host(function, data); });
+}

@@ -15,7 +15,7 @@ use crate::module::{Defines, Source};
 use crate::span::{Allocation, Span};
 use crate::stream::{Event, Stream};
 
-static SOURCE: Source = Source { name: "bandwidth.cu", text: include_str!("bandwidth.cu") };
+static SOURCE: Source = Source { name: "bandwidth.cu", text: include_str!("bandwidth.cu"), headers: &[] };
 
 // SAFETY: bandwidth.cu reads `vectors` vectors of 16 bytes and writes one word of `sink`.
 static READ_ALL: Kernel = unsafe {

@@ -16,20 +16,24 @@ use crate::stream::Stream;
 /// Device helpers that stand before every kernel's text.
 const PRELUDE: &str = include_str!("prelude.cuh");
 
-/// A kernel file: its name for messages, and its text.
+/// A kernel file: its name for messages, its text, and what stands before it.
 #[derive(Debug)]
 pub struct Source {
     /// File name, as compiler messages shall show it.
     pub name: &'static str,
     /// The text.
     pub text: &'static str,
+    /// Name and text of shared pieces it needs, in order. The prelude is always there.
+    pub headers: &'static [(&'static str, &'static str)],
 }
 
 impl Source {
-    /// The text as the compiler sees it, with the prelude in front.
+    /// The text as the compiler sees it, with the prelude in front. NVRTC is given no files, so pieces are joined.
     #[must_use]
     pub fn full_text(&self) -> String {
-        format!("#line 1 \"prelude.cuh\"\n{PRELUDE}\n#line 1 \"{}\"\n{}", self.name, self.text)
+        let pieces = [("prelude.cuh", PRELUDE)].into_iter().chain(self.headers.iter().copied());
+        let pieces = pieces.chain([(self.name, self.text)]);
+        pieces.map(|(name, text)| format!("#line 1 \"{name}\"\n{text}\n")).collect()
     }
 
     /// Compiles for `arch` without a GPU, as continuous integration does, and returns the CUBIN.

@@ -248,10 +248,12 @@ impl Event {
     }
 
     fn with_flags(gpu: &Gpu, flags: c_uint) -> Result<Self> {
+        /// Who waits for an event sleeps: a core that spins is a core that samples nothing.
+        const BLOCKING_SYNC: c_uint = 1;
         let driver = gpu.bind()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle; the context is current.
-        driver.check("cuEventCreate", unsafe { (driver.cuEventCreate)(&raw mut raw, flags) })?;
+        driver.check("cuEventCreate", unsafe { (driver.cuEventCreate)(&raw mut raw, flags | BLOCKING_SYNC) })?;
         Ok(Self { raw, gpu: gpu.clone() })
     }
 

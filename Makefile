@@ -1,0 +1,60 @@
+# One command for each thing people do. Everything these need, they install below target/.
+
+NVRTC_VERSION := 12.8.93
+VENV := target/venv
+EMULATOR := target/emulator
+NEXTEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo yes)
+# Tests that need a GPU have `device` in their path. They run on the emulator here, on a real GPU in the GPU bundle.
+DEVICE_TESTS := device
+
+.PHONY: test lint unit doctest emulated emulator-test bench docs fuzz gpu-bundle clean
+
+test: lint unit doctest emulated
+	@echo "all checks passed"
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+# Without a GPU: every CPU path, every refusal, and every kernel through the real compiler.
+unit: $(VENV)/nvrtc.stamp
+	HEADWATER_REAL_NVRTC=$$(cat $(VENV)/nvrtc.stamp) $(if $(NEXTEST),cargo nextest run --workspace,cargo test --workspace --lib --bins --tests --quiet)
+
+doctest:
+	cargo test --workspace --doc --quiet
+
+# The same device tests on emulated devices, under AddressSanitizer and UBSan.
+emulated: emulator-test
+	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$(CURDIR)/emulator/run-sanitized.sh \
+	HEADWATER_EMULATOR=$(CURDIR)/$(EMULATOR) \
+	$(if $(NEXTEST),cargo nextest run --workspace -E 'test($(DEVICE_TESTS))',cargo test --workspace --lib --tests --quiet $(DEVICE_TESTS))
+
+emulator-test:
+	emulator/build.sh $(EMULATOR) --sanitize
+	emulator/test.sh $(EMULATOR)-selftest
+
+$(VENV)/nvrtc.stamp:
+	mkdir -p target
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check nvidia-cuda-nvrtc-cu12==$(NVRTC_VERSION)
+	echo $(CURDIR)/$$(ls -d $(VENV)/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12) > $@
+
+# Figures for this machine. On a GPU machine without Rust use the bundle.
+bench:
+	cargo run --release -- bench gather
+
+docs:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# A short run of each fuzz target. Needs cargo-fuzz, which needs a nightly toolchain.
+FUZZ_SECONDS := 20
+fuzz:
+	@command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked --quiet
+	cd fuzz && for target in $$(cargo +nightly fuzz list); do cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
+
+# What a GPU machine without Rust needs to run the GPU suite and the benchmarks: target/gpu/run.sh.
+gpu-bundle:
+	scripts/gpu-bundle.sh target/gpu
+
+clean:
+	cargo clean

@@ -1,0 +1,126 @@
+//! What can be typed. Meaning is given to it in `commands`.
+
+use std::path::PathBuf;
+
+use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+
+/// Train graph neural networks on graphs that do not fit in GPU memory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "headwater",
+    version,
+    after_help = "Examples:
+  headwater info                     what this machine offers, and what is missing
+  headwater bench gather             gather scattered rows out of host memory, every way there is"
+)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show GPUs, libraries, memory and measured bandwidths.
+    #[command(after_help = "Examples:
+  headwater info
+  headwater info --bandwidth
+  headwater info --json | jq .gpus[0].facts.name")]
+    Info(InfoArgs),
+    /// Measure.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+/// What `info` takes.
+#[derive(Debug, Group)]
+pub struct InfoArgs {
+    /// Measure the links of every GPU (a second each; remembered).
+    #[arg(long)]
+    pub bandwidth: bool,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Rows gathered out of host memory: every variant against a plain copy of the same bytes.
+    #[command(after_help = "Examples:
+  headwater bench gather                                    a table that suits this machine
+  headwater bench gather --table-gib 16 --table-gib 64      the large-table sweep
+  headwater bench gather --suite micro --suite alignment    the papers' microbenchmarks
+  headwater bench gather --suite sms                        bandwidth against a share of the GPU
+  headwater bench gather --table-gib 64 --width 128 --cpu-threads 14
+  headwater bench gather --json > rows.jsonl
+  headwater bench gather --plot gather.svg")]
+    Gather(GatherArgs),
+}
+
+/// What `bench gather` takes.
+#[derive(Debug, Clone, Group)]
+pub struct GatherArgs {
+    /// What to run; may be given several times.
+    #[arg(long, value_enum, default_value = "table")]
+    pub suite: Vec<Suite>,
+    /// Table sizes of the `table` and `sms` suites in GiB; may be given several times. Default: 16, or what fits.
+    #[arg(long)]
+    pub table_gib: Vec<f64>,
+    /// Row widths in bytes; may be given several times. Default: the suite's own.
+    #[arg(long)]
+    pub width: Vec<u64>,
+    /// Variants to run; may be given several times. Default: all.
+    #[arg(long, value_enum)]
+    pub variant: Vec<VariantName>,
+    /// MiB gathered a step of the `table` and `sms` suites.
+    #[arg(long, default_value_t = 512)]
+    pub gathered_mib: u64,
+    /// CPU threads for `cpu` and `hybrid`. Default: all cores but two.
+    #[arg(long)]
+    pub cpu_threads: Option<usize>,
+    /// SMs the gather may use. Default: all.
+    #[arg(long)]
+    pub sms: Option<u32>,
+    /// GPU to use.
+    #[arg(long, default_value_t = 0)]
+    pub gpu: usize,
+    /// Shortest time to measure each figure over, in milliseconds.
+    #[arg(long, default_value_t = 150)]
+    pub least_ms: u64,
+    /// Seed of the random ids.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// One JSON object a row on standard output instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    /// Also draw the result; the ending chooses SVG or PNG.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+/// The parts of `bench gather`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// 8K to 256K rows of 256 B to 16 KB from a table of 4M rows.
+    Micro,
+    /// Widths 2048 to 2076 B in steps of 4, from a table of 4M rows.
+    Alignment,
+    /// A large table, widths from 128 B to 16 KB.
+    Table,
+    /// Share of the GPU against bandwidth.
+    Sms,
+}
+
+/// Variants by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum VariantName {
+    Cpu,
+    Naive,
+    Shift,
+    Aligned,
+    Sorted,
+    Hybrid,
+    Auto,
+}

@@ -1,0 +1,230 @@
+//! `bench gather` on a GPU: each variant timed by events on its stream, checked against the table, beside a plain copy.
+
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use headwater::cuda::{Event, Gpu, SmShare, Span, Stream};
+use headwater::memory::{Buffer, Device, Pinned};
+use headwater::tensor::gather::{GatherOptions, GpuGather, IdType, Variant};
+use indicatif::{ProgressBar, ProgressStyle};
+use rayon::prelude::*;
+
+use super::gather_steps::{Step, variants};
+use super::gather_view::{Row, View};
+use super::usage::Meter;
+use crate::args::GatherArgs;
+
+/// Rows compared with the table after each variant's first run.
+const CHECKED_ROWS: usize = 4096;
+const MOST_REPEATS: usize = 200;
+
+/// Runs every step.
+pub fn run(args: &GatherArgs, gpu: &Gpu, steps: &[Step], view: &mut View) -> anyhow::Result<()> {
+    let variants = variants(args);
+    let progress = ProgressBar::new((steps.len() * variants.len()) as u64)
+        .with_style(ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {eta}")?);
+    let mut table: Option<Buffer<u8, Pinned>> = None;
+    for step in steps {
+        let bytes = usize::try_from(step.table_bytes)?;
+        if table.as_ref().is_none_or(|table| table.len() < bytes) {
+            progress.set_message(format!("pinning {:.1} GiB", bytes as f64 / (1u64 << 30) as f64));
+            // The old table goes first: both may not fit.
+            drop(table.take());
+            let mut made = Buffer::<u8, Pinned>::new(gpu, bytes).context("pinning the table")?;
+            fill_table(made.as_mut_slice()?);
+            table = Some(made);
+        }
+        let Some(table) = &table else { continue };
+        let bench = Bench::new(args, gpu, step, table)?;
+        let mut rows = Vec::new();
+        for variant in &variants {
+            progress.set_message(format!("{} B {}", step.width_bytes, variant.name()));
+            rows.push(bench.measure(*variant)?);
+            progress.inc(1);
+        }
+        progress.suspend(|| view.step(step, rows))?;
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
+/// One step, ready to be run in any variant.
+struct Bench<'a> {
+    args: &'a GatherArgs,
+    step: &'a Step,
+    stream: Stream,
+    table: Span,
+    host_table: &'a [u8],
+    table_rows: u64,
+    ids: Vec<u32>,
+    device_ids: Buffer<u32, Device>,
+    out: Buffer<u8, Device>,
+    meter: Meter,
+    ideal_gb_per_s: f64,
+}
+
+impl<'a> Bench<'a> {
+    fn new(args: &'a GatherArgs, gpu: &Gpu, step: &'a Step, table: &'a Buffer<u8, Pinned>) -> anyhow::Result<Self> {
+        let stream = Stream::new(gpu)?;
+        let table_rows = step.table_bytes / step.width_bytes;
+        let table_bytes = usize::try_from(table_rows * step.width_bytes)?;
+        let ids = random_ids(args.seed, step.rows, table_rows);
+        let device_ids = Buffer::from_slice(&stream, &ids)?;
+        let out_bytes = usize::try_from(step.rows * step.width_bytes)?;
+        let out = Buffer::on_stream(&stream, out_bytes)?;
+        let host_table = &table.as_slice()?[..table_bytes];
+        let part = |bytes| table.part(0..bytes).context("the table is shorter than a step needs");
+        let mut bench = Self {
+            args,
+            step,
+            table: part(table_bytes)?,
+            host_table,
+            table_rows,
+            ids,
+            device_ids,
+            out,
+            meter: Meter::new(gpu),
+            ideal_gb_per_s: 0.0,
+            stream,
+        };
+        // The table is at least as long as the output in every suite but the smallest; a copy of what there is serves.
+        let ideal = part(out_bytes.min(table_bytes))?;
+        let landing = bench.out.part(0..ideal.bytes()).context("the output is shorter than the copy")?;
+        let timed = bench.time(&|| Ok(bench.stream.copy(&ideal, &landing)?))?;
+        bench.ideal_gb_per_s = ideal.bytes() as f64 / timed.median_s / 1e9;
+        Ok(bench)
+    }
+
+    fn measure(&self, variant: Variant) -> anyhow::Result<Row> {
+        let threads = self.args.cpu_threads.unwrap_or_else(spare_threads);
+        let helps = matches!(variant, Variant::Cpu | Variant::Hybrid);
+        let gather = GpuGather {
+            stream: &self.stream,
+            table: &self.table,
+            host_table: Some(self.host_table),
+            rows: self.table_rows,
+            width_bytes: self.step.width_bytes,
+            ids: self.device_ids.whole(),
+            id_type: IdType::U32,
+            out: self.out.whole(),
+            options: GatherOptions {
+                variant,
+                share: self.step.sms.map_or(SmShare::All, SmShare::AtMost),
+                cpu_threads: if helps { threads } else { 0 },
+            },
+        };
+        self.stream.fill(self.out.whole(), 0xa5)?;
+        let plan = gather.run()?;
+        self.check(variant)?;
+        let timed = self.time(&|| Ok(gather.run().map(|_| ())?))?;
+        let gathered_bytes = self.out.len() as f64;
+        let gb_per_s = gathered_bytes / timed.median_s / 1e9;
+        Ok(Row {
+            suite: self.step.suite,
+            table_bytes: self.step.table_bytes,
+            width_bytes: self.step.width_bytes,
+            rows: self.step.rows,
+            variant: variant.name(),
+            chosen: plan.variant.name(),
+            gb_per_s,
+            ideal_gb_per_s: Some(self.ideal_gb_per_s),
+            share_of_ideal: Some(gb_per_s / self.ideal_gb_per_s),
+            spread: timed.spread,
+            repeats: timed.repeats,
+            cpu_seconds: timed.cpu_seconds,
+            cpu_cores: timed.cpu_cores,
+            joules: timed.joules,
+            sms: self.step.sms,
+        })
+    }
+
+    /// Times `work` by events until enough has been seen. The host sleeps meanwhile, so that its CPU time is the work's.
+    fn time(&self, work: &dyn Fn() -> anyhow::Result<()>) -> anyhow::Result<Timed> {
+        let gpu = self.stream.gpu();
+        let (start, end) = (Event::timed(gpu)?, Event::timed(gpu)?);
+        work()?;
+        self.stream.synchronize()?;
+        let (mut times, begun, mark) = (Vec::new(), Instant::now(), self.meter.mark());
+        while times.len() < 5
+            || (begun.elapsed().as_millis() < u128::from(self.args.least_ms) && times.len() < MOST_REPEATS)
+        {
+            start.record_on(&self.stream)?;
+            work()?;
+            end.record_on(&self.stream)?;
+            end.synchronize()?;
+            times.push(f64::from(end.ms_since(&start)?) / 1e3);
+        }
+        let used = self.meter.since(&mark);
+        let wall_s = begun.elapsed().as_secs_f64();
+        let repeats = times.len();
+        let (median_s, spread) = median_and_spread(&mut times);
+        Ok(Timed {
+            median_s,
+            spread,
+            repeats,
+            cpu_seconds: used.cpu_seconds / repeats as f64,
+            cpu_cores: used.cpu_seconds / wall_s,
+            joules: used.joules.map(|joules| joules / repeats as f64),
+        })
+    }
+
+    fn check(&self, variant: Variant) -> anyhow::Result<()> {
+        self.stream.synchronize()?;
+        let width = usize::try_from(self.step.width_bytes)?;
+        let rows = self.ids.len();
+        for at in (0..rows).step_by(rows.div_ceil(CHECKED_ROWS).max(1)) {
+            let mut got = vec![0; width];
+            let span = self.out.part(at * width..(at + 1) * width).context("a row outside the output")?;
+            self.stream.download(&span, &mut got)?;
+            let from = self.ids[at] as usize * width;
+            ensure!(got == self.host_table[from..from + width], "{} gathered row {at} wrongly", variant.name());
+        }
+        Ok(())
+    }
+}
+
+struct Timed {
+    median_s: f64,
+    spread: f64,
+    repeats: usize,
+    cpu_seconds: f64,
+    cpu_cores: f64,
+    joules: Option<f64>,
+}
+
+/// The median, and the range over it. Sorts.
+pub fn median_and_spread(times: &mut [f64]) -> (f64, f64) {
+    times.sort_by(f64::total_cmp);
+    let median = times[times.len() / 2].max(f64::MIN_POSITIVE);
+    (median, (times[times.len() - 1] - times[0]) / median)
+}
+
+/// Uniformly random ids from a counter, the same for a seed on every machine.
+pub fn random_ids(seed: u64, count: u64, rows: u64) -> Vec<u32> {
+    let random = |i: u64| u128::from(mix(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ i));
+    let scaled = |i: u64| (random(i) * u128::from(rows)) >> 64;
+    (0..count).into_par_iter().map(|i| u32::try_from(scaled(i)).unwrap_or(u32::MAX)).collect()
+}
+
+/// Fills a table so that every row is different from every other.
+pub fn fill_table(table: &mut [u8]) {
+    const BLOCK: usize = 1 << 20;
+    table.par_chunks_mut(BLOCK).enumerate().for_each(|(block, bytes)| {
+        for (i, word) in bytes.chunks_mut(8).enumerate() {
+            let value = mix((block * (BLOCK / 8) + i) as u64).to_le_bytes();
+            word.copy_from_slice(&value[..word.len()]);
+        }
+    });
+}
+
+/// Splitmix64: a bijection whose output looks random.
+fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn spare_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(2).max(1))
+}

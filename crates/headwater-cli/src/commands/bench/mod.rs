@@ -1,0 +1,28 @@
+//! `headwater bench`: every figure with what it is compared to, from the same run.
+
+mod gather_cpu;
+mod gather_gpu;
+mod gather_steps;
+mod gather_view;
+mod usage;
+
+use anyhow::Context;
+use headwater::cuda::Gpu;
+
+use crate::args::GatherArgs;
+use crate::report;
+
+/// `headwater bench gather`.
+pub fn gather(args: &GatherArgs) -> anyhow::Result<()> {
+    let gpu = Gpu::open(args.gpu);
+    let steps = gather_steps::steps(args, gpu.as_ref().ok())?;
+    let mut view = gather_view::View::new(args);
+    match gpu {
+        Ok(gpu) => gather_gpu::run(args, &gpu, &steps, &mut view)?,
+        Err(why) => {
+            report::note(format!("running the cpu variant alone: {why}"));
+            gather_cpu::run(args, &steps, &mut view)?;
+        }
+    }
+    view.finish().context("showing the result")
+}

@@ -1,0 +1,51 @@
+//! What a measurement costs besides time: CPU seconds of this process, joules of the GPU.
+
+use headwater::cuda::{Gpu, Sensors};
+
+/// A reader of both.
+pub struct Meter {
+    sensors: Option<Sensors>,
+}
+
+/// A point to measure from.
+pub struct Mark {
+    cpu_seconds: f64,
+    joules: Option<f64>,
+}
+
+/// What passed since a mark.
+#[derive(Debug, Clone, Copy)]
+pub struct Used {
+    /// User and system time of every thread of this process.
+    pub cpu_seconds: f64,
+    /// Energy the GPU used, where it counts it.
+    pub joules: Option<f64>,
+}
+
+impl Meter {
+    /// A meter for `gpu`, which works without NVML too.
+    pub fn new(gpu: &Gpu) -> Self {
+        Self { sensors: Sensors::open(gpu).ok() }
+    }
+
+    /// Now.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            cpu_seconds: cpu_seconds(),
+            joules: self.sensors.as_ref().and_then(|sensors| sensors.read().joules_total),
+        }
+    }
+
+    /// From `mark` to now.
+    pub fn since(&self, mark: &Mark) -> Used {
+        let now = self.mark();
+        let joules = now.joules.zip(mark.joules).map(|(now, then)| now - then);
+        Used { cpu_seconds: now.cpu_seconds - mark.cpu_seconds, joules }
+    }
+}
+
+/// CPU time of this process so far.
+pub fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}

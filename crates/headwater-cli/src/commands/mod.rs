@@ -1,0 +1,14 @@
+//! One file a verb.
+
+mod bench;
+mod info;
+
+use crate::args::{BenchCommand, Command};
+
+/// Does what was asked.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Info(args) => info::run(&args),
+        Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
+    }
+}

@@ -1,0 +1,92 @@
+//! Line charts with logarithmic horizontal axes, as SVG or PNG.
+
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::{FontStyle, register_font};
+
+const SIZE: (u32, u32) = (1100, 420);
+const FONT: &str = "sans-serif";
+
+/// One chart: a title and some lines.
+#[derive(Debug)]
+pub struct Chart {
+    /// Above the chart.
+    pub title: String,
+    /// Below the horizontal axis.
+    pub x_label: String,
+    /// Beside the vertical axis.
+    pub y_label: String,
+    /// Named lines of points.
+    pub lines: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+/// Draws the charts below each other into `path`, whose ending chooses the format.
+pub fn draw(path: &Path, charts: &[Chart]) -> anyhow::Result<()> {
+    register_font(FONT, FontStyle::Normal, include_bytes!("../assets/DejaVuSans-ascii.ttf"))
+        .map_err(|_| anyhow!("the built-in font does not load"))?;
+    let rows = u32::try_from(charts.len().max(1))?;
+    let size = (SIZE.0, SIZE.1 * rows);
+    let done = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("svg") => draw_on(&SVGBackend::new(path, size).into_drawing_area(), charts),
+        Some("png") => draw_on(&BitMapBackend::new(path, size).into_drawing_area(), charts),
+        _ => bail!("{}: the name of a plot ends in .svg or .png", path.display()),
+    };
+    done.with_context(|| format!("drawing {}", path.display()))
+}
+
+fn draw_on<B: DrawingBackend>(area: &DrawingArea<B, Shift>, charts: &[Chart]) -> anyhow::Result<()>
+where
+    B::ErrorType: 'static,
+{
+    area.fill(&WHITE)?;
+    for (part, chart) in area.split_evenly((charts.len().max(1), 1)).iter().zip(charts) {
+        draw_chart(part, chart)?;
+    }
+    area.present()?;
+    Ok(())
+}
+
+fn draw_chart<B: DrawingBackend>(area: &DrawingArea<B, Shift>, chart: &Chart) -> anyhow::Result<()>
+where
+    B::ErrorType: 'static,
+{
+    let points = || chart.lines.iter().flat_map(|(_, points)| points);
+    let (low, high) = points().fold((f64::INFINITY, 0.0f64), |(low, high), (x, _)| (low.min(*x), high.max(*x)));
+    let top = points().fold(0.0f64, |top, (_, y)| top.max(*y));
+    if !low.is_finite() || low <= 0.0 {
+        bail!("there is nothing to draw");
+    }
+    let mut context = ChartBuilder::on(area)
+        .caption(&chart.title, (FONT, 20))
+        .margin(12)
+        .x_label_area_size(42)
+        .y_label_area_size(60)
+        .build_cartesian_2d((low * 0.9..high * 1.8).log_scale(), 0.0..top * 1.1)?;
+    context
+        .configure_mesh()
+        .x_desc(&chart.x_label)
+        .y_desc(&chart.y_label)
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .label_style((FONT, 14))
+        .light_line_style(BLACK.mix(0.05))
+        .draw()?;
+    for (i, (name, points)) in chart.lines.iter().enumerate() {
+        let color = Palette99::pick(i).to_rgba();
+        let series = LineSeries::new(points.iter().copied(), color.stroke_width(2)).point_size(3);
+        context
+            .draw_series(series)?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], color.stroke_width(2)));
+    }
+    context
+        .configure_series_labels()
+        .position(SeriesLabelPosition::MiddleRight)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .label_font((FONT, 14))
+        .draw()?;
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! The gather on the GPU: launches, scratch memory, and the promises about the kernels' reach.
+#![allow(unsafe_code, reason = "kernels are declared beside their text")]
+
+use headwater_cuda::{Allocation, Defines, Element, Grid, Kernel, Param, Scalar, Source, Span, Stream};
+
+use super::plan::{GatherOptions, Lanes, Plan, Shape, TablePlace, Variant, plan};
+use super::{GatherError, IdType, alignment_bytes, check_sizes};
+use crate::error::Result;
+
+static GATHER: Source = Source { name: "gather.cu", text: include_str!("gather.cu"), headers: &[] };
+static ORDER: Source = Source { name: "order.cu", text: include_str!("order.cu"), headers: &[] };
+
+/// Kernel texts of this folder with the defines they are used with, for tests that compile every one.
+pub static SOURCES: &[&Source] = &[&GATHER, &ORDER];
+
+const ELEMENT_PARAMS: &[Param] = &[
+    Param::Read("table", Element::Bytes, &["rows", "units", "UNIT_BYTES"]),
+    Param::Value("rows", Scalar::U64),
+    Param::Value("units", Scalar::U64),
+    Param::Read("ids", Element::Bytes, &["count", "ID_BYTES"]),
+    Param::Value("count", Scalar::U64),
+    Param::Write("out", Element::Bytes, &["count", "units", "UNIT_BYTES"]),
+    Param::Fault,
+];
+// SAFETY: both kernels read ids below `count`, write outputs below `count * units`, and read rows below `rows` only.
+static NAIVE: Kernel = unsafe { Kernel::declare(&GATHER, "gather_naive", ELEMENT_PARAMS) };
+// SAFETY: as above; a rotated column stays below `units`.
+static SHIFT: Kernel = unsafe { Kernel::declare(&GATHER, "gather_shift", ELEMENT_PARAMS) };
+// SAFETY: ids and places are read below `count`; a row is read only when below `rows`, and only its own bytes (words that
+// hang over a row stay inside the table, by `load_word`); a place is written only when below `out_rows`.
+static LINES: Kernel = unsafe {
+    Kernel::declare(
+        &GATHER,
+        "gather_lines",
+        &[
+            Param::Read("table", Element::Bytes, &["rows", "width"]),
+            Param::Value("rows", Scalar::U64),
+            Param::Value("width", Scalar::U64),
+            Param::Read("ids", Element::Bytes, &["count", "ID_BYTES"]),
+            Param::Read("places", Element::Bytes, &["count", "PLACE_BYTES"]),
+            Param::Value("count", Scalar::U64),
+            Param::Value("chunks", Scalar::U64),
+            Param::Write("out", Element::Bytes, &["out_rows", "width"]),
+            Param::Value("out_rows", Scalar::U64),
+            Param::Fault,
+        ],
+    )
+};
+// SAFETY: ids are read below `count`; a bucket is below BUCKETS because rows are clamped below `rows` and `shift` was
+// chosen for that, which `Ordering::new` computes from `rows`.
+static COUNT: Kernel = unsafe {
+    Kernel::declare(
+        &ORDER,
+        "order_count",
+        &[
+            Param::Read("ids", Element::Bytes, &["count", "ID_BYTES"]),
+            Param::Value("count", Scalar::U64),
+            Param::Value("rows", Scalar::U64),
+            Param::Value("shift", Scalar::U32),
+            Param::Write("counts", Element::U32, &["BUCKETS"]),
+        ],
+    )
+};
+// SAFETY: one block reads and writes BUCKETS counters.
+static SCAN: Kernel =
+    unsafe { Kernel::declare(&ORDER, "order_scan", &[Param::Write("counts", Element::U32, &["BUCKETS"])]) };
+// SAFETY: as for COUNT; the starts are a prefix sum of the counts of the same ids, so every place is below `count`.
+static SCATTER: Kernel = unsafe {
+    Kernel::declare(
+        &ORDER,
+        "order_scatter",
+        &[
+            Param::Read("ids", Element::Bytes, &["count", "ID_BYTES"]),
+            Param::Value("count", Scalar::U64),
+            Param::Value("rows", Scalar::U64),
+            Param::Value("shift", Scalar::U32),
+            Param::Write("starts", Element::U32, &["BUCKETS"]),
+            Param::Write("ordered", Element::Bytes, &["count", "ROW_BYTES"]),
+            Param::Write("places", Element::U32, &["count"]),
+        ],
+    )
+};
+
+/// Buckets of the partition. 64 GiB come in buckets of 16 MiB, which is about the window of rows in flight.
+const BUCKETS_LOG2: u32 = 12;
+const ORDER_THREADS: u32 = 512;
+const ORDER_ITEMS: u32 = 16;
+/// Places are 32 bits wide, so longer lists of ids are gathered in parts.
+const MOST_IDS: u64 = 1 << 31;
+
+/// A gather on one stream.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuGather<'a> {
+    /// Where it runs.
+    pub stream: &'a Stream,
+    /// The table, in any memory the GPU reaches.
+    pub table: &'a Span,
+    /// The same table for the CPU, when it can read it; `cpu` and `hybrid` need it.
+    pub host_table: Option<&'a [u8]>,
+    /// Rows of the table.
+    pub rows: u64,
+    /// Bytes a row.
+    pub width_bytes: u64,
+    /// The ids, in any memory the GPU reaches.
+    pub ids: &'a Span,
+    /// Their type.
+    pub id_type: IdType,
+    /// As many rows as ids.
+    pub out: &'a Span,
+    /// How to do it.
+    pub options: GatherOptions,
+}
+
+/// Ids in address order, with the place of each.
+#[derive(Debug, Clone)]
+pub(super) struct Ordered {
+    pub rows: Span,
+    pub row_type: IdType,
+    pub places: Span,
+}
+
+impl GpuGather<'_> {
+    /// Queues the gather and says how it is done.
+    pub fn run(&self) -> Result<Plan> {
+        let plan = self.plan();
+        self.run_plan(&plan)?;
+        Ok(plan)
+    }
+
+    /// How this gather would be done.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        plan(&self.shape(), &self.options)
+    }
+
+    /// Queues the gather the way `plan` says.
+    pub fn run_plan(&self, plan: &Plan) -> Result<()> {
+        let (table_bytes, out_bytes) = (self.table.bytes() as u64, self.out.bytes() as u64);
+        check_sizes(table_bytes, self.rows, self.width_bytes, self.count(), out_bytes)?;
+        if self.count() == 0 {
+            return Ok(());
+        }
+        match plan.variant {
+            Variant::Cpu => super::staged::run(self),
+            Variant::Hybrid => super::hybrid::run(self, plan),
+            Variant::Naive => self.by_element(&NAIVE, plan),
+            Variant::Shift => self.by_element(&SHIFT, plan),
+            Variant::Aligned | Variant::Sorted | Variant::Auto => self.by_line(plan),
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        (self.ids.bytes() / self.id_type.size_bytes()) as u64
+    }
+
+    /// This gather in numbers.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        let facts = self.stream.gpu().facts();
+        let place = if self.table.allocation().is_device_only() { TablePlace::Device } else { TablePlace::Host };
+        Shape {
+            table_rows: self.rows,
+            width_bytes: self.width_bytes,
+            count: self.count(),
+            alignment_bytes: alignment_bytes([self.table, self.out], self.width_bytes),
+            place,
+            link_gb_per_s: facts.link_gb_per_s(),
+            sms: facts.sms,
+        }
+    }
+
+    fn by_element(&self, kernel: &'static Kernel, plan: &Plan) -> Result<()> {
+        let unit_bytes = alignment_bytes([self.table, self.out], self.width_bytes).min(4);
+        let unit = match unit_bytes {
+            4 => "u32",
+            2 => "u16",
+            _ => "u8",
+        };
+        let defines = id_defines(self.id_type)
+            .with("UNIT", unit)
+            .with("UNIT_BYTES", unit_bytes)
+            .with("LINE_UNITS", plan.line_bytes / unit_bytes);
+        let grid = Grid { blocks: plan.blocks, threads: 1024, shared_bytes: 0 };
+        kernel
+            .on(self.stream, &defines, grid)
+            .bytes(self.table)
+            .u64(self.rows)
+            .u64(self.width_bytes / unit_bytes)
+            .bytes(self.ids)
+            .u64(self.count())
+            .bytes(self.out)
+            .go()?;
+        Ok(())
+    }
+
+    fn by_line(&self, plan: &Plan) -> Result<()> {
+        let mut first = 0;
+        while first < self.count() {
+            let part = MOST_IDS.min(self.count() - first);
+            let size = self.id_type.size_bytes() as u64;
+            let ids = cut(self.ids, first * size, part * size)?;
+            let out = cut(self.out, first * self.width_bytes, part * self.width_bytes)?;
+            if plan.ordered {
+                let ordered = self.order(&ids)?;
+                self.lines(plan, self.stream, self.table, &ordered, &out)?;
+            } else {
+                self.lines_in_place(plan, &ids, &out)?;
+            }
+            first += part;
+        }
+        Ok(())
+    }
+
+    fn lines_in_place(&self, plan: &Plan, ids: &Span, out: &Span) -> Result<()> {
+        let count = (ids.bytes() / self.id_type.size_bytes()) as u64;
+        launch_lines(
+            self.stream,
+            plan,
+            &Lines {
+                table: self.table,
+                rows: self.rows,
+                width_bytes: self.width_bytes,
+                ids,
+                id_type: self.id_type,
+                places: None,
+                count,
+                out,
+            },
+        )
+    }
+
+    /// Gathers rows that carry their places.
+    pub(super) fn lines(
+        &self,
+        plan: &Plan,
+        stream: &Stream,
+        table: &Span,
+        ordered: &Ordered,
+        out: &Span,
+    ) -> Result<()> {
+        launch_lines(
+            stream,
+            plan,
+            &Lines {
+                table,
+                rows: table.bytes() as u64 / self.width_bytes,
+                width_bytes: self.width_bytes,
+                ids: &ordered.rows,
+                id_type: ordered.row_type,
+                places: Some(&ordered.places),
+                count: ordered.places.bytes() as u64 / 4,
+                out,
+            },
+        )
+    }
+
+    /// Puts `ids` into address order on the GPU.
+    pub(super) fn order(&self, ids: &Span) -> Result<Ordered> {
+        let count = ids.bytes() / self.id_type.size_bytes();
+        let row_type = if self.rows < u64::from(u32::MAX) { IdType::U32 } else { IdType::U64 };
+        let scratch = |bytes| Allocation::on_stream(self.stream, bytes).map(Span::whole);
+        let counts = scratch(4 << BUCKETS_LOG2)?;
+        let ordered = Ordered { rows: scratch(count * row_type.size_bytes())?, row_type, places: scratch(count * 4)? };
+        self.stream.fill(&counts, 0)?;
+        let defines = id_defines(self.id_type)
+            .with("ROW", row_type.in_kernels())
+            .with("ROW_BYTES", row_type.size_bytes())
+            .with("BUCKETS", 1u32 << BUCKETS_LOG2)
+            .with("ITEMS", ORDER_ITEMS)
+            .with("THREADS", ORDER_THREADS);
+        let row_bits = u64::BITS - self.rows.saturating_sub(1).leading_zeros();
+        let shift = row_bits.saturating_sub(BUCKETS_LOG2);
+        let tiles = count.div_ceil((ORDER_THREADS * ORDER_ITEMS) as usize);
+        let most = self.options.share.sms(self.stream.gpu().facts().sms) * 2;
+        let blocks = u32::try_from(tiles).unwrap_or(u32::MAX).min(most).max(1);
+        let grid = |blocks| Grid { blocks, threads: ORDER_THREADS, shared_bytes: 0 };
+        let start = |kernel: &'static Kernel| {
+            kernel.on(self.stream, &defines, grid(blocks)).bytes(ids).u64(count as u64).u64(self.rows).u32(shift)
+        };
+        start(&COUNT).buffer(&counts, Element::U32).go()?;
+        SCAN.on(self.stream, &defines, grid(1)).buffer(&counts, Element::U32).go()?;
+        start(&SCATTER)
+            .buffer(&counts, Element::U32)
+            .bytes(&ordered.rows)
+            .buffer(&ordered.places, Element::U32)
+            .go()?;
+        Ok(ordered)
+    }
+}
+
+struct Lines<'a> {
+    table: &'a Span,
+    rows: u64,
+    width_bytes: u64,
+    ids: &'a Span,
+    id_type: IdType,
+    places: Option<&'a Span>,
+    count: u64,
+    out: &'a Span,
+}
+
+fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
+    let Lanes { per_row, word_bytes, chunks, depth, bytewise } = plan.lanes;
+    let defines = id_defines(lines.id_type)
+        .with("LANES", per_row)
+        .with("WORD_BYTES", word_bytes)
+        .with("DEPTH", depth)
+        .with("BYTEWISE", u32::from(bytewise))
+        .with("PLACE_BYTES", if lines.places.is_some() { 4 } else { 0 });
+    let grid = Grid { blocks: plan.blocks, threads: plan.threads, shared_bytes: 0 };
+    LINES
+        .on(stream, &defines, grid)
+        .bytes(lines.table)
+        .u64(lines.rows)
+        .u64(lines.width_bytes)
+        .bytes(lines.ids)
+        .bytes(lines.places.unwrap_or(lines.ids))
+        .u64(lines.count)
+        .u64(chunks)
+        .bytes(lines.out)
+        .u64(lines.out.bytes() as u64 / lines.width_bytes)
+        .go()?;
+    Ok(())
+}
+
+fn id_defines(id_type: IdType) -> Defines {
+    Defines::new().with("ID", id_type.in_kernels()).with("ID_BYTES", id_type.size_bytes())
+}
+
+pub(super) fn cut(span: &Span, offset: u64, bytes: u64) -> Result<Span, GatherError> {
+    let part = usize::try_from(offset).ok().zip(usize::try_from(bytes).ok()).and_then(|(at, len)| span.part(at, len));
+    part.ok_or(GatherError::OutputSize { out_bytes: span.bytes() as u64, count: bytes, width_bytes: 1 })
+}

@@ -1,0 +1,84 @@
+// Puts row ids into address order, as far as that pays: a partition by the leading bits of the row.
+//
+// Random rows of a large host table are bound by address translation, about 64 KiB at a time. Visiting the table front to
+// back makes every translation serve all rows behind it. The order inside a bucket does not matter as long as a bucket is
+// no wider than the window of rows in flight, so one counting pass over a few thousand buckets does what a full sort
+// would: count, prefix sum, scatter. Rows of one bucket land in any order; where each row is written is carried along, so
+// the gathered result does not depend on it.
+//
+// Defines: ID, ID_BYTES; ROW (type of an ordered row: u32 or u64), ROW_BYTES; BUCKETS (a power of two), ITEMS (ids a
+// thread takes a tile), THREADS (threads a block).
+
+__device__ __forceinline__ u32 bucket_of(u64 row, u64 rows, u32 shift) {
+    // Bad ids are reported by the gather itself; here they only must not break the partition.
+    const u64 clamped = row < rows ? row : rows - 1;
+    return (u32)(clamped >> shift);
+}
+
+extern "C" __global__ void order_count(const ID* __restrict__ ids, u64 count, u64 rows, u32 shift, u32* counts) {
+    __shared__ u32 mine[BUCKETS];
+    for (u32 b = threadIdx.x; b < BUCKETS; b += THREADS) mine[b] = 0;
+    __syncthreads();
+    const u64 step = (u64)gridDim.x * THREADS;
+    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < count; i += step)
+        atomicAdd(&mine[bucket_of((u64)(i64)ids[i], rows, shift)], 1u);
+    __syncthreads();
+    for (u32 b = threadIdx.x; b < BUCKETS; b += THREADS)
+        if (mine[b]) atomicAdd(&counts[b], mine[b]);
+}
+
+// One block: counts become starting positions.
+extern "C" __global__ void order_scan(u32* counts) {
+    __shared__ u32 sums[THREADS];
+    const u32 each = BUCKETS / THREADS, first = threadIdx.x * each;
+    u32 sum = 0;
+    for (u32 b = first; b < first + each; b++) sum += counts[b];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    for (u32 reach = 1; reach < THREADS; reach *= 2) {
+        const u32 left = threadIdx.x >= reach ? sums[threadIdx.x - reach] : 0;
+        __syncthreads();
+        sums[threadIdx.x] += left;
+        __syncthreads();
+    }
+    u32 start = sums[threadIdx.x] - sum;
+    for (u32 b = first; b < first + each; b++) {
+        const u32 next = start + counts[b];
+        counts[b] = start;
+        start = next;
+    }
+}
+
+extern "C" __global__ void order_scatter(const ID* __restrict__ ids, u64 count, u64 rows, u32 shift, u32* starts,
+                                         ROW* __restrict__ ordered, u32* __restrict__ places) {
+    __shared__ u32 counts[BUCKETS];
+    const u64 tile = (u64)THREADS * ITEMS, tiles = (count + tile - 1) / tile;
+    for (u64 t = blockIdx.x; t < tiles; t += gridDim.x) {
+        for (u32 b = threadIdx.x; b < BUCKETS; b += THREADS) counts[b] = 0;
+        __syncthreads();
+        u64 row[ITEMS];
+        u32 rank[ITEMS];
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) {
+            const u64 i = t * tile + (u64)k * THREADS + threadIdx.x;
+            if (i >= count) continue;
+            row[k] = (u64)(i64)ids[i];
+            rank[k] = atomicAdd(&counts[bucket_of(row[k], rows, shift)], 1u);
+        }
+        __syncthreads();
+        // The block reserves its places in every bucket at once; the counter then holds where they begin.
+        for (u32 b = threadIdx.x; b < BUCKETS; b += THREADS)
+            if (counts[b]) counts[b] = atomicAdd(&starts[b], counts[b]);
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) {
+            const u64 i = t * tile + (u64)k * THREADS + threadIdx.x;
+            if (i >= count) continue;
+            const u32 at = counts[bucket_of(row[k], rows, shift)] + rank[k];
+            // An id too wide for ROW is bad anyway; the largest value keeps it bad.
+            ordered[at] = row[k] < rows ? (ROW)row[k] : (ROW)~0ull;
+            places[at] = (u32)i;
+        }
+        __syncthreads();
+    }
+}

@@ -1,0 +1,280 @@
+//! Which way to gather, decided from numbers alone.
+//!
+//! What binds a gather from host memory is the larger of two times: bytes over the link, and address translations over
+//! the rate at which they are made. A translation covers [`TRANSLATION_BYTES`] of host memory, whatever the page size
+//! behind it. Rows in random order need one for nearly every row; rows in address order need one for every piece of the
+//! table that is touched at all. Ordering costs a few launches and a pass over the ids. The constants are measured; see
+//! `docs/results`.
+
+use headwater_cuda::SmShare;
+
+/// Host memory covered by one translation.
+const TRANSLATION_BYTES: f64 = 65_536.0;
+/// Translations a second, rows in address order.
+const ORDERED_TRANSLATIONS_PER_US: f64 = 40.0;
+/// Translations a second, rows in random order.
+const RANDOM_TRANSLATIONS_PER_US: f64 = 30.0;
+/// Host memory whose translations stay cached between gathers.
+const TRANSLATION_REACH_BYTES: f64 = (2u64 << 30) as f64;
+/// Fixed cost of ordering: its launches and its scratch memory.
+const ORDER_FIXED_US: f64 = 25.0;
+/// Ids ordered in a microsecond.
+const ORDER_IDS_PER_US: f64 = 20_000.0;
+/// SMs that fill the link. More only widen the window of addresses in flight.
+const LINK_SMS: u32 = 16;
+
+/// How rows are gathered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// CPU threads collect rows into pinned memory, the copy engine moves them.
+    Cpu,
+    /// A thread an element, in output order.
+    Naive,
+    /// As naive, each row rotated to start on a line: the papers' circular shift.
+    Shift,
+    /// A group of lanes a row, starting on the row's first line.
+    Aligned,
+    /// As aligned, rows visited in address order.
+    Sorted,
+    /// As sorted, with CPU threads working from the other end of the table.
+    Hybrid,
+    /// Whatever is predicted to be fastest.
+    Auto,
+}
+
+impl Variant {
+    /// Every variant that can be asked for.
+    pub const ALL: [Self; 7] =
+        [Self::Cpu, Self::Naive, Self::Shift, Self::Aligned, Self::Sorted, Self::Hybrid, Self::Auto];
+
+    /// Its name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Naive => "naive",
+            Self::Shift => "shift",
+            Self::Aligned => "aligned",
+            Self::Sorted => "sorted",
+            Self::Hybrid => "hybrid",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+/// What the caller wants of a gather.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GatherOptions {
+    /// The way to do it.
+    pub variant: Variant,
+    /// How much of the GPU it may use.
+    pub share: SmShare,
+    /// CPU threads that may help; none unless asked.
+    pub cpu_threads: usize,
+}
+
+impl Default for GatherOptions {
+    fn default() -> Self {
+        Self { variant: Variant::Auto, share: SmShare::All, cpu_threads: 0 }
+    }
+}
+
+/// Where the table lies, seen from the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TablePlace {
+    /// In GPU memory.
+    Device,
+    /// In host memory the GPU reads over its link.
+    Host,
+}
+
+/// A gather in numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    /// Rows of the table.
+    pub table_rows: u64,
+    /// Bytes a row.
+    pub width_bytes: u64,
+    /// Rows wanted.
+    pub count: u64,
+    /// Largest power of two, up to 128, that divides the address and the width of table and output.
+    pub alignment_bytes: u64,
+    /// Where the table is.
+    pub place: TablePlace,
+    /// Bandwidth of the link to it in GB/s.
+    pub link_gb_per_s: f64,
+    /// SMs of the GPU.
+    pub sms: u32,
+}
+
+/// Everything a launch needs to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Never `Auto`.
+    pub variant: Variant,
+    /// Whether rows are put into address order first.
+    pub ordered: bool,
+    /// How lanes are laid over rows.
+    pub lanes: Lanes,
+    /// Blocks of the gather.
+    pub blocks: u32,
+    /// Threads a block.
+    pub threads: u32,
+    /// Bytes the shift variant takes for a line; 128 but for the papers' scaled-down example.
+    pub line_bytes: u64,
+}
+
+/// How lanes are laid over rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lanes {
+    /// Lanes a row.
+    pub per_row: u32,
+    /// Bytes a lane loads at a time.
+    pub word_bytes: u32,
+    /// Times the lanes of a row must step to cover it wherever it starts.
+    pub chunks: u64,
+    /// Loads a lane keeps in flight.
+    pub depth: u32,
+    /// Whether rows start at odd places, so that words are taken apart.
+    pub bytewise: bool,
+}
+
+/// Decides.
+#[must_use]
+pub fn plan(shape: &Shape, options: &GatherOptions) -> Plan {
+    let variant = match options.variant {
+        Variant::Auto => choose(shape, options),
+        asked => asked,
+    };
+    let ordered = matches!(variant, Variant::Sorted | Variant::Hybrid) && shape.count > 1;
+    let lanes = lanes(shape);
+    let sms = options.share.sms(shape.sms);
+    let blocks = match (variant, shape.place) {
+        // The naive kernels have one load in flight a thread, so they need many threads.
+        (Variant::Naive | Variant::Shift, _) => sms * 2,
+        (_, TablePlace::Host) => sms.min(LINK_SMS),
+        (_, TablePlace::Device) => sms * 4,
+    };
+    let items = shape.count.saturating_mul(lanes.chunks);
+    let threads = 512;
+    let tile = u64::from(threads / lanes.per_row * lanes.depth);
+    let useful = u32::try_from(items.div_ceil(tile)).unwrap_or(u32::MAX).max(1);
+    Plan { variant, ordered, lanes, blocks: blocks.min(useful), threads, line_bytes: 128 }
+}
+
+fn choose(shape: &Shape, options: &GatherOptions) -> Variant {
+    if shape.place == TablePlace::Device {
+        return Variant::Aligned;
+    }
+    let (aligned_us, sorted_us) = (random_us(shape), ordered_us(shape));
+    let best_us = aligned_us.min(sorted_us);
+    // Threads pay only when translation, not the link, is what binds.
+    if options.cpu_threads > 0 && best_us > 1.15 * link_us(shape) && shape.count > 65_536 {
+        Variant::Hybrid
+    } else if sorted_us < aligned_us {
+        Variant::Sorted
+    } else {
+        Variant::Aligned
+    }
+}
+
+/// Predicted time with rows in the order given.
+#[must_use]
+pub fn random_us(shape: &Shape) -> f64 {
+    let table_bytes = as_f64(shape.table_rows) * as_f64(shape.width_bytes);
+    let missed = (1.0 - TRANSLATION_REACH_BYTES / table_bytes.max(1.0)).max(0.0);
+    // A row that straddles two translations needs both.
+    let per_row = 1.0 + as_f64(shape.width_bytes) / TRANSLATION_BYTES;
+    let translations = as_f64(shape.count) * per_row * missed;
+    link_us(shape).max(translations / RANDOM_TRANSLATIONS_PER_US)
+}
+
+/// Predicted time with rows in address order, ordering included.
+#[must_use]
+pub fn ordered_us(shape: &Shape) -> f64 {
+    let order_us = ORDER_FIXED_US + as_f64(shape.count) / ORDER_IDS_PER_US;
+    order_us + link_us(shape).max(pieces_touched(shape) / ORDERED_TRANSLATIONS_PER_US)
+}
+
+/// Expected number of translations' worth of table that uniformly random rows touch.
+fn pieces_touched(shape: &Shape) -> f64 {
+    let table_bytes = as_f64(shape.table_rows) * as_f64(shape.width_bytes);
+    let pieces = (table_bytes / TRANSLATION_BYTES).max(1.0);
+    let touches = as_f64(shape.count) * (1.0 + as_f64(shape.width_bytes) / TRANSLATION_BYTES);
+    pieces * (1.0 - (-touches / pieces).exp())
+}
+
+fn link_us(shape: &Shape) -> f64 {
+    as_f64(shape.count) * as_f64(shape.width_bytes) / 1e3 / shape.link_gb_per_s
+}
+
+/// Lays lanes over rows so that each step of a group covers whole lines.
+fn lanes(shape: &Shape) -> Lanes {
+    let bytewise = shape.alignment_bytes < 4;
+    let word_bytes = if shape.alignment_bytes >= 16 { 16 } else { 4 };
+    // A row that may start anywhere in a line spans up to this many bytes of lines.
+    let slack = if shape.alignment_bytes >= 128 { 0 } else { 128 - shape.alignment_bytes.max(1) };
+    let span_bytes = (shape.width_bytes + slack).next_multiple_of(128);
+    let wanted = (span_bytes / word_bytes).next_power_of_two();
+    let per_row = u32::try_from(wanted.clamp(8, 32)).unwrap_or(32);
+    let chunks = span_bytes.div_ceil(u64::from(per_row) * word_bytes);
+    let depth = if word_bytes == 16 { 2 } else { 4 };
+    Lanes { per_row, word_bytes: if word_bytes == 16 { 16 } else { 4 }, chunks, depth, bytewise }
+}
+
+/// Counts of rows and bytes stay far below 2^53, or need no more precision than that.
+fn as_f64(value: u64) -> f64 {
+    value as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(table_gib: u64, width_bytes: u64, count: u64) -> Shape {
+        let alignment_bytes = 1 << width_bytes.trailing_zeros().min(7);
+        let place = TablePlace::Host;
+        let table_rows = (table_gib << 30) / width_bytes;
+        Shape { table_rows, width_bytes, count, alignment_bytes, place, link_gb_per_s: 55.0, sms: 132 }
+    }
+
+    #[test]
+    fn large_tables_are_sorted_small_ones_are_not() {
+        let auto = GatherOptions::default();
+        assert_eq!(plan(&host(16, 512, 1 << 20), &auto).variant, Variant::Sorted);
+        assert_eq!(plan(&host(1, 256, 8192), &auto).variant, Variant::Aligned);
+        assert_eq!(plan(&host(16, 512, 4), &auto).variant, Variant::Aligned);
+        let device = Shape { place: TablePlace::Device, ..host(16, 512, 1 << 20) };
+        assert_eq!(plan(&device, &auto).variant, Variant::Aligned);
+    }
+
+    #[test]
+    fn the_cpu_helps_only_when_asked_and_when_translation_binds() {
+        let asked = GatherOptions { cpu_threads: 8, ..GatherOptions::default() };
+        assert_eq!(plan(&host(64, 128, 4 << 20), &asked).variant, Variant::Hybrid);
+        assert_eq!(plan(&host(16, 4096, 1 << 17), &asked).variant, Variant::Sorted);
+        assert_eq!(plan(&host(64, 128, 4 << 20), &GatherOptions::default()).variant, Variant::Sorted);
+    }
+
+    #[test]
+    fn lanes_cover_a_row_wherever_it_starts() {
+        for width_bytes in 1..3000u64 {
+            for alignment_bytes in (0..=7).map(|log| 1u64 << log).filter(|a| width_bytes % a == 0) {
+                let lanes = lanes(&Shape { alignment_bytes, ..host(1, width_bytes, 10) });
+                let reach = lanes.chunks * u64::from(lanes.per_row * lanes.word_bytes);
+                let last_start = 128 - alignment_bytes;
+                assert!(reach >= width_bytes + if alignment_bytes == 128 { 0 } else { last_start });
+                assert!(lanes.per_row.is_power_of_two() && (8..=32).contains(&lanes.per_row));
+                assert!(alignment_bytes >= u64::from(lanes.word_bytes) || lanes.word_bytes == 4);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cap_on_sms_is_kept_and_tiny_gathers_use_few_blocks() {
+        let capped = GatherOptions { share: SmShare::AtMost(3), ..GatherOptions::default() };
+        assert_eq!(plan(&host(16, 512, 1 << 20), &capped).blocks, 3);
+        assert_eq!(plan(&host(16, 512, 1), &GatherOptions::default()).blocks, 1);
+        assert!(plan(&host(16, 512, 1 << 20), &GatherOptions::default()).blocks <= LINK_SMS);
+    }
+}

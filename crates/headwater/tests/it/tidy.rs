@@ -1,0 +1,179 @@
+//! The house rules that a program can check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MOST_LINES: usize = 500;
+const MOST_FUNCTION_LINES: usize = 70;
+const NAMES_THAT_SAY_NOTHING: [&str; 5] = ["utils.rs", "util.rs", "base.rs", "common.rs", "other.rs"];
+/// Who may depend on whom: each crate may use those listed and nothing else of ours.
+const ARROWS: [(&str, &[&str]); 5] = [
+    ("headwater-cuda", &[]),
+    ("headwater-memory", &["headwater-cuda"]),
+    ("headwater-tensor", &["headwater-cuda", "headwater-memory"]),
+    ("headwater", &["headwater-cuda", "headwater-memory", "headwater-tensor"]),
+    ("headwater-cli", &["headwater"]),
+];
+/// Crates whose work is unsafe, and which say so at their door.
+const UNSAFE_CRATES: [&str; 2] = ["headwater-cuda", "headwater-memory"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn files(ending: &str) -> Vec<PathBuf> {
+    fn walk(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, ending, found);
+            } else if path.extension().is_some_and(|e| e == ending) {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root().join("crates"), ending, &mut found);
+    assert!(!found.is_empty(), "no .{ending} file found: the walk is broken");
+    found.sort();
+    found
+}
+
+fn is_test(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests") || path.file_name().is_some_and(|name| name == "tests.rs")
+}
+
+/// The part of a file before its unit tests.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text)
+}
+
+fn check(problems: &[String]) {
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn every_file_says_what_it_is_and_is_not_too_long() {
+    let mut problems = Vec::new();
+    for path in files("rs") {
+        let text = fs::read_to_string(&path).unwrap();
+        if !text.starts_with("//!") {
+            problems.push(format!("{}: does not begin with //!", path.display()));
+        }
+        let lines = without_tests(&text).lines().count();
+        if lines > MOST_LINES && !is_test(&path) {
+            problems.push(format!("{}: {lines} lines", path.display()));
+        }
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if NAMES_THAT_SAY_NOTHING.contains(&name) {
+            problems.push(format!("{}: a name that says nothing", path.display()));
+        }
+    }
+    check(&problems);
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let mut problems = Vec::new();
+    for path in files("rs").into_iter().filter(|path| !is_test(path)) {
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = without_tests(&text).lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let indent = line.len() - line.trim_start().len();
+            let is_function = line.split_whitespace().take(5).any(|word| word == "fn");
+            if !is_function || line.trim_start().starts_with("//") {
+                continue;
+            }
+            let close = format!("{}}}", " ".repeat(indent));
+            let length = lines[at..].iter().take_while(|line| **line != close).count();
+            let has_body = lines[at..at + length.min(lines.len() - at)].iter().any(|line| line.ends_with('{'));
+            if has_body && length > MOST_FUNCTION_LINES && at + length < lines.len() {
+                problems.push(format!("{}:{}: a function of {length} lines", path.display(), at + 1));
+            }
+        }
+    }
+    check(&problems);
+}
+
+#[test]
+fn arrows_point_down() {
+    let mut problems = Vec::new();
+    let folders: Vec<String> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    for folder in folders {
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == folder) else {
+            problems.push(format!("{folder}: not on the map; add its arrows here and to ARCHITECTURE.md"));
+            continue;
+        };
+        let manifest = fs::read_to_string(root().join("crates").join(&folder).join("Cargo.toml")).unwrap();
+        for line in manifest.lines().filter(|line| line.starts_with("headwater")) {
+            let name = line.split(['.', ' ', '=']).next().unwrap();
+            if !allowed.contains(&name) {
+                problems.push(format!("{folder} depends on {name}"));
+            }
+        }
+        if folder != "headwater-cuda" && manifest.contains("cudarc") {
+            problems.push(format!("{folder} names cudarc"));
+        }
+    }
+    check(&problems);
+}
+
+#[test]
+fn unsafe_stands_where_it_may() {
+    let mut problems = Vec::new();
+    for path in files("rs") {
+        let shown = path.display().to_string();
+        let allowed_crate = UNSAFE_CRATES.iter().any(|name| shown.contains(&format!("crates/{name}/")));
+        // A kernel is declared beside its text.
+        let declares_kernels = path.file_name().is_some_and(|name| name == "cuda.rs");
+        let text = fs::read_to_string(&path).unwrap();
+        for (at, line) in without_tests(&text).lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let uses = code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl");
+            if uses && !allowed_crate && !declares_kernels && !is_test(&path) {
+                problems.push(format!("{shown}:{}: unsafe", at + 1));
+            }
+        }
+    }
+    check(&problems);
+}
+
+#[test]
+fn kernels_have_their_twins_and_say_why() {
+    let mut problems = Vec::new();
+    for path in files("cu") {
+        let text = fs::read_to_string(&path).unwrap();
+        if !text.starts_with("//") {
+            problems.push(format!("{}: does not begin with why it is as it is", path.display()));
+        }
+        let folder = path.parent().unwrap();
+        let is_kernel_folder = folder.file_name().is_some_and(|name| name != "src");
+        for twin in ["mod.rs", "cpu.rs", "cuda.rs", "tests.rs"] {
+            if is_kernel_folder && !folder.join(twin).exists() && !folder.join("tests").exists() {
+                problems.push(format!("{}: no {twin} beside it", path.display()));
+            }
+        }
+    }
+    check(&problems);
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let mut problems = Vec::new();
+    for path in files("rs").into_iter().chain(files("cu")) {
+        if path.ends_with("tidy.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for (at, line) in text.lines().enumerate() {
+            if ["TODO", "FIXME", "XXX", "todo!(", "unimplemented!("].iter().any(|mark| line.contains(mark)) {
+                problems.push(format!("{}:{}: {}", path.display(), at + 1, line.trim()));
+            }
+        }
+    }
+    check(&problems);
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Puts stripped programs and one script into a folder that a GPU machine without Rust can run: gpu-bundle.sh OUT.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=${1:?usage: gpu-bundle.sh OUT}
+rm -rf "$out"
+mkdir -p "$out/tests"
+
+cargo build --release --quiet -p headwater-cli
+install -s target/release/headwater "$out/headwater"
+
+# One program a test target, named after its crate.
+cargo test --workspace --lib --tests --no-run --message-format=json 2>/dev/null |
+    python3 -c '
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("executable") and message["profile"]["test"]:
+        print(message["target"]["name"], message["executable"])
+' | while read -r name program; do install -s "$program" "$out/tests/$name"; done
+
+cp scripts/gpu-run.sh "$out/run.sh"
+git rev-parse --short HEAD >"$out/commit" 2>/dev/null || true
+du -sh "$out"

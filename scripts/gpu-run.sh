@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# The GPU suite: run.sh [tests] [sanitizer] [bench]; all of them when none is named. Results go to $OUT or ./out.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+out=${OUT:-$here/out}
+mkdir -p "$out"
+what="${*:-tests sanitizer bench}"
+export HEADWATER_CACHE=${HEADWATER_CACHE:-/tmp/headwater-cache} HEADWATER_GPU_SUITE=1
+failed=0
+
+if [[ $what == *tests* ]]; then
+    for program in "$here"/tests/*; do
+        echo "== $(basename "$program")"
+        timeout 300 "$program" device || failed=1
+    done 2>&1 | tee "$out/tests.txt" | grep -E "^==|^test result|FAILED|panicked|failed|error" || true
+    grep -qE "FAILED|test failed" "$out/tests.txt" && failed=1
+fi
+
+if [[ $what == *sanitizer* ]] && command -v compute-sanitizer >/dev/null; then
+    for tool in memcheck racecheck; do
+        echo "== compute-sanitizer $tool"
+        HEADWATER_SMALL=1 timeout 280 compute-sanitizer --tool $tool --error-exitcode 9 "$here/tests/headwater_tensor" device --test-threads=1 \
+            >"$out/sanitizer-$tool.txt" 2>&1 || failed=1
+        tail -n 3 "$out/sanitizer-$tool.txt"
+    done
+fi
+
+if [[ $what == *bench* ]]; then
+    "$here/headwater" info --bandwidth | tee "$out/info.txt"
+    "$here/headwater" bench gather --json ${BENCH_ARGS:---suite table --table-gib 16} >"$out/gather.jsonl" || failed=1
+    tail -n 40 "$out/gather.jsonl"
+fi
+exit $failed

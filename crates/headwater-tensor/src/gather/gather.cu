@@ -91,7 +91,9 @@ extern "C" __global__ void gather_lines(const u8* __restrict__ table, u64 rows, 
     for (u64 t = begin; t < end; t++) {
         Word words[DEPTH];
         u8* to[DEPTH];
-        i64 inside[DEPTH];  // bytes from the row's first byte to this lane's word; outside 0..width nothing is stored
+        // Bytes from the row's first byte to this lane's word. Without BYTEWISE words are aligned as rows are, so a word
+        // lies in its row or outside it.
+        i64 inside[DEPTH];
 #pragma unroll
         for (int d = 0; d < DEPTH; d++) {
             const u64 item = t * tile + (u64)d * groups + group;
@@ -124,7 +126,7 @@ extern "C" __global__ void gather_lines(const u8* __restrict__ table, u64 rows, 
             words[d] = load_word(start + inside[d], table, table_end);
 #else
 
-            words[d] = hw_load((const Word*)(start + (inside[d] < 0 ? 0 : inside[d])));
+            words[d] = hw_load((const Word*)(start + inside[d]));
 #endif
         }
 #pragma unroll
@@ -134,7 +136,7 @@ extern "C" __global__ void gather_lines(const u8* __restrict__ table, u64 rows, 
             for (int k = 0; k < 4; k++)
                 if (inside[d] + k >= 0 && inside[d] + k < (i64)width) to[d][k] = (u8)(words[d] >> (8 * k));
 #else
-            if (inside[d] >= 0) *(Word*)to[d] = words[d];
+            *(Word*)to[d] = words[d];
 #endif
         }
     }

@@ -1,7 +1,7 @@
 //! The gather on the GPU: launches, scratch memory, and the promises about the kernels' reach.
 #![allow(unsafe_code, reason = "kernels are declared beside their text")]
 
-use headwater_cuda::{Allocation, Defines, Element, Grid, Kernel, Param, Scalar, Source, Span, Stream};
+use headwater_cuda::{Defines, Element, Grid, Kernel, Param, Scalar, Scratch, Source, Span, Stream};
 
 use super::plan::{GatherOptions, Lanes, Plan, Shape, TablePlace, Variant, plan};
 use super::{GatherError, IdType, alignment_bytes, check_sizes};
@@ -112,11 +112,24 @@ pub struct GpuGather<'a> {
 }
 
 /// Ids in address order, with the place of each.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Ordered {
-    pub rows: Span,
+    pub rows: Scratch,
     pub row_type: IdType,
-    pub places: Span,
+    pub places: Scratch,
+}
+
+/// Some rows with their places; no rows means that the table's own order is meant.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed<'a> {
+    pub rows: Option<(&'a Span, IdType)>,
+    pub places: &'a Span,
+}
+
+impl Ordered {
+    fn all(&self) -> Placed<'_> {
+        Placed { rows: Some((&self.rows, self.row_type)), places: &self.places }
+    }
 }
 
 impl GpuGather<'_> {
@@ -202,7 +215,7 @@ impl GpuGather<'_> {
             let out = cut(self.out, first * self.width_bytes, part * self.width_bytes)?;
             if plan.ordered {
                 let ordered = self.order(&ids)?;
-                self.lines(plan, self.stream, self.table, &ordered, &out)?;
+                self.lines(plan, self.stream, self.table, ordered.all(), &out)?;
             } else {
                 self.lines_in_place(plan, &ids, &out)?;
             }
@@ -213,20 +226,9 @@ impl GpuGather<'_> {
 
     fn lines_in_place(&self, plan: &Plan, ids: &Span, out: &Span) -> Result<()> {
         let count = (ids.bytes() / self.id_type.size_bytes()) as u64;
-        launch_lines(
-            self.stream,
-            plan,
-            &Lines {
-                table: self.table,
-                rows: self.rows,
-                width_bytes: self.width_bytes,
-                ids,
-                id_type: self.id_type,
-                places: None,
-                count,
-                out,
-            },
-        )
+        let (ids, places) = (Some((ids, self.id_type)), None);
+        let (table, rows, width_bytes) = (self.table, self.rows, self.width_bytes);
+        launch_lines(self.stream, plan, &Lines { table, rows, width_bytes, ids, places, count, out })
     }
 
     /// Gathers rows that carry their places.
@@ -235,32 +237,24 @@ impl GpuGather<'_> {
         plan: &Plan,
         stream: &Stream,
         table: &Span,
-        ordered: &Ordered,
+        placed: Placed<'_>,
         out: &Span,
     ) -> Result<()> {
-        launch_lines(
-            stream,
-            plan,
-            &Lines {
-                table,
-                rows: table.bytes() as u64 / self.width_bytes,
-                width_bytes: self.width_bytes,
-                ids: &ordered.rows,
-                id_type: ordered.row_type,
-                places: Some(&ordered.places),
-                count: ordered.places.bytes() as u64 / 4,
-                out,
-            },
-        )
+        let (ids, places, width_bytes) = (placed.rows, Some(placed.places), self.width_bytes);
+        let (rows, count) = (table.bytes() as u64 / width_bytes, placed.places.bytes() as u64 / 4);
+        launch_lines(stream, plan, &Lines { table, rows, width_bytes, ids, places, count, out })
     }
 
     /// Puts `ids` into address order on the GPU.
     pub(super) fn order(&self, ids: &Span) -> Result<Ordered> {
         let count = ids.bytes() / self.id_type.size_bytes();
         let row_type = if self.rows < u64::from(u32::MAX) { IdType::U32 } else { IdType::U64 };
-        let scratch = |bytes| Allocation::on_stream(self.stream, bytes).map(Span::whole);
-        let counts = scratch(4 << BUCKETS_LOG2)?;
-        let ordered = Ordered { rows: scratch(count * row_type.size_bytes())?, row_type, places: scratch(count * 4)? };
+        let counts = self.stream.scratch(4 << BUCKETS_LOG2)?;
+        let ordered = Ordered {
+            rows: self.stream.scratch(count * row_type.size_bytes())?,
+            row_type,
+            places: self.stream.scratch(count * 4)?,
+        };
         self.stream.fill(&counts, 0)?;
         let defines = id_defines(self.id_type)
             .with("ROW", row_type.in_kernels())
@@ -292,8 +286,9 @@ struct Lines<'a> {
     table: &'a Span,
     rows: u64,
     width_bytes: u64,
-    ids: &'a Span,
-    id_type: IdType,
+    /// None when row i is wanted i-th.
+    ids: Option<(&'a Span, IdType)>,
+    /// None when rows are written in the order of the ids.
     places: Option<&'a Span>,
     count: u64,
     out: &'a Span,
@@ -301,20 +296,24 @@ struct Lines<'a> {
 
 fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
     let Lanes { per_row, word_bytes, chunks, depth, bytewise } = plan.lanes;
-    let defines = id_defines(lines.id_type)
+    let id_type = lines.ids.map_or(IdType::U32, |(_, id_type)| id_type);
+    let defines = id_defines(id_type)
+        .with("IN_ORDER", u32::from(lines.ids.is_none()))
         .with("LANES", per_row)
         .with("WORD_BYTES", word_bytes)
         .with("DEPTH", depth)
         .with("BYTEWISE", u32::from(bytewise))
         .with("PLACE_BYTES", if lines.places.is_some() { 4 } else { 0 });
+    // A list that is not read still needs an address; the other list serves.
+    let any = lines.ids.map(|(ids, _)| ids).or(lines.places).unwrap_or(lines.table);
     let grid = Grid { blocks: plan.blocks, threads: plan.threads, shared_bytes: 0 };
     LINES
         .on(stream, &defines, grid)
         .bytes(lines.table)
         .u64(lines.rows)
         .u64(lines.width_bytes)
-        .bytes(lines.ids)
-        .bytes(lines.places.unwrap_or(lines.ids))
+        .bytes(any)
+        .bytes(lines.places.unwrap_or(any))
         .u64(lines.count)
         .u64(chunks)
         .bytes(lines.out)

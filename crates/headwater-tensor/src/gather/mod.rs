@@ -11,6 +11,7 @@
 //! The result does not depend on the [`Variant`], which only says how it is done; [`plan`](plan::plan) chooses. The GPU
 //! ways never wait for the host, except `cpu` and `hybrid`, which use CPU threads and return when those are done.
 
+mod courier;
 mod cpu;
 mod cuda;
 mod hybrid;

@@ -81,12 +81,11 @@ static SCATTER: Kernel = unsafe {
     )
 };
 
-/// Most buckets of the partition.
-const BUCKETS_LOG2: u32 = 12;
-/// Buckets need be no narrower than this: it is about what the rows in flight span. Fewer buckets write longer runs.
-const BUCKET_BYTES_LOG2: u32 = 23;
+/// Buckets of the partition: as many counters as fit a block's shared memory. 64 GiB come in buckets of 8 MiB.
+const BUCKETS_LOG2: u32 = 13;
 const ORDER_THREADS: u32 = 1024;
-const ORDER_ITEMS: u32 = 16;
+/// Fewer ids than this are not worth a block of their own.
+const ORDER_IDS_PER_BLOCK: usize = 4096;
 /// Places are 32 bits wide, so longer lists of ids are gathered in parts.
 const MOST_IDS: u64 = 1 << 31;
 
@@ -262,14 +261,11 @@ impl GpuGather<'_> {
             .with("ROW", row_type.in_kernels())
             .with("ROW_BYTES", row_type.size_bytes())
             .with("BUCKETS", 1u32 << BUCKETS_LOG2)
-            .with("ITEMS", ORDER_ITEMS)
             .with("THREADS", ORDER_THREADS);
         let row_bits = u64::BITS - self.rows.saturating_sub(1).leading_zeros();
-        let wide_enough = BUCKET_BYTES_LOG2.saturating_sub(self.width_bytes.ilog2());
-        let shift = row_bits.saturating_sub(BUCKETS_LOG2).max(wide_enough).min(u64::BITS - 1);
-        let tiles = count.div_ceil((ORDER_THREADS * ORDER_ITEMS) as usize);
-        let most = self.options.share.sms(self.stream.gpu().facts().sms) * 2;
-        let blocks = u32::try_from(tiles).unwrap_or(u32::MAX).min(most).max(1);
+        let shift = row_bits.saturating_sub(BUCKETS_LOG2);
+        let most = self.options.share.sms(self.stream.gpu().facts().sms);
+        let blocks = u32::try_from(count / ORDER_IDS_PER_BLOCK).unwrap_or(u32::MAX).clamp(1, most);
         let grid = |blocks| Grid { blocks, threads: ORDER_THREADS, shared_bytes: 0 };
         let start = |kernel: &'static Kernel| {
             kernel.on(self.stream, &defines, grid(blocks)).bytes(ids).u64(count as u64).u64(self.rows).u32(shift)
@@ -298,14 +294,14 @@ struct Lines<'a> {
 }
 
 fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
-    let Lanes { per_row, word_bytes, chunks, depth, bytewise } = plan.lanes;
+    let Lanes { per_row, chunks, depth, piece_bytes } = plan.lanes;
     let id_type = lines.ids.map_or(IdType::U32, |(_, id_type)| id_type);
     let defines = id_defines(id_type)
         .with("IN_ORDER", u32::from(lines.ids.is_none()))
         .with("LANES", per_row)
-        .with("WORD_BYTES", word_bytes)
         .with("DEPTH", depth)
-        .with("BYTEWISE", u32::from(bytewise))
+        .with("THREADS", plan.threads)
+        .with("PIECE_BYTES", piece_bytes)
         .with("PLACE_BYTES", if lines.places.is_some() { 4 } else { 0 });
     // A list that is not read still needs an address; the other list serves.
     let any = lines.ids.map(|(ids, _)| ids).or(lines.places).unwrap_or(lines.table);

@@ -14,9 +14,12 @@
 // Ids are checked here. A bad one is reported through the fault cell and its output row is zeroed; nothing outside the
 // table is read.
 //
-// Defines: ID (type of an id), ID_BYTES; UNIT (element of the naive kernels: u32, u16, u8), UNIT_BYTES; LANES (lanes a
-// row: 8, 16, 32), WORD_BYTES (16, or 4 when rows are not aligned to 16), DEPTH (loads in flight a lane), BYTEWISE (1
-// when rows are not aligned to 4), IN_ORDER (1 when row i is wanted i-th and `ids` is not read), PLACE_BYTES (4 when `places` is given, 0 when output rows follow input order).
+// Loads are always 16 bytes wide and aligned; PIECE_BYTES says how finely they are taken apart when rows are not.
+//
+// Defines: ID (type of an id), ID_BYTES. Of the naive kernels: UNIT (element: u32, u16, u8), UNIT_BYTES, LINE_UNITS. Of
+// `gather_lines`: LANES (lanes a row: 8, 16, 32), DEPTH (loads in flight a lane), PIECE_BYTES (16, 4 or 1: what divides
+// the addresses of rows), IN_ORDER (1 when row i is wanted i-th and `ids` is not read), PLACE_BYTES (4 when `places` is
+// given, 0 when output rows follow input order), THREADS (threads a block).
 
 #define LINE_BYTES 128ull
 
@@ -62,87 +65,89 @@ extern "C" __global__ void gather_shift(const UNIT* __restrict__ table, u64 rows
 
 #else
 
-#if WORD_BYTES == 16
-typedef uint4 Word;
-#else
-typedef u32 Word;
-#endif
+#define WORD_BYTES 16ll
 
-#if BYTEWISE
-// A word at an edge of the table may hang over it; its bytes are then read one by one.
-__device__ __forceinline__ Word load_word(const u8* at, const u8* first, const u8* end) {
-    if (at >= first && at + 4 <= end) return hw_load((const Word*)at);
-    Word word = 0;
-    for (int k = 0; k < 4; k++)
-        if (at + k >= first && at + k < end) word |= (Word)at[k] << (8 * k);
-    return word;
+// The aligned 16 bytes at `at`. Only words that reach into their row are asked for, so at most a table's first and last
+// word hang over its edge; their bytes are then read one by one.
+__device__ __forceinline__ uint4 load_word(const u8* at, const u8* first, const u8* end) {
+#if PIECE_BYTES < 16
+    if (at < first || at + WORD_BYTES > end) {
+        u8 bytes[WORD_BYTES];
+        for (int k = 0; k < WORD_BYTES; k++) bytes[k] = at + k >= first && at + k < end ? at[k] : 0;
+        uint4 word;
+        memcpy(&word, bytes, WORD_BYTES);
+        return word;
+    }
+#endif
+    return hw_load((const uint4*)at);
 }
-#endif
 
-extern "C" __global__ void gather_lines(const u8* __restrict__ table, u64 rows, u64 width, const ID* __restrict__ ids,
-                                        const u32* __restrict__ places, u64 count, u64 chunks, u8* __restrict__ out,
-                                        u64 out_rows, Fault* fault) {
-    const u32 lane = threadIdx.x % LANES, group = threadIdx.x / LANES, groups = blockDim.x / LANES;
+// Stores the part of a word that lies in its row. `inside` is where the word begins, counted from the row's first byte.
+__device__ __forceinline__ void store_word(u8* row, i64 inside, i64 width, uint4 word) {
+#if PIECE_BYTES == 16
+    *(uint4*)(row + inside) = word;
+#elif PIECE_BYTES == 4
+    const u32 pieces[4] = {word.x, word.y, word.z, word.w};
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        if (inside + 4 * k >= 0 && inside + 4 * k < width) *(u32*)(row + inside + 4 * k) = pieces[k];
+#else
+    const u32 pieces[4] = {word.x, word.y, word.z, word.w};
+#pragma unroll
+    for (int k = 0; k < 16; k++)
+        if (inside + k >= 0 && inside + k < width) row[inside + k] = (u8)(pieces[k / 4] >> (8 * (k % 4)));
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gather_lines(const u8* __restrict__ table, u64 rows, u64 width, const ID* __restrict__ ids,
+                 const u32* __restrict__ places, u64 count, u64 chunks, u8* __restrict__ out, u64 out_rows, Fault* fault) {
+    const u32 lane = threadIdx.x % LANES, group = threadIdx.x / LANES, groups = THREADS / LANES;
     // An item is one chunk (LANES words) of one row. Each block takes a contiguous stretch of tiles.
     const u64 items = count * chunks, tile = (u64)groups * DEPTH, tiles = (items + tile - 1) / tile;
     const u64 share = (tiles + gridDim.x - 1) / gridDim.x;
     const u64 begin = share * blockIdx.x, end = begin + share < tiles ? begin + share : tiles;
     const u8* table_end = table + rows * width;
     for (u64 t = begin; t < end; t++) {
-        Word words[DEPTH];
+        uint4 words[DEPTH];
         u8* to[DEPTH];
-        // Bytes from the row's first byte to this lane's word. Without BYTEWISE words are aligned as rows are, so a word
-        // lies in its row or outside it.
-        i64 inside[DEPTH];
+        i64 inside[DEPTH];  // bytes from the row's first byte to this lane's word
 #pragma unroll
         for (int d = 0; d < DEPTH; d++) {
             const u64 item = t * tile + (u64)d * groups + group;
             inside[d] = -WORD_BYTES;
-            if (item >= items) {
-                hw_load_nothing();
-                continue;
-            }
-            const u64 i = item / chunks, chunk = item % chunks;
+            words[d] = make_uint4(0, 0, 0, 0);
+            to[d] = out;
+            bool reads = false;
+            const u8* start = table;
+            if (item < items) {
+                const u64 i = item / chunks, chunk = item % chunks;
 #if IN_ORDER
-            const u64 row = i;
+                const u64 row = i;
 #else
-            const u64 row = as_row(ids[i]);
+                const u64 row = as_row(ids[i]);
 #endif
 #if PLACE_BYTES
-            const u64 place = places[i];
+                const u64 place = places[i];
 #else
-            const u64 place = i;
+                const u64 place = i;
 #endif
-            if (place >= out_rows) {
-                hw_load_nothing();
-                continue;
+                if (place < out_rows) {
+                    const bool good = is_row(row, rows, place, fault);
+                    start += (good ? row : 0) * width;
+                    to[d] += place * width;
+                    inside[d] = (i64)((chunk * LANES + lane) * WORD_BYTES) - (i64)((u64)start % LINE_BYTES);
+                    reads = good && inside[d] > -WORD_BYTES && inside[d] < (i64)width;
+                }
             }
-            const bool good = is_row(row, rows, place, fault);
-            const u8* start = table + (good ? row : 0) * width;
-            const u64 before = (u64)start % LINE_BYTES;
-            inside[d] = (i64)(chunk * LANES * WORD_BYTES + lane * WORD_BYTES) - (i64)before;
-            to[d] = out + place * width + inside[d];
-            if (!good || inside[d] <= -(i64)WORD_BYTES || inside[d] >= (i64)width) {
+            if (reads)
+                words[d] = load_word(start + inside[d], table, table_end);
+            else
                 hw_load_nothing();
-                words[d] = Word{};
-                continue;
-            }
-#if BYTEWISE
-            words[d] = load_word(start + inside[d], table, table_end);
-#else
-            words[d] = hw_load((const Word*)(start + inside[d]));
-#endif
         }
 #pragma unroll
-        for (int d = 0; d < DEPTH; d++) {
-            if (inside[d] <= -(i64)WORD_BYTES || inside[d] >= (i64)width) continue;
-#if BYTEWISE
-            for (int k = 0; k < 4; k++)
-                if (inside[d] + k >= 0 && inside[d] + k < (i64)width) to[d][k] = (u8)(words[d] >> (8 * k));
-#else
-            *(Word*)to[d] = words[d];
-#endif
-        }
+        for (int d = 0; d < DEPTH; d++)
+            if (inside[d] > -WORD_BYTES && inside[d] < (i64)width) store_word(to[d], inside[d], (i64)width, words[d]);
     }
 }
 

@@ -6,8 +6,8 @@
 // would: count, prefix sum, scatter. Rows of one bucket land in any order; where each row is written is carried along, so
 // the gathered result does not depend on it.
 //
-// Defines: ID, ID_BYTES; ROW (type of an ordered row: u32 or u64), ROW_BYTES; BUCKETS (a power of two), ITEMS (ids a
-// thread takes a tile), THREADS (threads a block).
+// Defines: ID, ID_BYTES; ROW (type of an ordered row: u32 or u64), ROW_BYTES; BUCKETS (a power of two, a multiple of
+// THREADS), THREADS (threads a block).
 
 __device__ __forceinline__ u32 bucket_of(u64 row, u64 rows, u32 shift) {
     // Bad ids are reported by the gather itself; here they only must not break the partition.
@@ -15,11 +15,12 @@ __device__ __forceinline__ u32 bucket_of(u64 row, u64 rows, u32 shift) {
     return (u32)(clamped >> shift);
 }
 
-extern "C" __global__ void order_count(const ID* __restrict__ ids, u64 count, u64 rows, u32 shift, u32* counts) {
+extern "C" __global__ void __launch_bounds__(THREADS) order_count(const ID* __restrict__ ids, u64 count, u64 rows, u32 shift, u32* counts) {
     __shared__ u32 mine[BUCKETS];
     for (u32 b = threadIdx.x; b < BUCKETS; b += THREADS) mine[b] = 0;
     __syncthreads();
     const u64 step = (u64)gridDim.x * THREADS;
+#pragma unroll 4
     for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < count; i += step)
         atomicAdd(&mine[bucket_of((u64)(i64)ids[i], rows, shift)], 1u);
     __syncthreads();
@@ -28,7 +29,7 @@ extern "C" __global__ void order_count(const ID* __restrict__ ids, u64 count, u6
 }
 
 // One block: counts become starting positions.
-extern "C" __global__ void order_scan(u32* counts) {
+extern "C" __global__ void __launch_bounds__(THREADS) order_scan(u32* counts) {
     __shared__ u32 sums[THREADS];
     const u32 each = BUCKETS / THREADS, first = threadIdx.x * each;
     u32 sum = 0;
@@ -49,36 +50,27 @@ extern "C" __global__ void order_scan(u32* counts) {
     }
 }
 
-extern "C" __global__ void order_scatter(const ID* __restrict__ ids, u64 count, u64 rows, u32 shift, u32* starts,
-                                         ROW* __restrict__ ordered, u32* __restrict__ places) {
-    __shared__ u32 counts[BUCKETS];
-    const u64 tile = (u64)THREADS * ITEMS, tiles = (count + tile - 1) / tile;
-    for (u64 t = blockIdx.x; t < tiles; t += gridDim.x) {
-        for (u32 b = threadIdx.x; b < BUCKETS; b += THREADS) counts[b] = 0;
-        __syncthreads();
-        u64 row[ITEMS];
-        u32 rank[ITEMS];
-#pragma unroll
-        for (int k = 0; k < ITEMS; k++) {
-            const u64 i = t * tile + (u64)k * THREADS + threadIdx.x;
-            if (i >= count) continue;
-            row[k] = (u64)(i64)ids[i];
-            rank[k] = atomicAdd(&counts[bucket_of(row[k], rows, shift)], 1u);
-        }
-        __syncthreads();
-        // The block reserves its places in every bucket at once; the counter then holds where they begin.
-        for (u32 b = threadIdx.x; b < BUCKETS; b += THREADS)
-            if (counts[b]) counts[b] = atomicAdd(&starts[b], counts[b]);
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < ITEMS; k++) {
-            const u64 i = t * tile + (u64)k * THREADS + threadIdx.x;
-            if (i >= count) continue;
-            const u32 at = counts[bucket_of(row[k], rows, shift)] + rank[k];
-            // An id too wide for ROW is bad anyway; the largest value keeps it bad.
-            ordered[at] = row[k] < rows ? (ROW)row[k] : (ROW)~0ull;
-            places[at] = (u32)i;
-        }
-        __syncthreads();
+extern "C" __global__ void __launch_bounds__(THREADS)
+    order_scatter(const ID* __restrict__ ids, u64 count, u64 rows, u32 shift, u32* starts, ROW* __restrict__ ordered,
+                  u32* __restrict__ places) {
+    __shared__ u32 mine[BUCKETS];
+    for (u32 b = threadIdx.x; b < BUCKETS; b += THREADS) mine[b] = 0;
+    __syncthreads();
+    // Each block takes one stretch of the ids, so that it reserves its places only once.
+    const u64 share = (count + gridDim.x - 1) / gridDim.x, begin = share * blockIdx.x;
+    const u64 end = begin + share < count ? begin + share : count;
+#pragma unroll 4
+    for (u64 i = begin + threadIdx.x; i < end; i += THREADS) atomicAdd(&mine[bucket_of((u64)(i64)ids[i], rows, shift)], 1u);
+    __syncthreads();
+    for (u32 b = threadIdx.x; b < BUCKETS; b += THREADS)
+        if (mine[b]) mine[b] = atomicAdd(&starts[b], mine[b]);
+    __syncthreads();
+#pragma unroll 4
+    for (u64 i = begin + threadIdx.x; i < end; i += THREADS) {
+        const u64 row = (u64)(i64)ids[i];
+        const u32 at = atomicAdd(&mine[bucket_of(row, rows, shift)], 1u);
+        // An id too wide for ROW is bad anyway; the largest value keeps it bad.
+        ordered[at] = row < rows ? (ROW)row : (ROW)~0ull;
+        places[at] = (u32)i;
     }
 }

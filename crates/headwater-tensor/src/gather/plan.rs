@@ -10,12 +10,14 @@ use headwater_cuda::SmShare;
 
 /// Host memory covered by one translation.
 const TRANSLATION_BYTES: f64 = 65_536.0;
-/// Translations a second, rows in address order.
+/// Translations a microsecond, rows in address order.
 const ORDERED_TRANSLATIONS_PER_US: f64 = 40.0;
-/// Translations a second, rows in random order.
+/// Translations a microsecond when rows come in random order from a table of any size.
 const RANDOM_TRANSLATIONS_PER_US: f64 = 30.0;
-/// Host memory whose translations stay cached between gathers.
-const TRANSLATION_REACH_BYTES: f64 = (2u64 << 30) as f64;
+/// How many more there are when the table is one GiB; the rest falls with the table's size to the power of 1.5.
+const RANDOM_EXTRA_PER_US: f64 = 67.0;
+/// Translations that stay cached from one gather to the next.
+const CACHED_TRANSLATIONS: f64 = 16_384.0;
 /// Fixed cost of ordering: its launches and its scratch memory.
 const ORDER_FIXED_US: f64 = 25.0;
 /// Ids ordered in a microsecond.
@@ -23,8 +25,10 @@ const ORDER_IDS_PER_US: f64 = 20_000.0;
 /// SMs that fill the link. More only widen the window of addresses in flight.
 const LINK_SMS: u32 = 16;
 /// SMs for tables so large that translation binds: a narrower window is worth more than a full link.
-const LARGE_TABLE_SMS: u32 = 8;
+const LARGE_TABLE_SMS: u32 = 12;
 const LARGE_TABLE_BYTES: u64 = 24 << 30;
+/// Bytes a lane loads at a time.
+const WORD_BYTES: u64 = 16;
 
 /// How rows are gathered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -132,14 +136,12 @@ pub struct Plan {
 pub struct Lanes {
     /// Lanes a row.
     pub per_row: u32,
-    /// Bytes a lane loads at a time.
-    pub word_bytes: u32,
     /// Times the lanes of a row must step to cover it wherever it starts.
     pub chunks: u64,
     /// Loads a lane keeps in flight.
     pub depth: u32,
-    /// Whether rows start at odd places, so that words are taken apart.
-    pub bytewise: bool,
+    /// Bytes that are stored together: 16, or less when rows are not aligned to that.
+    pub piece_bytes: u32,
 }
 
 /// Decides.
@@ -155,7 +157,7 @@ pub fn plan(shape: &Shape, options: &GatherOptions) -> Plan {
     let blocks = match (variant, shape.place) {
         // The naive kernels have one load in flight a thread, so they need many threads.
         (Variant::Naive | Variant::Shift, _) => sms * 2,
-        (_, TablePlace::Host) => sms.min(link_sms(shape, &lanes)),
+        (_, TablePlace::Host) => sms.min(link_sms(shape)),
         (_, TablePlace::Device) => sms * 2,
     };
     let items = shape.count.saturating_mul(lanes.chunks);
@@ -165,10 +167,9 @@ pub fn plan(shape: &Shape, options: &GatherOptions) -> Plan {
     Plan { variant, ordered, lanes, blocks: blocks.min(useful), threads, line_bytes: 128 }
 }
 
-fn link_sms(shape: &Shape, lanes: &Lanes) -> u32 {
+fn link_sms(shape: &Shape) -> u32 {
     let is_large = shape.table_rows.saturating_mul(shape.width_bytes) > LARGE_TABLE_BYTES;
-    // Narrow words ask for one line a warp, so it takes all the warps to have enough lines in flight.
-    if is_large && lanes.word_bytes == 16 { LARGE_TABLE_SMS } else { LINK_SMS }
+    if is_large { LARGE_TABLE_SMS } else { LINK_SMS }
 }
 
 fn choose(shape: &Shape, options: &GatherOptions) -> Variant {
@@ -190,12 +191,14 @@ fn choose(shape: &Shape, options: &GatherOptions) -> Variant {
 /// Predicted time with rows in the order given.
 #[must_use]
 pub fn random_us(shape: &Shape) -> f64 {
-    let table_bytes = as_f64(shape.table_rows) * as_f64(shape.width_bytes);
-    let missed = (1.0 - TRANSLATION_REACH_BYTES / table_bytes.max(1.0)).max(0.0);
+    if pieces_touched(shape) <= CACHED_TRANSLATIONS && as_f64(shape.count) < 2.0 * CACHED_TRANSLATIONS {
+        return link_us(shape);
+    }
+    let table_gib = as_f64(shape.table_rows) * as_f64(shape.width_bytes) / (1u64 << 30) as f64;
+    let rate = RANDOM_TRANSLATIONS_PER_US + RANDOM_EXTRA_PER_US / table_gib.max(0.01).powf(1.5);
     // A row that straddles two translations needs both.
-    let per_row = 1.0 + as_f64(shape.width_bytes) / TRANSLATION_BYTES;
-    let translations = as_f64(shape.count) * per_row * missed;
-    link_us(shape).max(translations / RANDOM_TRANSLATIONS_PER_US)
+    let translations = as_f64(shape.count) * (1.0 + as_f64(shape.width_bytes) / TRANSLATION_BYTES);
+    link_us(shape).max(translations / rate)
 }
 
 /// Predicted time with rows in address order, ordering included.
@@ -219,15 +222,18 @@ fn link_us(shape: &Shape) -> f64 {
 
 /// Lays lanes over rows so that each step of a group covers whole lines.
 fn lanes(shape: &Shape) -> Lanes {
-    let bytewise = shape.alignment_bytes < 4;
-    let word_bytes = if shape.alignment_bytes >= 16 { 16 } else { 4 };
+    let piece_bytes = match shape.alignment_bytes {
+        16.. => 16,
+        4.. => 4,
+        _ => 1,
+    };
     // A row that may start anywhere in a line spans up to this many bytes of lines.
     let slack = if shape.alignment_bytes >= 128 { 0 } else { 128 - shape.alignment_bytes.max(1) };
     let span_bytes = (shape.width_bytes + slack).next_multiple_of(128);
-    let wanted = (span_bytes / word_bytes).next_power_of_two();
+    let wanted = (span_bytes / WORD_BYTES).next_power_of_two();
     let per_row = u32::try_from(wanted.clamp(8, 32)).unwrap_or(32);
-    let chunks = span_bytes.div_ceil(u64::from(per_row) * word_bytes);
-    Lanes { per_row, word_bytes: if word_bytes == 16 { 16 } else { 4 }, chunks, depth: 4, bytewise }
+    let chunks = span_bytes.div_ceil(u64::from(per_row) * WORD_BYTES);
+    Lanes { per_row, chunks, depth: 4, piece_bytes }
 }
 
 /// Counts of rows and bytes stay far below 2^53, or need no more precision than that.
@@ -269,11 +275,11 @@ mod tests {
         for width_bytes in 1..3000u64 {
             for alignment_bytes in (0..=7).map(|log| 1u64 << log).filter(|a| width_bytes % a == 0) {
                 let lanes = lanes(&Shape { alignment_bytes, ..host(1, width_bytes, 10) });
-                let reach = lanes.chunks * u64::from(lanes.per_row * lanes.word_bytes);
+                let reach = lanes.chunks * u64::from(lanes.per_row) * WORD_BYTES;
                 let last_start = 128 - alignment_bytes;
                 assert!(reach >= width_bytes + if alignment_bytes == 128 { 0 } else { last_start });
                 assert!(lanes.per_row.is_power_of_two() && (8..=32).contains(&lanes.per_row));
-                assert!(alignment_bytes >= u64::from(lanes.word_bytes) || lanes.word_bytes == 4);
+                assert!(alignment_bytes % u64::from(lanes.piece_bytes) == 0);
             }
         }
     }

@@ -13,6 +13,23 @@ static ORDER: Source = Source { name: "order.cu", text: include_str!("order.cu")
 /// Kernel texts of this folder with the defines they are used with, for tests that compile every one.
 pub static SOURCES: &[&Source] = &[&GATHER, &ORDER];
 
+/// The texts of this folder with every kind of define set they are used with, for tests that compile all of them.
+pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
+    let mut builds = Vec::new();
+    for id_type in [IdType::U32, IdType::U64, IdType::I32, IdType::I64] {
+        let elements = [("u8", 1), ("u16", 2), ("u32", 4)];
+        builds.extend(elements.map(|(unit, bytes)| (&GATHER, element_defines(id_type, unit, bytes, 128))));
+        for (word_bytes, bytewise) in [(4, false), (4, true), (16, false)] {
+            for (per_row, places) in [(8, 0), (32, 4)] {
+                let lanes = Lanes { per_row, word_bytes, chunks: 1, depth: 2, bytewise };
+                builds.push((&GATHER, line_defines(id_type, &lanes, places)));
+            }
+        }
+        builds.extend([IdType::U32, IdType::U64].map(|row_type| (&ORDER, order_defines(id_type, row_type))));
+    }
+    builds
+}
+
 const ELEMENT_PARAMS: &[Param] = &[
     Param::Read("table", Element::Bytes, &["rows", "units", "UNIT_BYTES"]),
     Param::Value("rows", Scalar::U64),
@@ -176,10 +193,7 @@ impl GpuGather<'_> {
             2 => "u16",
             _ => "u8",
         };
-        let defines = id_defines(self.id_type)
-            .with("UNIT", unit)
-            .with("UNIT_BYTES", unit_bytes)
-            .with("LINE_UNITS", plan.line_bytes / unit_bytes);
+        let defines = element_defines(self.id_type, unit, unit_bytes, plan.line_bytes);
         let grid = Grid { blocks: plan.blocks, threads: 1024, shared_bytes: 0 };
         kernel
             .on(self.stream, &defines, grid)
@@ -262,12 +276,7 @@ impl GpuGather<'_> {
         let counts = scratch(4 << BUCKETS_LOG2)?;
         let ordered = Ordered { rows: scratch(count * row_type.size_bytes())?, row_type, places: scratch(count * 4)? };
         self.stream.fill(&counts, 0)?;
-        let defines = id_defines(self.id_type)
-            .with("ROW", row_type.in_kernels())
-            .with("ROW_BYTES", row_type.size_bytes())
-            .with("BUCKETS", 1u32 << BUCKETS_LOG2)
-            .with("ITEMS", ORDER_ITEMS)
-            .with("THREADS", ORDER_THREADS);
+        let defines = order_defines(self.id_type, row_type);
         let row_bits = u64::BITS - self.rows.saturating_sub(1).leading_zeros();
         let shift = row_bits.saturating_sub(BUCKETS_LOG2);
         let tiles = count.div_ceil((ORDER_THREADS * ORDER_ITEMS) as usize);
@@ -300,13 +309,7 @@ struct Lines<'a> {
 }
 
 fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
-    let Lanes { per_row, word_bytes, chunks, depth, bytewise } = plan.lanes;
-    let defines = id_defines(lines.id_type)
-        .with("LANES", per_row)
-        .with("WORD_BYTES", word_bytes)
-        .with("DEPTH", depth)
-        .with("BYTEWISE", u32::from(bytewise))
-        .with("PLACE_BYTES", if lines.places.is_some() { 4 } else { 0 });
+    let defines = line_defines(lines.id_type, &plan.lanes, if lines.places.is_some() { 4 } else { 0 });
     let grid = Grid { blocks: plan.blocks, threads: plan.threads, shared_bytes: 0 };
     LINES
         .on(stream, &defines, grid)
@@ -316,11 +319,34 @@ fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
         .bytes(lines.ids)
         .bytes(lines.places.unwrap_or(lines.ids))
         .u64(lines.count)
-        .u64(chunks)
+        .u64(plan.lanes.chunks)
         .bytes(lines.out)
         .u64(lines.out.bytes() as u64 / lines.width_bytes)
         .go()?;
     Ok(())
+}
+
+fn element_defines(id_type: IdType, unit: &'static str, unit_bytes: u64, line_bytes: u64) -> Defines {
+    let own = id_defines(id_type).with("UNIT", unit).with("UNIT_BYTES", unit_bytes);
+    own.with("LINE_UNITS", line_bytes / unit_bytes)
+}
+
+fn line_defines(id_type: IdType, lanes: &Lanes, place_bytes: u32) -> Defines {
+    id_defines(id_type)
+        .with("LANES", lanes.per_row)
+        .with("WORD_BYTES", lanes.word_bytes)
+        .with("DEPTH", lanes.depth)
+        .with("BYTEWISE", u32::from(lanes.bytewise))
+        .with("PLACE_BYTES", place_bytes)
+}
+
+fn order_defines(id_type: IdType, row_type: IdType) -> Defines {
+    id_defines(id_type)
+        .with("ROW", row_type.in_kernels())
+        .with("ROW_BYTES", row_type.size_bytes())
+        .with("BUCKETS", 1u32 << BUCKETS_LOG2)
+        .with("ITEMS", ORDER_ITEMS)
+        .with("THREADS", ORDER_THREADS)
 }
 
 fn id_defines(id_type: IdType) -> Defines {

@@ -20,7 +20,7 @@ mod staged;
 mod tests;
 
 pub use cpu::gather as gather_on_cpu;
-pub use cuda::{GpuGather, SOURCES};
+pub use cuda::{GpuGather, SOURCES, kernel_builds};
 pub use plan::{GatherOptions, Variant};
 
 use headwater_cuda::Span;

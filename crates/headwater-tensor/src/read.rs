@@ -8,7 +8,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::ops::copy::cpu::copy;
-use crate::ops::elementwise::cpu::cast;
+use crate::ops::elementwise::{Operation, cpu};
 use crate::tensor::Tensor;
 use crate::view::View;
 
@@ -107,11 +107,7 @@ impl HostOperand<'_> {
     fn cast(&self, to: DType) -> Result<HostOperand<'static>> {
         let count = self.layout.count();
         let mut out = Buffer::<u8, Host>::new(count * to.size_bytes())?;
-        let bytes = out.as_mut_slice()?;
-        crate::dispatch!(self.dtype, S => {
-            let from = self.view::<S>()?;
-            crate::dispatch!(to, D => cast(from, typed_mut::<D>(bytes)?)?);
-        });
+        cpu::run(Operation::Cast, std::slice::from_ref(self), to, out.as_mut_slice()?)?;
         let layout = Layout::contiguous(self.layout.shape())?;
         Ok(HostOperand { bytes: HostBytes::Copied(out), layout, dtype: to })
     }

@@ -21,7 +21,11 @@ pub(super) fn numbers(seed: u64, shape: &[usize], dtype: DType) -> Tensor {
     let mut random = Random(seed);
     let count = shape.iter().product();
     crate::dispatch!(dtype, T => {
-        let elements: Vec<T> = (0..count).map(|_| T::narrow(Scalar::Float(random.value() * 2.0))).collect();
+        let mut one = || match dtype {
+            DType::Bool => Scalar::Int(i64::from(random.below(2) == 1)),
+            _ => Scalar::Float(random.value() * 2.0),
+        };
+        let elements: Vec<T> = (0..count).map(|_| T::narrow(one())).collect();
         Tensor::from_slice(&elements, shape, Device::Cpu).unwrap()
     })
 }
@@ -37,12 +41,14 @@ pub(super) enum Agree {
 
 /// Four units in the last place, which is what the operators' page promises.
 pub(super) fn ulps(dtype: DType) -> Agree {
-    Agree::Within(4.0 * match dtype {
-        DType::F64 => f64::EPSILON,
-        DType::F16 => 2f64.powi(-10),
-        DType::BF16 => 2f64.powi(-7),
-        _ => f64::from(f32::EPSILON),
-    })
+    Agree::Within(
+        4.0 * match dtype {
+            DType::F64 => f64::EPSILON,
+            DType::F16 => 2f64.powi(-10),
+            DType::BF16 => 2f64.powi(-7),
+            _ => f64::from(f32::EPSILON),
+        },
+    )
 }
 
 pub(super) fn assert_agree(found: &Tensor, expected: &Tensor, agree: Agree, what: &str) {

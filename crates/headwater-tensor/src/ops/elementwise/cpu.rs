@@ -14,7 +14,7 @@ use crate::read::{HostOperand, typed_mut};
 use crate::view::{View, check_output};
 
 /// Computes on operands brought to their types, of any count an operation has.
-pub(super) fn run(operation: Operation, operands: &[HostOperand<'_>], result: DType, out: &mut [u8]) -> Result<()> {
+pub(crate) fn run(operation: Operation, operands: &[HostOperand<'_>], result: DType, out: &mut [u8]) -> Result<()> {
     match (operation, operands) {
         (Operation::Unary(op), [a]) => crate::dispatch!(result, T => unary(op, a.view::<T>()?, typed_mut(out)?)),
         (Operation::Binary(op), [a, b]) => {

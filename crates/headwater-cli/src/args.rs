@@ -83,6 +83,9 @@ pub struct GatherArgs {
     /// SMs the gather may use. Default: all.
     #[arg(long)]
     pub sms: Option<u32>,
+    /// Also run `sorted` with these BLOCKSxTHREADSxDEPTH, as `16x512x2`; may be given several times.
+    #[arg(long, hide = true)]
+    pub tune: Vec<String>,
     /// GPU to use.
     #[arg(long, default_value_t = 0)]
     pub gpu: usize,

@@ -27,6 +27,7 @@ struct Inner {
     facts: Facts,
     modules: Modules,
     default_stream: OnceLock<Stream>,
+    spare_streams: Mutex<Vec<Stream>>,
 }
 
 // SAFETY: a context handle may be used from any thread once it is made current there, which `bind` does.
@@ -136,7 +137,8 @@ impl Gpu {
         }
         let facts = read_facts(driver, device)?;
         let modules = Modules::default();
-        let inner = Inner { ordinal, device, context, driver, facts, modules, default_stream: OnceLock::new() };
+        let (default_stream, spare_streams) = (OnceLock::new(), Mutex::default());
+        let inner = Inner { ordinal, device, context, driver, facts, modules, default_stream, spare_streams };
         let gpu = Self(Arc::new(inner));
         gpu.keep_freed_memory()?;
         Ok(gpu)
@@ -228,6 +230,10 @@ impl Gpu {
 
     pub(crate) fn device(&self) -> CUdevice {
         self.0.device
+    }
+
+    pub(crate) fn spare_streams(&self) -> &Mutex<Vec<Stream>> {
+        &self.0.spare_streams
     }
 
     pub(crate) fn modules(&self) -> &Modules {

@@ -14,10 +14,8 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 
-// Counts the memory requests of a load in the emulator, which defines it; nothing on a GPU.
-#ifdef HEADWATER_EMULATED
-extern "C" void hw_count_load(const void *address, unsigned bytes);
-#else
+// Counts the memory requests of a load in the emulator, which brings its own; nothing on a GPU.
+#ifndef HEADWATER_EMULATED
 __device__ inline void hw_count_load(const void *, unsigned) {}
 #endif
 

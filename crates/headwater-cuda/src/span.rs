@@ -189,6 +189,12 @@ impl Allocation {
         streams.iter().map(Stream::record).collect()
     }
 
+    /// Makes `stream` wait for every other stream that uses the memory, after which only its order counts.
+    pub(crate) fn settle_on(&self, stream: &Stream) -> Result<()> {
+        let users = std::mem::take(&mut *lock(&self.uses));
+        users.iter().try_for_each(|user| stream.wait_for(user))
+    }
+
     /// A handle another process can import. Only [`Allocation::shareable`] memory has one.
     pub fn ipc_handle(&self) -> Result<IpcHandle> {
         let driver = self.gpu.bind()?;

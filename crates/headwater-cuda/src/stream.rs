@@ -29,6 +29,8 @@ struct Inner {
     fault: Span,
     /// While a graph is being captured: what its kernels touch, which the graph must keep alive.
     capturing: Mutex<Option<Vec<Span>>>,
+    /// Device memory this stream's work used and may use again.
+    scratch: Mutex<Vec<Arc<Allocation>>>,
 }
 
 /// Who made the stream and therefore who destroys it.
@@ -95,7 +97,8 @@ impl Stream {
         let fault = Allocation::pinned(gpu, size_of::<FaultCell>())?;
         let fault = Span::whole(fault);
         fault.host_fill(0);
-        Ok(Self(Arc::new(Inner { gpu: gpu.clone(), raw, origin, fault, capturing: Mutex::default() })))
+        let (capturing, scratch) = (Mutex::default(), Mutex::default());
+        Ok(Self(Arc::new(Inner { gpu: gpu.clone(), raw, origin, fault, capturing, scratch })))
     }
 
     /// The GPU this stream belongs to.
@@ -163,6 +166,14 @@ impl Stream {
 
     pub(crate) fn fault_pointer(&self) -> u64 {
         self.0.fault.pointer()
+    }
+
+    pub(crate) fn kept_scratch(&self) -> &Mutex<Vec<Arc<Allocation>>> {
+        &self.0.scratch
+    }
+
+    pub(crate) fn is_capturing(&self) -> bool {
+        lock(&self.0.capturing).is_some()
     }
 
     fn fault_cell(&self) -> Option<&FaultCell> {

@@ -1,34 +1,17 @@
 //! The gather on the GPU: launches, scratch memory, and the promises about the kernels' reach.
 #![allow(unsafe_code, reason = "kernels are declared beside their text")]
 
-use headwater_cuda::{Allocation, Defines, Element, Grid, Kernel, Param, Scalar, Source, Span, Stream};
+use headwater_cuda::{Defines, Element, Grid, Kernel, Param, Scalar, Scratch, Source, Span, Stream};
 
 use super::plan::{GatherOptions, Lanes, Plan, Shape, TablePlace, Variant, plan};
 use super::{GatherError, IdType, alignment_bytes, check_sizes};
 use crate::error::Result;
 
-static GATHER: Source = Source { name: "gather.cu", text: include_str!("gather.cu"), headers: &[] };
-static ORDER: Source = Source { name: "order.cu", text: include_str!("order.cu"), headers: &[] };
+pub(super) static GATHER: Source = Source { name: "gather.cu", text: include_str!("gather.cu"), headers: &[] };
+pub(super) static ORDER: Source = Source { name: "order.cu", text: include_str!("order.cu"), headers: &[] };
 
 /// Kernel texts of this folder with the defines they are used with, for tests that compile every one.
 pub static SOURCES: &[&Source] = &[&GATHER, &ORDER];
-
-/// The texts of this folder with every kind of define set they are used with, for tests that compile all of them.
-pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
-    let mut builds = Vec::new();
-    for id_type in [IdType::U32, IdType::U64, IdType::I32, IdType::I64] {
-        let elements = [("u8", 1), ("u16", 2), ("u32", 4)];
-        builds.extend(elements.map(|(unit, bytes)| (&GATHER, element_defines(id_type, unit, bytes, 128))));
-        for (word_bytes, bytewise) in [(4, false), (4, true), (16, false)] {
-            for (per_row, places) in [(8, 0), (32, 4)] {
-                let lanes = Lanes { per_row, word_bytes, chunks: 1, depth: 2, bytewise };
-                builds.push((&GATHER, line_defines(id_type, &lanes, places)));
-            }
-        }
-        builds.extend([IdType::U32, IdType::U64].map(|row_type| (&ORDER, order_defines(id_type, row_type))));
-    }
-    builds
-}
 
 const ELEMENT_PARAMS: &[Param] = &[
     Param::Read("table", Element::Bytes, &["rows", "units", "UNIT_BYTES"]),
@@ -99,9 +82,9 @@ static SCATTER: Kernel = unsafe {
 };
 
 /// Buckets of the partition. 64 GiB come in buckets of 16 MiB, which is about the window of rows in flight.
-const BUCKETS_LOG2: u32 = 12;
-const ORDER_THREADS: u32 = 512;
-const ORDER_ITEMS: u32 = 16;
+pub(super) const BUCKETS_LOG2: u32 = 12;
+pub(super) const ORDER_THREADS: u32 = 512;
+pub(super) const ORDER_ITEMS: u32 = 16;
 /// Places are 32 bits wide, so longer lists of ids are gathered in parts.
 const MOST_IDS: u64 = 1 << 31;
 
@@ -129,11 +112,24 @@ pub struct GpuGather<'a> {
 }
 
 /// Ids in address order, with the place of each.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Ordered {
-    pub rows: Span,
+    pub rows: Scratch,
     pub row_type: IdType,
-    pub places: Span,
+    pub places: Scratch,
+}
+
+/// Some rows with their places; no rows means that the table's own order is meant.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Placed<'a> {
+    pub rows: Option<(&'a Span, IdType)>,
+    pub places: &'a Span,
+}
+
+impl Ordered {
+    fn all(&self) -> Placed<'_> {
+        Placed { rows: Some((&self.rows, self.row_type)), places: &self.places }
+    }
 }
 
 impl GpuGather<'_> {
@@ -193,7 +189,10 @@ impl GpuGather<'_> {
             2 => "u16",
             _ => "u8",
         };
-        let defines = element_defines(self.id_type, unit, unit_bytes, plan.line_bytes);
+        let defines = id_defines(self.id_type)
+            .with("UNIT", unit)
+            .with("UNIT_BYTES", unit_bytes)
+            .with("LINE_UNITS", plan.line_bytes / unit_bytes);
         let grid = Grid { blocks: plan.blocks, threads: 1024, shared_bytes: 0 };
         kernel
             .on(self.stream, &defines, grid)
@@ -216,7 +215,7 @@ impl GpuGather<'_> {
             let out = cut(self.out, first * self.width_bytes, part * self.width_bytes)?;
             if plan.ordered {
                 let ordered = self.order(&ids)?;
-                self.lines(plan, self.stream, self.table, &ordered, &out)?;
+                self.lines(plan, self.stream, self.table, ordered.all(), &out)?;
             } else {
                 self.lines_in_place(plan, &ids, &out)?;
             }
@@ -227,20 +226,9 @@ impl GpuGather<'_> {
 
     fn lines_in_place(&self, plan: &Plan, ids: &Span, out: &Span) -> Result<()> {
         let count = (ids.bytes() / self.id_type.size_bytes()) as u64;
-        launch_lines(
-            self.stream,
-            plan,
-            &Lines {
-                table: self.table,
-                rows: self.rows,
-                width_bytes: self.width_bytes,
-                ids,
-                id_type: self.id_type,
-                places: None,
-                count,
-                out,
-            },
-        )
+        let (ids, places) = (Some((ids, self.id_type)), None);
+        let (table, rows, width_bytes) = (self.table, self.rows, self.width_bytes);
+        launch_lines(self.stream, plan, &Lines { table, rows, width_bytes, ids, places, count, out })
     }
 
     /// Gathers rows that carry their places.
@@ -249,34 +237,31 @@ impl GpuGather<'_> {
         plan: &Plan,
         stream: &Stream,
         table: &Span,
-        ordered: &Ordered,
+        placed: Placed<'_>,
         out: &Span,
     ) -> Result<()> {
-        launch_lines(
-            stream,
-            plan,
-            &Lines {
-                table,
-                rows: table.bytes() as u64 / self.width_bytes,
-                width_bytes: self.width_bytes,
-                ids: &ordered.rows,
-                id_type: ordered.row_type,
-                places: Some(&ordered.places),
-                count: ordered.places.bytes() as u64 / 4,
-                out,
-            },
-        )
+        let (ids, places, width_bytes) = (placed.rows, Some(placed.places), self.width_bytes);
+        let (rows, count) = (table.bytes() as u64 / width_bytes, placed.places.bytes() as u64 / 4);
+        launch_lines(stream, plan, &Lines { table, rows, width_bytes, ids, places, count, out })
     }
 
     /// Puts `ids` into address order on the GPU.
     pub(super) fn order(&self, ids: &Span) -> Result<Ordered> {
         let count = ids.bytes() / self.id_type.size_bytes();
         let row_type = if self.rows < u64::from(u32::MAX) { IdType::U32 } else { IdType::U64 };
-        let scratch = |bytes| Allocation::on_stream(self.stream, bytes).map(Span::whole);
-        let counts = scratch(4 << BUCKETS_LOG2)?;
-        let ordered = Ordered { rows: scratch(count * row_type.size_bytes())?, row_type, places: scratch(count * 4)? };
+        let counts = self.stream.scratch(4 << BUCKETS_LOG2)?;
+        let ordered = Ordered {
+            rows: self.stream.scratch(count * row_type.size_bytes())?,
+            row_type,
+            places: self.stream.scratch(count * 4)?,
+        };
         self.stream.fill(&counts, 0)?;
-        let defines = order_defines(self.id_type, row_type);
+        let defines = id_defines(self.id_type)
+            .with("ROW", row_type.in_kernels())
+            .with("ROW_BYTES", row_type.size_bytes())
+            .with("BUCKETS", 1u32 << BUCKETS_LOG2)
+            .with("ITEMS", ORDER_ITEMS)
+            .with("THREADS", ORDER_THREADS);
         let row_bits = u64::BITS - self.rows.saturating_sub(1).leading_zeros();
         let shift = row_bits.saturating_sub(BUCKETS_LOG2);
         let tiles = count.div_ceil((ORDER_THREADS * ORDER_ITEMS) as usize);
@@ -301,52 +286,40 @@ struct Lines<'a> {
     table: &'a Span,
     rows: u64,
     width_bytes: u64,
-    ids: &'a Span,
-    id_type: IdType,
+    /// None when row i is wanted i-th.
+    ids: Option<(&'a Span, IdType)>,
+    /// None when rows are written in the order of the ids.
     places: Option<&'a Span>,
     count: u64,
     out: &'a Span,
 }
 
 fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
-    let defines = line_defines(lines.id_type, &plan.lanes, if lines.places.is_some() { 4 } else { 0 });
+    let Lanes { per_row, word_bytes, chunks, depth, bytewise } = plan.lanes;
+    let id_type = lines.ids.map_or(IdType::U32, |(_, id_type)| id_type);
+    let defines = id_defines(id_type)
+        .with("IN_ORDER", u32::from(lines.ids.is_none()))
+        .with("LANES", per_row)
+        .with("WORD_BYTES", word_bytes)
+        .with("DEPTH", depth)
+        .with("BYTEWISE", u32::from(bytewise))
+        .with("PLACE_BYTES", if lines.places.is_some() { 4 } else { 0 });
+    // A list that is not read still needs an address; the other list serves.
+    let any = lines.ids.map(|(ids, _)| ids).or(lines.places).unwrap_or(lines.table);
     let grid = Grid { blocks: plan.blocks, threads: plan.threads, shared_bytes: 0 };
     LINES
         .on(stream, &defines, grid)
         .bytes(lines.table)
         .u64(lines.rows)
         .u64(lines.width_bytes)
-        .bytes(lines.ids)
-        .bytes(lines.places.unwrap_or(lines.ids))
+        .bytes(any)
+        .bytes(lines.places.unwrap_or(any))
         .u64(lines.count)
-        .u64(plan.lanes.chunks)
+        .u64(chunks)
         .bytes(lines.out)
         .u64(lines.out.bytes() as u64 / lines.width_bytes)
         .go()?;
     Ok(())
-}
-
-fn element_defines(id_type: IdType, unit: &'static str, unit_bytes: u64, line_bytes: u64) -> Defines {
-    let own = id_defines(id_type).with("UNIT", unit).with("UNIT_BYTES", unit_bytes);
-    own.with("LINE_UNITS", line_bytes / unit_bytes)
-}
-
-fn line_defines(id_type: IdType, lanes: &Lanes, place_bytes: u32) -> Defines {
-    id_defines(id_type)
-        .with("LANES", lanes.per_row)
-        .with("WORD_BYTES", lanes.word_bytes)
-        .with("DEPTH", lanes.depth)
-        .with("BYTEWISE", u32::from(lanes.bytewise))
-        .with("PLACE_BYTES", place_bytes)
-}
-
-fn order_defines(id_type: IdType, row_type: IdType) -> Defines {
-    id_defines(id_type)
-        .with("ROW", row_type.in_kernels())
-        .with("ROW_BYTES", row_type.size_bytes())
-        .with("BUCKETS", 1u32 << BUCKETS_LOG2)
-        .with("ITEMS", ORDER_ITEMS)
-        .with("THREADS", ORDER_THREADS)
 }
 
 fn id_defines(id_type: IdType) -> Defines {

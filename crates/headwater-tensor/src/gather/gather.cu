@@ -16,7 +16,7 @@
 //
 // Defines: ID (type of an id), ID_BYTES; UNIT (element of the naive kernels: u32, u16, u8), UNIT_BYTES; LANES (lanes a
 // row: 8, 16, 32), WORD_BYTES (16, or 4 when rows are not aligned to 16), DEPTH (loads in flight a lane), BYTEWISE (1
-// when rows are not aligned to 4), PLACE_BYTES (4 when `places` is given, 0 when output rows follow input order).
+// when rows are not aligned to 4), IN_ORDER (1 when row i is wanted i-th and `ids` is not read), PLACE_BYTES (4 when `places` is given, 0 when output rows follow input order).
 
 #define LINE_BYTES 128ull
 
@@ -102,7 +102,12 @@ extern "C" __global__ void gather_lines(const u8* __restrict__ table, u64 rows, 
                 hw_load_nothing();
                 continue;
             }
-            const u64 i = item / chunks, chunk = item % chunks, row = as_row(ids[i]);
+            const u64 i = item / chunks, chunk = item % chunks;
+#if IN_ORDER
+            const u64 row = i;
+#else
+            const u64 row = as_row(ids[i]);
+#endif
 #if PLACE_BYTES
             const u64 place = places[i];
 #else
@@ -125,7 +130,6 @@ extern "C" __global__ void gather_lines(const u8* __restrict__ table, u64 rows, 
 #if BYTEWISE
             words[d] = load_word(start + inside[d], table, table_end);
 #else
-
             words[d] = hw_load((const Word*)(start + inside[d]));
 #endif
         }

@@ -8,11 +8,11 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use headwater_cuda::{Allocation, Event, Span, Stream};
+use headwater_cuda::{Event, Scratch, Span, SpareStream};
 use headwater_memory::{Buffer, Pinned};
 
 use super::cpu::gather_block;
-use super::cuda::{GpuGather, Ordered, cut};
+use super::cuda::{GpuGather, Ordered, Placed, cut};
 use super::plan::Plan;
 use super::staged::index;
 use super::{GatherError, IdSlice, IdType};
@@ -95,7 +95,7 @@ impl Work {
 fn drive(gather: &GpuGather<'_>, plan: &Plan, ordered: &Ordered, work: &Work) -> Result<()> {
     let mut queued: Vec<Event> = Vec::with_capacity(QUEUED + 1);
     while let Some(rows) = work.take_front() {
-        gather.lines(plan, gather.stream, gather.table, &ordered.part(&rows)?, gather.out)?;
+        ordered.part(&rows)?.gather(gather, plan)?;
         queued.push(gather.stream.record()?);
         if queued.len() > QUEUED {
             queued.remove(0).synchronize()?;
@@ -129,56 +129,60 @@ fn help(
 
 /// What a CPU thread needs again and again.
 struct Helper {
-    stream: Stream,
+    stream: SpareStream,
     /// Where staged rows land on the device before they are spread to their places.
-    landing: Span,
-    /// 0, 1, 2, …: the landed rows in order.
-    in_order: Span,
+    landing: Scratch,
 }
 
 impl Helper {
     fn new(gather: &GpuGather<'_>, is_ordered: &Event, work: &Work) -> Result<Self> {
-        let stream = Stream::new(gather.stream.gpu())?;
+        let stream = gather.stream.gpu().spare_stream()?;
         stream.wait(is_ordered)?;
-        let rows = index(work.rows_per_segment)?;
-        let landing = Span::whole(Allocation::on_stream(&stream, rows * index(gather.width_bytes)?)?);
-        let numbers: Vec<u32> = (0..u32::try_from(rows).unwrap_or(u32::MAX)).collect();
-        let in_order = Span::whole(Allocation::on_stream(&stream, rows * 4)?);
-        stream.upload(bytemuck::cast_slice(&numbers), &in_order)?;
-        Ok(Self { stream, landing, in_order })
+        let landing = stream.scratch(index(work.rows_per_segment * gather.width_bytes)?)?;
+        Ok(Self { stream, landing })
     }
 
-    fn segment(&mut self, gather: &GpuGather<'_>, plan: &Plan, table: &[u8], ordered: &Ordered) -> Result<()> {
-        let (rows, width) = (ordered.places.bytes() / 4, index(gather.width_bytes)?);
+    fn segment(&mut self, gather: &GpuGather<'_>, plan: &Plan, table: &[u8], segment: &Segment) -> Result<()> {
+        let (rows, width) = (segment.places.bytes() / 4, index(gather.width_bytes)?);
         let pool = staging_pool(gather.stream.gpu())?;
         let mut staging = Buffer::<u8, Pinned>::from_lease(pool.lease(rows * width)?)?;
-        let mut small = vec![0u32; if ordered.row_type == IdType::U32 { rows } else { 0 }];
-        let mut large = vec![0u64; if ordered.row_type == IdType::U64 { rows } else { 0 }];
-        let ids = if ordered.row_type == IdType::U32 {
-            self.stream.download(&ordered.rows, bytemuck::cast_slice_mut(&mut small))?;
+        let mut small = vec![0u32; if segment.row_type == IdType::U32 { rows } else { 0 }];
+        let mut large = vec![0u64; if segment.row_type == IdType::U64 { rows } else { 0 }];
+        let ids = if segment.row_type == IdType::U32 {
+            self.stream.download(&segment.rows, bytemuck::cast_slice_mut(&mut small))?;
             IdSlice::U32(&small)
         } else {
-            self.stream.download(&ordered.rows, bytemuck::cast_slice_mut(&mut large))?;
+            self.stream.download(&segment.rows, bytemuck::cast_slice_mut(&mut large))?;
             IdSlice::U64(&large)
         };
         gather_block(table, width, ids, 0, staging.as_mut_slice()?, true)?;
         let landing = cut(&self.landing, 0, (rows * width) as u64)?;
         self.stream.copy(staging.whole(), &landing)?;
-        let placed = Ordered {
-            rows: cut(&self.in_order, 0, rows as u64 * 4)?,
-            row_type: IdType::U32,
-            places: ordered.places.clone(),
-        };
-        gather.lines(plan, &self.stream, &landing, &placed, gather.out)
+        let placed = Placed { rows: None, places: &segment.places };
+        gather.lines(plan, &self.stream, &landing, placed, gather.out)
+    }
+}
+
+/// Consecutive rows of the order.
+struct Segment {
+    rows: Span,
+    row_type: IdType,
+    places: Span,
+}
+
+impl Segment {
+    /// Has the GPU gather them.
+    fn gather(&self, gather: &GpuGather<'_>, plan: &Plan) -> Result<()> {
+        let placed = Placed { rows: Some((&self.rows, self.row_type)), places: &self.places };
+        gather.lines(plan, gather.stream, gather.table, placed, gather.out)
     }
 }
 
 impl Ordered {
-    /// The rows of a range, with their places.
-    fn part(&self, rows: &Range<u64>) -> Result<Self, GatherError> {
+    fn part(&self, rows: &Range<u64>) -> Result<Segment, GatherError> {
         let size = self.row_type.size_bytes() as u64;
         let count = rows.end - rows.start;
-        Ok(Self {
+        Ok(Segment {
             rows: cut(&self.rows, rows.start * size, count * size)?,
             row_type: self.row_type,
             places: cut(&self.places, rows.start * 4, count * 4)?,

@@ -11,6 +11,7 @@
 //! The result does not depend on the [`Variant`], which only says how it is done; [`plan`](plan::plan) chooses. The GPU
 //! ways never wait for the host, except `cpu` and `hybrid`, which use CPU threads and return when those are done.
 
+mod builds;
 mod cpu;
 mod cuda;
 mod hybrid;
@@ -19,8 +20,9 @@ mod staged;
 #[cfg(test)]
 mod tests;
 
+pub use builds::kernel_builds;
 pub use cpu::gather as gather_on_cpu;
-pub use cuda::{GpuGather, SOURCES, kernel_builds};
+pub use cuda::{GpuGather, SOURCES};
 pub use plan::{GatherOptions, Variant};
 
 use headwater_cuda::Span;

@@ -43,7 +43,7 @@ fn measure(args: &GatherArgs, step: &Step, table: &[u8]) -> anyhow::Result<Row> 
         table_bytes: step.table_bytes,
         width_bytes: step.width_bytes,
         rows: step.rows,
-        variant: "cpu",
+        variant: "cpu".into(),
         chosen: "cpu",
         gb_per_s: (ids.len() * width) as f64 / median / 1e9,
         ideal_gb_per_s: None,

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use headwater::cuda::{Event, Gpu, SmShare, Span, Stream};
 use headwater::memory::{Buffer, Device, Pinned};
+use headwater::tensor::gather::plan::Plan;
 use headwater::tensor::gather::{GatherOptions, GpuGather, IdType, Variant};
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
@@ -39,8 +40,11 @@ pub fn run(args: &GatherArgs, gpu: &Gpu, steps: &[Step], view: &mut View) -> any
         let mut rows = Vec::new();
         for variant in &variants {
             progress.set_message(format!("{} B {}", step.width_bytes, variant.name()));
-            rows.push(bench.measure(*variant)?);
+            rows.push(bench.measure(*variant, None)?);
             progress.inc(1);
+        }
+        for tune in &args.tune {
+            rows.push(bench.measure(Variant::Sorted, Some(tune))?);
         }
         progress.suspend(|| view.step(step, rows))?;
     }
@@ -95,7 +99,7 @@ impl<'a> Bench<'a> {
         Ok(bench)
     }
 
-    fn measure(&self, variant: Variant) -> anyhow::Result<Row> {
+    fn measure(&self, variant: Variant, tune: Option<&str>) -> anyhow::Result<Row> {
         let threads = self.args.cpu_threads.unwrap_or_else(spare_threads);
         let helps = matches!(variant, Variant::Cpu | Variant::Hybrid);
         let gather = GpuGather {
@@ -114,9 +118,13 @@ impl<'a> Bench<'a> {
             },
         };
         self.stream.fill(self.out.whole(), 0xa5)?;
-        let plan = gather.run()?;
+        let mut plan = gather.plan();
+        if let Some(tune) = tune {
+            retune(&mut plan, tune)?;
+        }
+        gather.run_plan(&plan)?;
         self.check(variant)?;
-        let timed = self.time(&|| Ok(gather.run().map(|_| ())?))?;
+        let timed = self.time(&|| Ok(gather.run_plan(&plan)?))?;
         let gathered_bytes = self.out.len() as f64;
         let gb_per_s = gathered_bytes / timed.median_s / 1e9;
         Ok(Row {
@@ -124,7 +132,7 @@ impl<'a> Bench<'a> {
             table_bytes: self.step.table_bytes,
             width_bytes: self.step.width_bytes,
             rows: self.step.rows,
-            variant: variant.name(),
+            variant: tune.map_or(variant.name().into(), |tune| format!("sorted:{tune}")),
             chosen: plan.variant.name(),
             gb_per_s,
             ideal_gb_per_s: Some(self.ideal_gb_per_s),
@@ -190,6 +198,15 @@ struct Timed {
     cpu_seconds: f64,
     cpu_cores: f64,
     joules: Option<f64>,
+}
+
+/// Replaces a plan's launch by BLOCKSxTHREADSxDEPTH.
+fn retune(plan: &mut Plan, tune: &str) -> anyhow::Result<()> {
+    let numbers: Vec<u32> =
+        tune.split('x').map(str::parse).collect::<Result<_, _>>().context("--tune takes numbers")?;
+    let [blocks, threads, depth] = numbers[..] else { bail!("--tune takes BLOCKSxTHREADSxDEPTH, as 16x512x2") };
+    (plan.blocks, plan.threads, plan.lanes.depth) = (blocks, threads, depth);
+    Ok(())
 }
 
 /// The median, and the range over it. Sorts.

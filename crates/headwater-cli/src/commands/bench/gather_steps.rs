@@ -59,7 +59,8 @@ pub fn steps(args: &GatherArgs, gpu: Option<&Gpu>) -> anyhow::Result<Vec<Step>> 
     if steps.is_empty() {
         bail!("nothing to run: no step has that width, or no table fits in host memory");
     }
-    steps.sort_by_key(|step| step.table_bytes);
+    // The largest table first: smaller ones are its beginning.
+    steps.sort_by_key(|step| std::cmp::Reverse(step.table_bytes));
     Ok(steps)
 }
 

@@ -21,7 +21,7 @@ pub struct Row {
     /// Rows gathered.
     pub rows: u64,
     /// How they were gathered.
-    pub variant: &'static str,
+    pub variant: String,
     /// What `auto` chose; the variant itself otherwise.
     pub chosen: &'static str,
     /// Median bandwidth of the gathered bytes.
@@ -133,8 +133,8 @@ fn chart(rows: &[Row], key: (&str, u64, u64)) -> Chart {
     let x = |row: &Row| if by_sms { f64::from(row.sms.unwrap_or(0)) } else { row.width_bytes as f64 };
     let mut names: Vec<&str> = Vec::new();
     for row in &members {
-        if !names.contains(&row.variant) {
-            names.push(row.variant);
+        if !names.contains(&row.variant.as_str()) {
+            names.push(&row.variant);
         }
     }
     let line = |name: &str| {

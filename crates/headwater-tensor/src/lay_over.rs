@@ -31,7 +31,7 @@ impl Tensor {
         let bytes = foreign.as_slice();
         check_length(bytes.len(), dtype, shape)?;
         let address = bytes.as_ptr().addr();
-        if !bytes.is_empty() && address % dtype.size_bytes() != 0 {
+        if !bytes.is_empty() && !address.is_multiple_of(dtype.size_bytes()) {
             return Err(Error::Misaligned { dtype, address });
         }
         Tensor::packed(Storage::foreign(foreign)?, shape, dtype, Device::Unified { affinity })

@@ -14,6 +14,15 @@ use crate::placement::Operand;
 use crate::storage::Storage;
 
 /// An array of elements of one type in one place.
+///
+/// ```
+/// use headwater_tensor::{Device, Tensor};
+/// let table = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0], &[2, 2], "unified:host".parse()?)?;
+/// let ids = Tensor::from_slice(&[1i64, 0, 1], &[3], Device::Cpu)?;
+/// assert_eq!(table.index(&ids)?.to_vec::<f32>()?, [3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);
+/// assert_eq!(table.mul(&table)?.sum(0)?.to_vec::<f32>()?, [10.0, 20.0]);
+/// # Ok::<(), headwater_tensor::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Tensor {
     storage: Arc<Storage>,

@@ -228,4 +228,5 @@ fn child_two_devices() {
     set_current_gpu(2);
     assert!(matches!(unified.neg(), Err(Error::Cuda(_))));
     assert!(Tensor::zeros(&[1], DType::F32, UNIFIED_GPU).is_err());
+    eprintln!("two devices: done");
 }

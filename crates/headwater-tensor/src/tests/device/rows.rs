@@ -178,4 +178,5 @@ fn child_a_table_that_cannot_be_pinned() {
     let bad = laid.index(&ids_of(&[0, 200], DType::I32).to(Device::Cuda(0)).unwrap()).unwrap_err();
     assert!(matches!(bad, Error::Gather(GatherError::IdOutOfRange { position: 1, id: 200, rows: 200 })), "{bad}");
     assert_agree(&laid.add(&plain).unwrap(), &plain.add(&plain).unwrap(), Agree::Exactly, "sum");
+    eprintln!("not pinned: done");
 }

@@ -56,7 +56,7 @@ pub enum BenchCommand {
   headwater bench gather --table-gib 64 --width 128 --cpu-threads 14
   headwater bench gather --json > rows.jsonl
   headwater bench gather --plot gather.svg")]
-    Gather(GatherArgs),
+    Gather(Box<GatherArgs>),
 }
 
 /// What `bench gather` takes.

@@ -7,8 +7,8 @@ use super::plan::{GatherOptions, Lanes, Plan, Shape, TablePlace, Variant, plan};
 use super::{GatherError, IdType, alignment_bytes, check_sizes};
 use crate::error::Result;
 
-pub(super) static GATHER: Source = Source { name: "gather.cu", text: include_str!("gather.cu"), headers: &[] };
-pub(super) static ORDER: Source = Source { name: "order.cu", text: include_str!("order.cu"), headers: &[] };
+static GATHER: Source = Source { name: "gather.cu", text: include_str!("gather.cu"), headers: &[] };
+static ORDER: Source = Source { name: "order.cu", text: include_str!("order.cu"), headers: &[] };
 
 /// Kernel texts of this folder with the defines they are used with, for tests that compile every one.
 pub static SOURCES: &[&Source] = &[&GATHER, &ORDER];
@@ -81,10 +81,12 @@ static SCATTER: Kernel = unsafe {
     )
 };
 
-/// Buckets of the partition. 64 GiB come in buckets of 16 MiB, which is about the window of rows in flight.
-pub(super) const BUCKETS_LOG2: u32 = 12;
-pub(super) const ORDER_THREADS: u32 = 512;
-pub(super) const ORDER_ITEMS: u32 = 16;
+/// Most buckets of the partition.
+const BUCKETS_LOG2: u32 = 12;
+/// Buckets need be no narrower than this: it is about what the rows in flight span. Fewer buckets write longer runs.
+const BUCKET_BYTES_LOG2: u32 = 23;
+const ORDER_THREADS: u32 = 1024;
+const ORDER_ITEMS: u32 = 16;
 /// Places are 32 bits wide, so longer lists of ids are gathered in parts.
 const MOST_IDS: u64 = 1 << 31;
 
@@ -263,7 +265,8 @@ impl GpuGather<'_> {
             .with("ITEMS", ORDER_ITEMS)
             .with("THREADS", ORDER_THREADS);
         let row_bits = u64::BITS - self.rows.saturating_sub(1).leading_zeros();
-        let shift = row_bits.saturating_sub(BUCKETS_LOG2);
+        let wide_enough = BUCKET_BYTES_LOG2.saturating_sub(self.width_bytes.ilog2());
+        let shift = row_bits.saturating_sub(BUCKETS_LOG2).max(wide_enough).min(u64::BITS - 1);
         let tiles = count.div_ceil((ORDER_THREADS * ORDER_ITEMS) as usize);
         let most = self.options.share.sms(self.stream.gpu().facts().sms) * 2;
         let blocks = u32::try_from(tiles).unwrap_or(u32::MAX).min(most).max(1);

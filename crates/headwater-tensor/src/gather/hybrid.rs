@@ -8,16 +8,16 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use headwater_cuda::{Event, Scratch, Span, SpareStream};
-use headwater_memory::{Buffer, Pinned};
+use headwater_cuda::{Event, Scratch, Span};
+use headwater_memory::Buffer;
 
-use super::cpu::gather_block;
+use super::courier::Courier;
 use super::cuda::{GpuGather, Ordered, Placed, cut};
 use super::plan::Plan;
-use super::staged::index;
-use super::{GatherError, IdSlice, IdType};
+use super::staged::{HostIds, index};
+use super::{GatherError, IdSlice};
 use crate::error::Result;
-use crate::runtime::{staging_pool, with_threads};
+use crate::runtime::{unified_pool, with_threads};
 
 /// Bytes of a CPU segment.
 const SEGMENT_BYTES: u64 = 2 << 20;
@@ -32,20 +32,86 @@ pub(super) fn run(gather: &GpuGather<'_>, plan: &Plan) -> Result<()> {
     let ordered = gather.order(gather.ids)?;
     let is_ordered = gather.stream.record()?;
     let work = Work::new(gather);
-    let threads = gather.options.cpu_threads.max(1);
-    let mut outcome = Ok(());
+    let together = Together { gather, plan, table, ordered: &ordered, is_ordered: &is_ordered, work: &work };
     std::thread::scope(|scope| {
-        let helpers = scope.spawn(|| {
-            with_threads(threads, || rayon::broadcast(|_| help(gather, plan, table, &ordered, &is_ordered, &work)))
-        });
-        outcome = drive(gather, plan, &ordered, &work);
-        if outcome.is_err() {
+        let helpers = scope.spawn(|| together.help());
+        let driven = together.drive();
+        if driven.is_err() {
             work.stop();
         }
-        let helped = helpers.join().unwrap_or_default();
-        outcome = helped.into_iter().fold(std::mem::replace(&mut outcome, Ok(())), Result::and);
-    });
-    outcome
+        let helped = helpers.join().unwrap_or(Ok(()));
+        driven.and(helped)
+    })
+}
+
+/// What both sides see.
+struct Together<'a> {
+    gather: &'a GpuGather<'a>,
+    plan: &'a Plan,
+    table: &'a [u8],
+    ordered: &'a Ordered,
+    is_ordered: &'a Event,
+    work: &'a Work,
+}
+
+impl Together<'_> {
+    /// Feeds the GPU a few launches at a time, so that what it has not begun is still free for the CPU.
+    fn drive(&self) -> Result<()> {
+        let (gather, mut queued) = (self.gather, Vec::with_capacity(QUEUED + 1));
+        while let Some(rows) = self.work.take_front() {
+            let (rows, places) = self.ordered.part(&rows)?;
+            let placed = Placed { rows: Some((&rows, self.ordered.row_type)), places: &places };
+            gather.lines(self.plan, gather.stream, gather.table, placed, gather.out)?;
+            queued.push(gather.stream.record()?);
+            if queued.len() > QUEUED {
+                queued.remove(0).synchronize()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The CPU's side: fetches the order, then every thread takes segments from the back.
+    fn help(&self) -> Result<()> {
+        let helped = self.fetch_order().and_then(|order| {
+            let ids = order.slice()?;
+            let threads = self.gather.options.cpu_threads.max(1);
+            let each = with_threads(threads, || rayon::broadcast(|_| self.help_alone(ids)));
+            each.into_iter().fold(Ok(()), Result::and)
+        });
+        if helped.is_err() {
+            self.work.stop();
+        }
+        helped
+    }
+
+    fn fetch_order(&self) -> Result<HostIds> {
+        let gpu = self.gather.stream.gpu();
+        let stream = gpu.spare_stream()?;
+        stream.wait(self.is_ordered)?;
+        let bytes = Buffer::from_lease(unified_pool(gpu)?.lease(self.ordered.rows.bytes())?)?;
+        stream.copy(&self.ordered.rows, bytes.whole())?;
+        Ok(HostIds::arriving(bytes, self.ordered.row_type))
+    }
+
+    fn help_alone(&self, ids: IdSlice<'_>) -> Result<()> {
+        let (gather, width) = (self.gather, index(self.gather.width_bytes)?);
+        let bytes = index(self.work.rows_per_segment)? * width;
+        let mut courier = Courier::new(gather.stream.gpu(), bytes)?;
+        courier.stream.wait(self.is_ordered)?;
+        // Where rows land on the device before they are spread to their places.
+        let landings: [Scratch; 2] = [courier.stream.scratch(bytes)?, courier.stream.scratch(bytes)?];
+        while let Some(rows) = self.work.take_back() {
+            let (_, places) = self.ordered.part(&rows)?;
+            let count = index(rows.end - rows.start)?;
+            let landing = cut(&landings[courier.turn()], 0, (count * width) as u64)?;
+            courier.bring(self.table, width, ids.part(index(rows.start)?, count), 0, &landing)?;
+            let placed = Placed { rows: None, places: &places };
+            gather.lines(self.plan, &courier.stream, &landing, placed, gather.out)?;
+        }
+        // The caller's stream must not run ahead of what this thread queued.
+        gather.stream.wait_for(&courier.stream)?;
+        Ok(())
+    }
 }
 
 /// Segments not yet taken, by index.
@@ -91,101 +157,11 @@ impl Work {
     }
 }
 
-/// Feeds the GPU a few launches at a time, so that what it has not begun is still free for the CPU.
-fn drive(gather: &GpuGather<'_>, plan: &Plan, ordered: &Ordered, work: &Work) -> Result<()> {
-    let mut queued: Vec<Event> = Vec::with_capacity(QUEUED + 1);
-    while let Some(rows) = work.take_front() {
-        ordered.part(&rows)?.gather(gather, plan)?;
-        queued.push(gather.stream.record()?);
-        if queued.len() > QUEUED {
-            queued.remove(0).synchronize()?;
-        }
-    }
-    Ok(())
-}
-
-/// One CPU thread: takes segments from the back, gathers them into pinned memory, and has the GPU put them in place.
-fn help(
-    gather: &GpuGather<'_>,
-    plan: &Plan,
-    table: &[u8],
-    ordered: &Ordered,
-    is_ordered: &Event,
-    work: &Work,
-) -> Result<()> {
-    let helped = Helper::new(gather, is_ordered, work).and_then(|mut helper| {
-        while let Some(rows) = work.take_back() {
-            helper.segment(gather, plan, table, &ordered.part(&rows)?)?;
-        }
-        // The caller's stream must not run ahead of what this thread queued.
-        gather.stream.wait_for(&helper.stream)?;
-        Ok(())
-    });
-    if helped.is_err() {
-        work.stop();
-    }
-    helped
-}
-
-/// What a CPU thread needs again and again.
-struct Helper {
-    stream: SpareStream,
-    /// Where staged rows land on the device before they are spread to their places.
-    landing: Scratch,
-}
-
-impl Helper {
-    fn new(gather: &GpuGather<'_>, is_ordered: &Event, work: &Work) -> Result<Self> {
-        let stream = gather.stream.gpu().spare_stream()?;
-        stream.wait(is_ordered)?;
-        let landing = stream.scratch(index(work.rows_per_segment * gather.width_bytes)?)?;
-        Ok(Self { stream, landing })
-    }
-
-    fn segment(&mut self, gather: &GpuGather<'_>, plan: &Plan, table: &[u8], segment: &Segment) -> Result<()> {
-        let (rows, width) = (segment.places.bytes() / 4, index(gather.width_bytes)?);
-        let pool = staging_pool(gather.stream.gpu())?;
-        let mut staging = Buffer::<u8, Pinned>::from_lease(pool.lease(rows * width)?)?;
-        let mut small = vec![0u32; if segment.row_type == IdType::U32 { rows } else { 0 }];
-        let mut large = vec![0u64; if segment.row_type == IdType::U64 { rows } else { 0 }];
-        let ids = if segment.row_type == IdType::U32 {
-            self.stream.download(&segment.rows, bytemuck::cast_slice_mut(&mut small))?;
-            IdSlice::U32(&small)
-        } else {
-            self.stream.download(&segment.rows, bytemuck::cast_slice_mut(&mut large))?;
-            IdSlice::U64(&large)
-        };
-        gather_block(table, width, ids, 0, staging.as_mut_slice()?, true)?;
-        let landing = cut(&self.landing, 0, (rows * width) as u64)?;
-        self.stream.copy(staging.whole(), &landing)?;
-        let placed = Placed { rows: None, places: &segment.places };
-        gather.lines(plan, &self.stream, &landing, placed, gather.out)
-    }
-}
-
-/// Consecutive rows of the order.
-struct Segment {
-    rows: Span,
-    row_type: IdType,
-    places: Span,
-}
-
-impl Segment {
-    /// Has the GPU gather them.
-    fn gather(&self, gather: &GpuGather<'_>, plan: &Plan) -> Result<()> {
-        let placed = Placed { rows: Some((&self.rows, self.row_type)), places: &self.places };
-        gather.lines(plan, gather.stream, gather.table, placed, gather.out)
-    }
-}
-
 impl Ordered {
-    fn part(&self, rows: &Range<u64>) -> Result<Segment, GatherError> {
+    /// The rows of a range, and their places.
+    fn part(&self, rows: &Range<u64>) -> Result<(Span, Span), GatherError> {
         let size = self.row_type.size_bytes() as u64;
         let count = rows.end - rows.start;
-        Ok(Segment {
-            rows: cut(&self.rows, rows.start * size, count * size)?,
-            row_type: self.row_type,
-            places: cut(&self.places, rows.start * 4, count * 4)?,
-        })
+        Ok((cut(&self.rows, rows.start * size, count * size)?, cut(&self.places, rows.start * 4, count * 4)?))
     }
 }

@@ -12,6 +12,7 @@
 //! ways never wait for the host, except `cpu` and `hybrid`, which use CPU threads and return when those are done.
 
 mod builds;
+mod courier;
 mod cpu;
 mod cuda;
 mod hybrid;

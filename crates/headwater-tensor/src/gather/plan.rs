@@ -22,6 +22,9 @@ const ORDER_FIXED_US: f64 = 25.0;
 const ORDER_IDS_PER_US: f64 = 20_000.0;
 /// SMs that fill the link. More only widen the window of addresses in flight.
 const LINK_SMS: u32 = 16;
+/// SMs for tables so large that translation binds: a narrower window is worth more than a full link.
+const LARGE_TABLE_SMS: u32 = 8;
+const LARGE_TABLE_BYTES: u64 = 24 << 30;
 
 /// How rows are gathered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -152,15 +155,20 @@ pub fn plan(shape: &Shape, options: &GatherOptions) -> Plan {
     let blocks = match (variant, shape.place) {
         // The naive kernels have one load in flight a thread, so they need many threads.
         (Variant::Naive | Variant::Shift, _) => sms * 2,
-        (_, TablePlace::Host) => sms.min(LINK_SMS),
-        (_, TablePlace::Device) => sms * 4,
+        (_, TablePlace::Host) => sms.min(link_sms(shape, &lanes)),
+        (_, TablePlace::Device) => sms * 2,
     };
     let items = shape.count.saturating_mul(lanes.chunks);
-    // Narrow words ask for one line a warp, so it takes more warps to have as many lines in flight.
-    let threads = if lanes.word_bytes == 16 { 512 } else { 1024 };
+    let threads = 1024;
     let tile = u64::from(threads / lanes.per_row * lanes.depth);
     let useful = u32::try_from(items.div_ceil(tile)).unwrap_or(u32::MAX).max(1);
     Plan { variant, ordered, lanes, blocks: blocks.min(useful), threads, line_bytes: 128 }
+}
+
+fn link_sms(shape: &Shape, lanes: &Lanes) -> u32 {
+    let is_large = shape.table_rows.saturating_mul(shape.width_bytes) > LARGE_TABLE_BYTES;
+    // Narrow words ask for one line a warp, so it takes all the warps to have enough lines in flight.
+    if is_large && lanes.word_bytes == 16 { LARGE_TABLE_SMS } else { LINK_SMS }
 }
 
 fn choose(shape: &Shape, options: &GatherOptions) -> Variant {
@@ -219,8 +227,7 @@ fn lanes(shape: &Shape) -> Lanes {
     let wanted = (span_bytes / word_bytes).next_power_of_two();
     let per_row = u32::try_from(wanted.clamp(8, 32)).unwrap_or(32);
     let chunks = span_bytes.div_ceil(u64::from(per_row) * word_bytes);
-    let depth = if word_bytes == 16 { 2 } else { 4 };
-    Lanes { per_row, word_bytes: if word_bytes == 16 { 16 } else { 4 }, chunks, depth, bytewise }
+    Lanes { per_row, word_bytes: if word_bytes == 16 { 16 } else { 4 }, chunks, depth: 4, bytewise }
 }
 
 /// Counts of rows and bytes stay far below 2^53, or need no more precision than that.

@@ -2,54 +2,64 @@
 //!
 //! This is how a table that cannot be pinned is served, and the yardstick the papers start from.
 
-use headwater_cuda::Stream;
-use headwater_memory::{Buffer, Pinned};
-use rayon::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::cpu::gather_block;
+use headwater_memory::{Buffer, Pinned};
+
+use super::courier::Courier;
 use super::cuda::{GpuGather, cut};
 use super::{GatherError, IdSlice, IdType};
 use crate::error::{Error, Result};
-use crate::runtime::{staging_pool, unified_pool, with_threads};
+use crate::runtime::{unified_pool, with_threads};
 
 /// Bytes gathered before a copy starts: large enough for the copy engine, small enough to overlap.
-const CHUNK_BYTES: u64 = 4 << 20;
+const CHUNK_BYTES: u64 = 2 << 20;
 
 /// Gathers with CPU threads into `gather.out`.
 pub(super) fn run(gather: &GpuGather<'_>) -> Result<()> {
     let table = gather.host_table.ok_or(GatherError::TableNotOnHost { variant: "cpu" })?;
     let fetched = HostIds::download(gather)?;
     let ids = fetched.slice()?;
-    let copies = gather.stream.gpu().spare_stream()?;
     // Earlier work on the caller's stream may still use the output.
-    copies.wait_for(gather.stream)?;
-    let rows_per_chunk = (CHUNK_BYTES / gather.width_bytes).max(1);
-    let count = gather.count();
-    let chunks = count.div_ceil(rows_per_chunk);
-    with_threads(gather.options.cpu_threads, || {
-        (0..chunks).into_par_iter().try_for_each(|chunk| {
-            let first = chunk * rows_per_chunk;
-            let rows = rows_per_chunk.min(count - first);
-            stage(gather, table, ids, &copies, first, rows)
+    let begun = gather.stream.record()?;
+    let next = AtomicU64::new(0);
+    let brought = with_threads(gather.options.cpu_threads, || {
+        rayon::broadcast(|_| {
+            let mut courier = Courier::new(gather.stream.gpu(), index(rows_per_chunk(gather) * gather.width_bytes)?)?;
+            courier.stream.wait(&begun)?;
+            bring_chunks(gather, table, ids, &next, &mut courier)?;
+            gather.stream.wait_for(&courier.stream)?;
+            Ok(())
         })
-    })?;
-    gather.stream.wait_for(&copies)?;
-    Ok(())
+    });
+    brought.into_iter().fold(Ok(()), Result::and)
 }
 
-fn stage(gather: &GpuGather<'_>, table: &[u8], ids: IdSlice<'_>, copies: &Stream, first: u64, rows: u64) -> Result<()> {
-    let (width, from) = (index(gather.width_bytes)?, index(first)?);
-    let bytes = index(rows)? * width;
-    let mut staging = Buffer::<u8, Pinned>::from_lease(staging_pool(gather.stream.gpu())?.lease(bytes)?)?;
-    gather_block(table, width, ids.part(from, index(rows)?), from, staging.as_mut_slice()?, true)?;
-    let to = cut(gather.out, first * gather.width_bytes, rows * gather.width_bytes)?;
-    // The lease returns to its pool when this copy has passed.
-    copies.copy(staging.whole(), &to)?;
-    Ok(())
+fn bring_chunks(
+    gather: &GpuGather<'_>,
+    table: &[u8],
+    ids: IdSlice<'_>,
+    next: &AtomicU64,
+    courier: &mut Courier,
+) -> Result<()> {
+    let (rows_per_chunk, width) = (rows_per_chunk(gather), gather.width_bytes);
+    loop {
+        let first = next.fetch_add(rows_per_chunk, Ordering::Relaxed);
+        if first >= gather.count() {
+            return Ok(());
+        }
+        let rows = rows_per_chunk.min(gather.count() - first);
+        let to = cut(gather.out, first * width, rows * width)?;
+        courier.bring(table, index(width)?, ids.part(index(first)?, index(rows)?), index(first)?, &to)?;
+    }
 }
 
-/// A gather's ids in pinned memory, where the CPU can read them.
-struct HostIds {
+fn rows_per_chunk(gather: &GpuGather<'_>) -> u64 {
+    (CHUNK_BYTES / gather.width_bytes).max(1)
+}
+
+/// Ids in pinned memory, where the CPU can read them.
+pub(super) struct HostIds {
     bytes: Buffer<u8, Pinned>,
     id_type: IdType,
 }
@@ -62,8 +72,13 @@ impl HostIds {
         Ok(Self { bytes, id_type: gather.id_type })
     }
 
+    /// Ids already on their way into `bytes`.
+    pub fn arriving(bytes: Buffer<u8, Pinned>, id_type: IdType) -> Self {
+        Self { bytes, id_type }
+    }
+
     /// The ids, once they have arrived.
-    fn slice(&self) -> Result<IdSlice<'_>> {
+    pub fn slice(&self) -> Result<IdSlice<'_>> {
         let bytes = self.bytes.as_slice()?;
         Ok(match self.id_type {
             IdType::U32 => IdSlice::U32(bytemuck::cast_slice(bytes)),

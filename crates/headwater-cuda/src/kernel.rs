@@ -4,8 +4,8 @@
 //! unsafe and says, for every pointer, how far the text may reach. A launch then compares count, types and lengths with
 //! the declaration, and is safe.
 //!
-//! A length is a product of words: names of value parameters, names of integer defines, or names of struct parameters
-//! (whose extent counts). `&["rows", "width_bytes"]` reads: rows times width_bytes elements.
+//! A length is a product of words: names of value parameters, names of integer defines, or extents of struct parameters
+//! (`loops.0` is the first). `&["rows", "width_bytes"]` reads: rows times width_bytes elements.
 
 use std::ffi::c_void;
 
@@ -74,11 +74,12 @@ pub struct Grid {
 /// A plain struct that kernels take by value.
 ///
 /// # Safety
-/// The type is `repr(C)`, has no padding that matters, and has the layout the kernel's text gives it. `extent` is at
-/// least one more than the largest element index the text can form from it.
+/// The type is `repr(C)`, has no padding that matters, and has the layout the kernel's text gives it. Each extent is, for
+/// every value of the struct, at least one more than the largest index the text can form from it.
 pub unsafe trait KernelStruct: Copy {
-    /// One more than the largest element index the struct lets the kernel touch.
-    fn extent(&self) -> u64;
+    /// One more than the largest index the struct lets the kernel touch, for each buffer it describes. A length names them
+    /// by number: `loops.0` is the first extent of the parameter `loops`.
+    fn extents(&self) -> Vec<u64>;
 }
 
 impl Kernel {
@@ -129,7 +130,7 @@ pub struct Launch<'a> {
 enum Argument {
     Buffer(Span, Element),
     Value(Scalar, u64),
-    Struct { bytes: Vec<u64>, size: usize, extent: u64 },
+    Struct { bytes: Vec<u64>, size: usize, extents: Vec<u64> },
 }
 
 impl Launch<'_> {
@@ -181,7 +182,7 @@ impl Launch<'_> {
         let mut bytes = vec![0u64; size.div_ceil(8)];
         // SAFETY: the vector is at least `size` bytes, and S is plain data by the trait's promise.
         unsafe { std::ptr::copy_nonoverlapping((&raw const *value).cast::<u8>(), bytes.as_mut_ptr().cast(), size) };
-        self.arguments.push(Argument::Struct { bytes, size, extent: value.extent() });
+        self.arguments.push(Argument::Struct { bytes, size, extents: value.extents() });
         self
     }
 
@@ -262,7 +263,10 @@ impl Launch<'_> {
 fn value_of(term: &str, pairs: &[(&Param, &Argument)], defines: &Defines) -> Option<u64> {
     let given = pairs.iter().find_map(|(param, argument)| match (param, argument) {
         (Param::Value(name, _), Argument::Value(Scalar::U32 | Scalar::U64, bits)) if *name == term => Some(*bits),
-        (Param::Struct(name, _), Argument::Struct { extent, .. }) if *name == term => Some(*extent),
+        (Param::Struct(name, _), Argument::Struct { extents, .. }) => {
+            let number = term.strip_prefix(name)?.strip_prefix('.')?;
+            extents.get(number.parse::<usize>().ok()?).copied()
+        }
         _ => None,
     });
     given.or_else(|| defines.number(term))

@@ -175,9 +175,12 @@ impl Allocation {
 
     /// Waits until no GPU work that was given this memory is running.
     pub fn wait_until_unused(&self) -> Result<()> {
-        let streams = std::mem::take(&mut *lock(&self.uses));
+        // The lock is held while waiting: a second reader must not find the list empty before the work is done.
+        let mut uses = lock(&self.uses);
         // Every stream is waited for, whatever the first one reports.
-        streams.iter().map(Stream::synchronize).fold(Ok(()), Result::and)
+        let outcome = uses.iter().map(Stream::synchronize).fold(Ok(()), Result::and);
+        uses.clear();
+        outcome
     }
 
     /// One event for each stream that may still use the memory; empty when nothing does.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::layout::MAX_DIMS;
 use crate::npy::NpyError;
@@ -187,6 +188,57 @@ pub enum Error {
         id: i128,
         /// Rows of the target.
         rows: usize,
+    },
+    /// Two element types where one is needed.
+    #[error("{op}: expected {expected}, found {found}; cast it first")]
+    WrongType {
+        /// What was asked.
+        op: &'static str,
+        /// The type that would be right.
+        expected: DType,
+        /// The type there is.
+        found: DType,
+    },
+    /// Ids of a type that does not count.
+    #[error("{op}: ids are int32 or int64, found {found}")]
+    IdType {
+        /// The operator.
+        op: &'static str,
+        /// The type there is.
+        found: DType,
+    },
+    /// Bytes that do not begin where an element may.
+    #[error("{dtype} needs an address that is a multiple of {}; the memory begins at {address:#x}", dtype.size_bytes())]
+    Misaligned {
+        /// The element type.
+        dtype: DType,
+        /// Where the bytes begin.
+        address: usize,
+    },
+    /// A question only unified tensors answer.
+    #[error("{op} is for unified tensors; this one lies on {device}")]
+    NotUnified {
+        /// What was asked.
+        op: &'static str,
+        /// Where the tensor lies.
+        device: Device,
+    },
+    /// Advice about memory that the driver does not move.
+    #[error("mem_advise needs managed memory, and this unified tensor is pinned; make a managed copy with to_managed")]
+    NotManaged,
+    /// Advice about a place the driver does not know.
+    #[error("mem_advise is about cpu or cuda:N, not {device}")]
+    AdviceDevice {
+        /// What was given.
+        device: Device,
+    },
+    /// A slice of a tensor that is not one slice of host memory.
+    #[error("as_slice: a tensor of shape {shape:?} on {device} does not lie packed in host memory; use to_vec")]
+    NotASlice {
+        /// Its shape.
+        shape: Vec<usize>,
+        /// Where it lies.
+        device: Device,
     },
     /// A range that has no length.
     #[error("arange from {start} to {end} by {step} is not a finite range")]

@@ -1,12 +1,14 @@
 //! What an array is, and who computes on it.
 //!
-//! An array here is elements of one [`DType`] under a [`Layout`], in a place named by a [`Device`]. The crate answers three
+//! An array here is elements of one [`DType`] under a [`Layout`], in a place named by a [`Device`]. The crate answers four
 //! questions, each in its own room:
 //!
 //! * **What is this array?** [`dtype`] is the closed list of element types, [`layout`] turns positions into storage indices
 //!   and proves that a view stays inside its storage, and [`npy`] reads and writes the headers of the files arrays are kept in.
 //! * **Who computes, and where does the result go?** [`placement`] is the table of unified tensors as one pure function.
 //!   A unified tensor lies in host memory that the GPU reads directly; its affinity says which side operators prefer.
+//! * **Where are its bytes?** [`Tensor`] shares a storage with its views; it is made, moved, laid over memory somebody else
+//!   owns, and read back, on every device.
 //! * **How is it computed?** [`ops`] has one folder for each operator: contract in words, checks, the CPU path, the CUDA
 //!   text, tests. The CPU paths take plain slices as [`View`]s and write packed slices; [`loops`] decides the order.
 //!
@@ -31,21 +33,38 @@
 //! given to this crate makes it panic, read outside a slice, or allocate more than its inputs and outputs call for. It
 //! knows nothing of graphs.
 
+mod advise;
+mod create;
 pub mod device;
+mod display;
 pub mod dtype;
+mod eager;
 pub mod error;
+mod exec;
 pub mod gather;
+mod lay_over;
 pub mod layout;
 pub mod loops;
 pub mod npy;
 pub mod ops;
 pub mod placement;
+mod read;
 mod runtime;
+mod storage;
+mod tensor;
+#[cfg(test)]
+mod tests;
+mod transfer;
 pub mod view;
 
+pub use advise::MemAdvice;
 pub use device::{Affinity, Device};
 pub use dtype::{Bool, DType, Element, Scalar};
 pub use error::{Error, Result};
 pub use half::{bf16, f16};
 pub use layout::{Layout, MAX_DIMS, Shape, Slice};
+pub use ops::kernel_builds;
+pub use ops::reduce::KeepAxis;
+pub use runtime::{current_gpu, set_current_gpu};
+pub use tensor::Tensor;
 pub use view::View;

@@ -4,6 +4,8 @@
 //! or two loops. What is left is walked as runs: pieces of the innermost axis, which a kernel handles as slices. A walk
 //! can start anywhere, so threads take parts of the output and the result does not depend on how many there are.
 
+mod cuda;
+
 use std::ops::Range;
 
 use crate::layout::{Layout, MAX_DIMS};
@@ -175,6 +177,25 @@ impl<const N: usize> From<&Loops<N>> for LoopsArg<N> {
             strides: loops.strides.map(|strides| strides.map(|stride| stride as u64)),
             offsets: loops.offsets.map(|offset| offset as u64),
         }
+    }
+}
+
+impl<const N: usize> LoopsArg<N> {
+    /// One more than the largest index of an operand, for any values of the fields; the largest number there is when the
+    /// fields do not describe loops.
+    pub fn reach(&self, operand: usize) -> u64 {
+        if self.count == 0 {
+            return 0;
+        }
+        let axes = usize::try_from(self.rank).ok().and_then(|rank| self.shape.get(..rank));
+        let (Some(sizes), Some(strides)) = (axes, self.strides.get(operand)) else { return u64::MAX };
+        let product = sizes.iter().try_fold(1u64, |product, size| product.checked_mul(*size));
+        if product != Some(self.count) {
+            return u64::MAX;
+        }
+        let ends = sizes.iter().zip(strides).map(|(size, stride)| (size - 1).saturating_mul(*stride));
+        let first = self.offsets.get(operand).copied().unwrap_or(u64::MAX);
+        ends.fold(first, u64::saturating_add).saturating_add(1)
     }
 }
 

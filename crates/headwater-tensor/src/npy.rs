@@ -9,6 +9,7 @@
 //! `<V2` and `|V2` are read as bfloat16.
 
 mod header;
+mod tensor;
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,5 +1,6 @@
 //! What tensors and their operators share on one machine: pools of pinned memory a GPU, and CPU threads.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -15,6 +16,21 @@ const STAGING_BYTES: usize = 256 << 20;
 struct Pools {
     unified: Pool,
     staging: Pool,
+}
+
+thread_local! {
+    static CURRENT_GPU: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The GPU this thread means where no operand names one; 0 until chosen.
+#[must_use]
+pub fn current_gpu() -> usize {
+    CURRENT_GPU.get()
+}
+
+/// Chooses the GPU this thread means where no operand names one. Nothing is opened yet.
+pub fn set_current_gpu(ordinal: usize) {
+    CURRENT_GPU.set(ordinal);
 }
 
 /// The pool unified tensors of `gpu` are allocated from: the papers' recycling allocator.

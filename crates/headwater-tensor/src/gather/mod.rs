@@ -11,6 +11,7 @@
 //! The result does not depend on the [`Variant`], which only says how it is done; [`plan`](plan::plan) chooses. The GPU
 //! ways never wait for the host, except `cpu` and `hybrid`, which use CPU threads and return when those are done.
 
+mod builds;
 mod courier;
 mod cpu;
 mod cuda;
@@ -20,6 +21,7 @@ mod staged;
 #[cfg(test)]
 mod tests;
 
+pub use builds::kernel_builds;
 pub use cpu::gather as gather_on_cpu;
 pub use cuda::{GpuGather, SOURCES};
 pub use plan::{GatherOptions, Variant};

@@ -61,3 +61,18 @@ fn the_argument_is_as_wide_as_its_words() {
     assert_eq!(size_of_val(&arg), 8 * (2 + 8 + 8 + 1));
     assert_eq!((arg.rank, arg.count, arg.shape[0]), (1, 6, 6));
 }
+
+#[test]
+fn a_kernels_reach_is_the_end_of_the_layout() {
+    use crate::ops::testing::Random;
+    let mut random = Random(17);
+    for shape in [&[][..], &[1], &[7], &[4, 3], &[0, 5], &[2, 3, 4]] {
+        let (a, b) = (random.layout(shape), random.layout(shape));
+        let arg = LoopsArg::from(&Loops::new([&a, &b]));
+        assert_eq!([arg.reach(0), arg.reach(1)], [a.end() as u64, b.end() as u64], "{shape:?}");
+        let more = LoopsArg { count: arg.count + 1, ..arg };
+        assert_eq!(more.reach(0), u64::MAX);
+        let deeper = LoopsArg { rank: 9, count: 1, ..arg };
+        assert_eq!(deeper.reach(1), u64::MAX);
+    }
+}

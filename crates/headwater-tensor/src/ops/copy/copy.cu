@@ -19,28 +19,35 @@ extern "C" __global__ void copy_strided(HwLoops<1> loops, const HW_T *in, HW_T *
     }
 }
 
-// Writes one operand of a concat: `width` elements at `first` of each row of `row` elements of the output.
-extern "C" __global__ void copy_to_rows(HwLoops<1> loops, u64 width, u64 row, u64 first, const HW_T *in, HW_T *out) {
-    for (u64 i = hw_first(); i < loops.count; i += hw_step()) {
+// One operand of a concat: `width` elements at `first` of each row of `row` elements of the output. The same fields in the
+// same order as RowsArg in mod.rs, all 64 bits wide.
+struct HwRows {
+    HwLoops<1> loops;
+    u64 width, row, first;
+};
+
+// Writes one operand of a concat.
+extern "C" __global__ void copy_to_rows(HwRows rows, const HW_T *in, HW_T *out) {
+    for (u64 i = hw_first(); i < rows.loops.count; i += hw_step()) {
         u64 at[1];
-        hw_locate(loops, i, at);
-        out[i / width * row + first + i % width] = in[at[0]];
+        hw_locate(rows.loops, i, at);
+        out[i / rows.width * rows.row + rows.first + i % rows.width] = in[at[0]];
     }
 }
 
-// Sets every element.
-extern "C" __global__ void fill(u64 count, HW_T value, HW_T *out) {
+// Sets every element to the lower bytes of `value`.
+extern "C" __global__ void fill(u64 count, u64 value, HW_T *out) {
     for (u64 i = hw_first(); i < count; i += hw_step()) {
-        out[i] = value;
+        out[i] = (HW_T)value;
     }
 }
 
 #else
 
-// start + i * step in wrapping integers.
-extern "C" __global__ void arange_int(u64 count, i64 start, i64 step, HW_T *out) {
+// start + i * step in wrapping integers; both are the bits of signed numbers.
+extern "C" __global__ void arange_int(u64 count, u64 start, u64 step, HW_T *out) {
     for (u64 i = hw_first(); i < count; i += hw_step()) {
-        out[i] = HwType<HW_T>::narrow((i64)((u64)start + (u64)step * i));
+        out[i] = HwType<HW_T>::narrow((i64)(start + step * i));
     }
 }
 

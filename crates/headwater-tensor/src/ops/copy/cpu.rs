@@ -2,12 +2,13 @@
 
 use rayon::prelude::*;
 
-use super::concat_shape;
-use crate::dtype::{Element, Scalar};
+use super::{Fill, concat_shape};
+use crate::dtype::{DType, Element, Scalar};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::loops::Loops;
 use crate::ops::map::{Operand, PART, in_parts};
+use crate::read::typed_mut;
 use crate::view::{View, check_output};
 
 /// Writes the elements of a view one after the other.
@@ -72,6 +73,17 @@ pub fn arange<T: Element>(start: Scalar, step: Scalar, out: &mut [T]) -> Result<
         }
     }
     Ok(())
+}
+
+/// Fills a packed array of `dtype`.
+pub(super) fn generate(fill_with: Fill, dtype: DType, out: &mut [u8]) -> Result<()> {
+    crate::dispatch!(dtype, T => match fill_with {
+        Fill::Value(value) => {
+            fill(T::narrow(value), typed_mut::<T>(out)?);
+            Ok(())
+        }
+        Fill::Range { start, step } => arange(start, step, typed_mut::<T>(out)?),
+    })
 }
 
 fn real(value: Scalar) -> f64 {

@@ -5,12 +5,34 @@
 
 use half::{bf16, f16};
 
-use super::{BinaryOp, CompareOp, UnaryOp};
-use crate::dtype::{Bool, Element};
+use super::{BinaryOp, CompareOp, Operation, UnaryOp};
+use crate::dtype::{Bool, DType, Element};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::ops::map::{map1, map2, map3};
+use crate::read::{HostOperand, typed_mut};
 use crate::view::{View, check_output};
+
+/// Computes on operands brought to their types, of any count an operation has.
+pub(crate) fn run(operation: Operation, operands: &[HostOperand<'_>], result: DType, out: &mut [u8]) -> Result<()> {
+    match (operation, operands) {
+        (Operation::Unary(op), [a]) => crate::dispatch!(result, T => unary(op, a.view::<T>()?, typed_mut(out)?)),
+        (Operation::Binary(op), [a, b]) => {
+            crate::dispatch!(result, T => binary(op, a.view::<T>()?, b.view::<T>()?, typed_mut(out)?))
+        }
+        (Operation::Compare(op), [a, b]) => {
+            crate::dispatch!(a.dtype(), T => compare(op, a.view::<T>()?, b.view::<T>()?, typed_mut(out)?))
+        }
+        (Operation::Where, [condition, a, b]) => crate::dispatch!(result, T => {
+            select(condition.view::<Bool>()?, a.view::<T>()?, b.view::<T>()?, typed_mut(out)?)
+        }),
+        (Operation::Cast, [a]) => crate::dispatch!(a.dtype(), S => {
+            let from = a.view::<S>()?;
+            crate::dispatch!(result, D => cast(from, typed_mut::<D>(out)?))
+        }),
+        _ => Err(Error::Length { what: "operands", expected: 1, found: operands.len() }),
+    }
+}
 
 /// `out = op(a)`.
 pub fn unary<T: Elementwise>(op: UnaryOp, a: View<'_, T>, out: &mut [T]) -> Result<()> {

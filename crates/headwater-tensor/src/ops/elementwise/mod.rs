@@ -21,9 +21,68 @@
 //! **Limits.** Eight dimensions. Nothing is written when an error is returned.
 
 pub mod cpu;
+mod cuda;
+
+use headwater_cuda::{Span, Stream};
+
+pub use cuda::kernel_builds;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::exec::{GpuOperand, Placed, Side};
+use crate::layout::Shape;
+use crate::tensor::Tensor;
+
+/// One elementwise computation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Compare(CompareOp),
+    /// Takes a condition and two values.
+    Where,
+    /// From the operand's type to the result's.
+    Cast,
+}
+
+/// Operands together with the types they are brought to.
+pub(crate) type Operands<'a> = &'a [(&'a Tensor, DType)];
+
+/// Computes on broadcast operands.
+pub(crate) fn run(operation: Operation, operands: Operands<'_>, result: DType) -> Result<Tensor> {
+    let shapes: Vec<&Shape> = operands.iter().map(|(tensor, _)| tensor.shape()).collect();
+    let shape = Shape::broadcast(&shapes)?;
+    let tensors: Vec<&Tensor> = operands.iter().map(|(tensor, _)| *tensor).collect();
+    let placed = Placed::of(&tensors)?;
+    match &placed.side {
+        Side::Cpu => placed.on_host(result, &shape, |out| {
+            let brought = operands.iter().map(|(tensor, dtype)| tensor.host_operand(*dtype));
+            cpu::run(operation, &brought.collect::<Result<Vec<_>>>()?, result, out)
+        }),
+        Side::Gpu(gpu) => placed.on_gpu(gpu, result, &shape, |stream, out| {
+            let brought =
+                operands.iter().map(|(tensor, dtype)| tensor.gpu_operand(stream, *dtype)?.broadcast_to(&shape));
+            cuda::run(stream, operation, &brought.collect::<Result<Vec<_>>>()?, result, out)
+        }),
+    }
+}
+
+/// Casts an operand that is already on the GPU.
+pub(crate) fn cast_on_gpu(stream: &Stream, from: &GpuOperand, to: DType, out: &Span) -> Result<()> {
+    cuda::run(stream, Operation::Cast, std::slice::from_ref(from), to, out)
+}
+
+/// The type two operands meet in. As in torch, a tensor without dimensions only counts when its kind of number (truth
+/// value, integer, float) is above the other's.
+pub(crate) fn meeting_dtype(a: &Tensor, b: &Tensor) -> DType {
+    let kind = |dtype: DType| if dtype.is_float() { 2 } else { i32::from(dtype != DType::Bool) };
+    let (left, right) = (a.dtype(), b.dtype());
+    match (a.shape().is_empty(), b.shape().is_empty()) {
+        (false, true) if kind(left) >= kind(right) => left,
+        (true, false) if kind(right) >= kind(left) => right,
+        _ => left.promote(right),
+    }
+}
 
 /// Operators with one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

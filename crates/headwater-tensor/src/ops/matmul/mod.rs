@@ -13,11 +13,33 @@
 //! the bound above and not to the bit.
 
 pub mod cpu;
+mod cuda;
 mod dense;
+
+pub use cuda::kernel_builds;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::exec::{Placed, Side};
 use crate::layout::{Layout, Shape};
+use crate::read::typed_mut;
+use crate::tensor::Tensor;
+
+/// Multiplies tensors, brought to one type.
+pub(crate) fn run(left: &Tensor, right: &Tensor) -> Result<Tensor> {
+    let dtype = left.dtype().promote(right.dtype());
+    let (sizes, shape) = check(dtype, left.shape(), right.shape())?;
+    let placed = Placed::of(&[left, right])?;
+    match &placed.side {
+        Side::Cpu => placed.on_host(dtype, &shape, |out| {
+            let (left, right) = (left.host_operand(dtype)?, right.host_operand(dtype)?);
+            crate::dispatch!(dtype, T => cpu::matmul::<T>(left.view()?, right.view()?, typed_mut(out)?))
+        }),
+        Side::Gpu(gpu) => placed.on_gpu(gpu, dtype, &shape, |stream, out| {
+            cuda::matmul(stream, sizes, &left.gpu_operand(stream, dtype)?, &right.gpu_operand(stream, dtype)?, out)
+        }),
+    }
+}
 
 /// The sizes of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,10 +2,25 @@
 
 use half::{bf16, f16};
 
+use super::ReduceOp;
 use super::fold::{Fold, fold_axis};
 use crate::dtype::{Bool, Element, Scalar};
 use crate::error::{Error, Result};
+use crate::read::{HostOperand, typed_mut};
 use crate::view::{View, check_output};
+
+/// Reduces an axis into a packed array of the operator's result type.
+pub(super) fn run(op: ReduceOp, a: &HostOperand<'_>, axis: usize, out: &mut [u8]) -> Result<()> {
+    crate::dispatch!(a.dtype(), T => {
+        let view = a.view::<T>()?;
+        match op {
+            ReduceOp::Sum => sum(view, axis, typed_mut(out)?),
+            ReduceOp::Mean => mean(view, axis, typed_mut(out)?),
+            ReduceOp::Max => max(view, axis, typed_mut(out)?),
+            ReduceOp::ArgMax => argmax(view, axis, typed_mut(out)?),
+        }
+    })
+}
 
 /// Sums along an axis.
 pub fn sum<T: Reduce>(a: View<'_, T>, axis: usize, out: &mut [T::Sum]) -> Result<()> {

@@ -22,10 +22,17 @@
 //! **Empty axes.** The sum is 0, the mean NaN; max and argmax are errors.
 
 pub mod cpu;
+mod cuda;
 mod fold;
+
+pub use cuda::kernel_builds;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::exec::{Placed, Side};
+use crate::layout::Shape;
+use crate::loops::LoopsArg;
+use crate::tensor::Tensor;
 
 /// Elements of the axis in a block.
 pub const BLOCK: usize = 4096;
@@ -70,6 +77,55 @@ impl ReduceOp {
             ReduceOp::Max => Ok(operand),
         }
     }
+}
+
+/// What becomes of the axis that is reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum KeepAxis {
+    /// It vanishes.
+    #[default]
+    No,
+    /// It stays, with size one.
+    Yes,
+}
+
+/// The kernels' argument, passed by value; `HwReduce` in `reduce.cu` has the same fields in the same order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct ReduceArg {
+    /// Where each output's axis begins.
+    pub outputs: LoopsArg<1>,
+    /// Elements of the axis.
+    pub length: u64,
+    /// Elements from one to the next.
+    pub stride: u64,
+    /// Rows of states.
+    pub rows: u64,
+}
+
+/// Reduces an axis of a tensor.
+pub(crate) fn run(op: ReduceOp, a: &Tensor, axis: usize, keep: KeepAxis) -> Result<Tensor> {
+    let dtype = op.result_dtype(a.dtype())?;
+    let length = a.layout().size_of(axis)?;
+    let shape = *a.layout().remove_axis(axis)?.shape();
+    if length == 0 && matches!(op, ReduceOp::Max | ReduceOp::ArgMax) {
+        return Err(Error::EmptyAxis { op: op.name(), axis, shape: a.shape().to_vec() });
+    }
+    let placed = Placed::of(&[a])?;
+    let reduced = match &placed.side {
+        Side::Cpu => placed.on_host(dtype, &shape, |out| cpu::run(op, &a.host_operand(a.dtype())?, axis, out))?,
+        Side::Gpu(gpu) => placed.on_gpu(gpu, dtype, &shape, |stream, out| {
+            cuda::run(stream, op, &a.gpu_operand(stream, a.dtype())?, axis, out)
+        })?,
+    };
+    match keep {
+        KeepAxis::No => Ok(reduced),
+        KeepAxis::Yes => reduced.reshape(&kept_shape(a.shape(), axis)),
+    }
+}
+
+fn kept_shape(shape: &Shape, axis: usize) -> Vec<usize> {
+    shape.iter().enumerate().map(|(i, &size)| if i == axis { 1 } else { size }).collect()
 }
 
 #[cfg(test)]

@@ -108,9 +108,17 @@ __device__ inline void halve(State &state, State *shared) {
     }
 }
 
+// The same fields in the same order as ReduceArg in mod.rs, all 64 bits wide: where each output's axis begins, how long the
+// axis is and how far apart its elements are, and the rows of states to write.
+struct HwReduce {
+    HwLoops<1> outputs;
+    u64 length, stride, rows;
+};
+
 // One warp for each block of each output. Neighbouring warps take neighbouring outputs.
-extern "C" __global__ void reduce_axis(HwLoops<1> outputs, u64 length, u64 stride, u64 rows, const HW_T *in,
-                                       State *states) {
+extern "C" __global__ void reduce_axis(HwReduce reduce, const HW_T *in, State *states) {
+    const HwLoops<1> &outputs = reduce.outputs;
+    u64 length = reduce.length, stride = reduce.stride, rows = reduce.rows;
     __shared__ State shared[HW_THREADS];
     u64 lane = threadIdx.x & 31u;
     for (u64 item = hw_first() / 32; item < rows * outputs.count; item += hw_step() / 32) {
@@ -130,8 +138,9 @@ extern "C" __global__ void reduce_axis(HwLoops<1> outputs, u64 length, u64 strid
 }
 
 // One thread for each block of each output, with the 32 lanes of the rule in registers.
-extern "C" __global__ void reduce_axis_columns(HwLoops<1> outputs, u64 length, u64 stride, u64 rows, const HW_T *in,
-                                               State *states) {
+extern "C" __global__ void reduce_axis_columns(HwReduce reduce, const HW_T *in, State *states) {
+    const HwLoops<1> &outputs = reduce.outputs;
+    u64 length = reduce.length, stride = reduce.stride, rows = reduce.rows;
     for (u64 item = hw_first(); item < rows * outputs.count; item += hw_step()) {
         u64 start = item / outputs.count * HW_BLOCK;
         u64 end = start + HW_BLOCK < length ? start + HW_BLOCK : length;
@@ -161,11 +170,11 @@ extern "C" __global__ void reduce_axis_columns(HwLoops<1> outputs, u64 length, u
     }
 }
 
-// Joins rows of states, HW_BLOCK rows into one, by the same rule. One warp for each result.
-extern "C" __global__ void reduce_states(u64 rows, u64 outputs, const State *in, State *states) {
+// Joins rows of states, HW_BLOCK rows into one, by the same rule. One warp for each result. `rows_left` is the rounded-up
+// quotient.
+extern "C" __global__ void reduce_states(u64 rows, u64 rows_left, u64 outputs, const State *in, State *states) {
     __shared__ State shared[HW_THREADS];
     u64 lane = threadIdx.x & 31u;
-    u64 rows_left = (rows + HW_BLOCK - 1) / HW_BLOCK;
     for (u64 item = hw_first() / 32; item < rows_left * outputs; item += hw_step() / 32) {
         u64 start = item / outputs * HW_BLOCK;
         u64 end = start + HW_BLOCK < rows ? start + HW_BLOCK : rows;

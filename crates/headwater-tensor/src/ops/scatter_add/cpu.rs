@@ -3,11 +3,27 @@
 use half::{bf16, f16};
 
 use super::{ScatterPlan, check};
-use crate::dtype::Element;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::ops::map::PART;
+use crate::read::{HostOperand, typed_mut};
 use crate::view::View;
+
+/// Adds rows of any type but truth values, which `check` has refused.
+pub(super) fn run(source: &HostOperand<'_>, plan: &ScatterPlan, out: &mut [u8]) -> Result<()> {
+    match source.dtype() {
+        DType::F32 => scatter_add::<f32>(source.view()?, plan, typed_mut(out)?),
+        DType::F16 => scatter_add::<f16>(source.view()?, plan, typed_mut(out)?),
+        DType::BF16 => scatter_add::<bf16>(source.view()?, plan, typed_mut(out)?),
+        DType::F64 => scatter_add::<f64>(source.view()?, plan, typed_mut(out)?),
+        DType::I8 => scatter_add::<i8>(source.view()?, plan, typed_mut(out)?),
+        DType::I32 => scatter_add::<i32>(source.view()?, plan, typed_mut(out)?),
+        DType::I64 => scatter_add::<i64>(source.view()?, plan, typed_mut(out)?),
+        DType::U8 => scatter_add::<u8>(source.view()?, plan, typed_mut(out)?),
+        dtype @ DType::Bool => Err(Error::Unsupported { op: "scatter_add", dtype }),
+    }
+}
 
 /// `out[ids[i], :] += source[i, :]`, with the ids as a plan. `out` is packed: the plan's target rows by the columns.
 pub fn scatter_add<T: Addable>(source: View<'_, T>, plan: &ScatterPlan, out: &mut [T]) -> Result<()> {

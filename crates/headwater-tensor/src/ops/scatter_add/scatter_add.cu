@@ -9,16 +9,32 @@
 // Defines: HW_MAX_DIMS   as in layout.rs
 //          HW_T          element type: float double hw_f16 hw_bf16 i8 i32 i64 u8
 
-extern "C" __global__ void scatter_add(u64 groups, u64 columns, const u64 *rows, const u64 *offsets, const u64 *order,
-                                       u64 row_stride, u64 column_stride, const HW_T *source, HW_T *out) {
+// The same fields in the same order as ScatterArg in mod.rs, all 64 bits wide. Strides count elements.
+struct HwScatter {
+    u64 groups, columns, target_rows, count;
+    u64 source_offset, row_stride, column_stride;
+};
+
+// What the plan's lists hold was made on the host. It is compared with the sizes all the same: next to the loads the
+// comparisons cost nothing, and no list, however wrong, leads outside a buffer.
+extern "C" __global__ void scatter_add(HwScatter sizes, const u64 *rows, const u64 *offsets, const u64 *order,
+                                       const HW_T *source, HW_T *out) {
     typedef HwType<HW_T> Type;
-    for (u64 item = hw_first(); item < groups * columns; item += hw_step()) {
-        u64 group = item / columns;
-        u64 column = item % columns;
-        HW_T *target = out + rows[group] * columns + column;
+    for (u64 item = hw_first(); item < sizes.groups * sizes.columns; item += hw_step()) {
+        u64 group = item / sizes.columns;
+        u64 column = item % sizes.columns;
+        if (rows[group] >= sizes.target_rows) {
+            continue;
+        }
+        HW_T *target = out + rows[group] * sizes.columns + column;
         Type::Compute sum = Type::up(*target);
-        for (u64 i = offsets[group]; i < offsets[group + 1]; i++) {
-            sum = hw_plus(sum, Type::up(source[order[i] * row_stride + column * column_stride]));
+        u64 end = offsets[group + 1] < sizes.count ? offsets[group + 1] : sizes.count;
+        for (u64 i = offsets[group]; i < end; i++) {
+            u64 position = order[i];
+            if (position < sizes.count) {
+                u64 at = sizes.source_offset + position * sizes.row_stride + column * sizes.column_stride;
+                sum = hw_plus(sum, Type::up(source[at]));
+            }
         }
         *target = Type::down(sum);
     }

@@ -1,0 +1,95 @@
+//! Bytes that somebody else's value owns, kept alive and read in place.
+//!
+//! A `Vec`, a boxed slice or a mapped file is a fine home for an array; copying it only to own it would double its memory.
+//! The owner is held, asked once where its bytes are, and never asked again: an owner that answers differently the second
+//! time cannot confuse anyone.
+
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use headwater_cuda::{Gpu, Span};
+
+use crate::error::Result;
+use crate::registry::lay_over;
+
+/// Anything that owns bytes and lends them for as long as it lives.
+pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Bytes in the memory of another value. Clones share it.
+#[derive(Clone)]
+pub struct Foreign {
+    owner: Owner,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the pointer is a shared borrow of `owner`, which is itself Send and Sync.
+unsafe impl Send for Foreign {}
+// SAFETY: as above.
+unsafe impl Sync for Foreign {}
+
+impl Foreign {
+    /// The bytes of `owner`, which is held from here on.
+    #[must_use]
+    pub fn new(owner: Owner) -> Self {
+        let bytes = (*owner).as_ref();
+        let (start, bytes) = (NonNull::from(bytes).cast(), bytes.len());
+        Self { owner, start, bytes }
+    }
+
+    /// The bytes, where the owner has them.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `as_ref` lent these bytes for as long as the owner is borrowed. The owner is held by this value, only
+        // ever borrowed shared, and the result does not outlive this value.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+
+    /// Registers the bytes with the driver and returns what kernels read them through. Nothing is copied. Kernels must not
+    /// write there: the owner lent its bytes to be read.
+    pub fn map_into(&self, gpu: &Gpu) -> Result<Span> {
+        let keeper: Arc<dyn Any + Send + Sync> = Arc::new(self.owner.clone());
+        // SAFETY: the owner keeps the range valid and is held as the keeper.
+        unsafe { lay_over(gpu, self.start, self.bytes, keeper) }
+    }
+}
+
+impl fmt::Debug for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Foreign({} bytes)", self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn bytes_are_read_in_place_and_outlive_the_callers_handle() {
+        let owner: Arc<Vec<u8>> = Arc::new(vec![1, 2, 3]);
+        let address = owner.as_ptr();
+        let foreign = Foreign::new(owner);
+        assert_eq!((foreign.as_slice().as_ptr(), foreign.as_slice()), (address, &[1, 2, 3][..]));
+        assert!(Foreign::new(Arc::new(Vec::<u8>::new())).as_slice().is_empty());
+    }
+
+    /// Lends another slice at every call, which is legal.
+    struct Fickle(Vec<u8>, AtomicUsize);
+
+    impl AsRef<[u8]> for Fickle {
+        fn as_ref(&self) -> &[u8] {
+            &self.0[..self.1.fetch_add(1, Ordering::Relaxed)]
+        }
+    }
+
+    #[test]
+    fn the_owner_is_asked_once() {
+        let foreign = Foreign::new(Arc::new(Fickle(vec![9; 4], AtomicUsize::new(2))));
+        assert_eq!(foreign.as_slice(), [9, 9]);
+        assert_eq!(foreign.as_slice(), [9, 9]);
+    }
+}

@@ -31,6 +31,7 @@ mod error;
 pub mod io;
 mod mapping;
 mod nontemporal;
+mod pinned_io;
 mod pool;
 mod registry;
 mod share;

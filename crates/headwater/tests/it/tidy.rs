@@ -151,7 +151,7 @@ fn kernels_have_their_twins_and_say_why() {
             problems.push(format!("{}: does not begin with why it is as it is", path.display()));
         }
         let folder = path.parent().unwrap();
-        let is_kernel_folder = folder.file_name().is_some_and(|name| name != "src");
+        let is_kernel_folder = folder.file_name().is_some_and(|name| name != "src") && !is_test(&path);
         for twin in ["mod.rs", "cpu.rs", "cuda.rs", "tests.rs"] {
             if is_kernel_folder && !folder.join(twin).exists() && !folder.join("tests").exists() {
                 problems.push(format!("{}: no {twin} beside it", path.display()));

@@ -90,8 +90,8 @@ impl GreenContext {
         Stream::of_green_context(self.handle.clone(), || {
             let mut raw = std::ptr::null_mut();
             // SAFETY: writes one handle; the green context is live.
-            driver
-                .check("cuGreenCtxStreamCreate", unsafe { create(&raw mut raw, self.handle.raw, NON_BLOCKING, 0) })?;
+            let code = unsafe { create(&raw mut raw, self.handle.raw, NON_BLOCKING, 0) };
+            driver.check("cuGreenCtxStreamCreate", code)?;
             Ok(raw)
         })
     }

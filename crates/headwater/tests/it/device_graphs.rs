@@ -47,7 +47,7 @@ fn replays_run_again() {
 fn buffers_dropped_after_capture_stay() {
     let Some(gpu) = gpu() else { return };
     let (stream, other) = (Stream::new(&gpu).unwrap(), Stream::new(&gpu).unwrap());
-    let (scratch, result) = (zeroed(&stream, 4 << 20), zeroed(&other, 4 << 20));
+    let (scratch, result) = (zeroed(&stream, 1 << 20), zeroed(&other, 1 << 20));
     add(&stream, &scratch, 3).unwrap();
     stream.wait_for(&other).unwrap();
     let mut graph = Graph::capture(&stream, |stream| {
@@ -57,7 +57,7 @@ fn buffers_dropped_after_capture_stay() {
     .unwrap();
     drop(scratch);
     // Memory that was free would be handed out and overwritten here.
-    let others: Vec<Span> = (0..4).map(|_| zeroed(&stream, 4 << 20)).collect();
+    let others: Vec<Span> = (0..4).map(|_| zeroed(&stream, 1 << 20)).collect();
     graph.launch(&stream).unwrap();
     graph.launch(&stream).unwrap();
     assert!(words(&stream, &result).iter().all(|word| *word == 9));

@@ -53,7 +53,7 @@ fn lengths_that_differ_and_parts_that_leave_are_refused() {
 fn events_order_streams_and_measure_them() {
     let Some(gpu) = gpu() else { return };
     let (first, second) = (Stream::new(&gpu).unwrap(), Stream::new(&gpu).unwrap());
-    let data = on(&first, 4 << 20);
+    let data = on(&first, 1 << 20);
     let (start, end) = (Event::timed(&gpu).unwrap(), Event::timed(&gpu).unwrap());
     start.record_on(&first).unwrap();
     first.fill(&data, 0).unwrap();
@@ -79,7 +79,7 @@ fn events_order_streams_and_measure_them() {
 fn a_buffer_dropped_early_is_freed_after_its_last_use() {
     let Some(gpu) = gpu() else { return };
     let (home, guest) = (Stream::new(&gpu).unwrap(), Stream::new(&gpu).unwrap());
-    let bytes = 8 << 20;
+    let bytes = 2 << 20;
     let results: Vec<Span> = (0..8u8)
         .map(|round| {
             let (data, result) = (on(&home, bytes), on(&guest, bytes));

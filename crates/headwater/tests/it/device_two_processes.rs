@@ -151,8 +151,8 @@ fn a_killed_peer_is_an_error_and_leaves_memory_valid() {
         assert!(words(&stream, span).iter().all(|word| *word == 7));
     }
     drop((spans, ours, theirs));
+    // In one process with other tests, theirs would be counted too.
     if std::env::var_os("NEXTEST").is_some() {
-        // In one process with other tests their registrations would be counted too.
         everything_is_released();
     }
 }

@@ -12,8 +12,8 @@ const GATHER: Sets = &[
     &[("ID", "i64"), ("ID_BYTES", "8"), ("UNIT", "u16"), ("UNIT_BYTES", "2"), ("LINE_UNITS", "64")],
     &[("ID", "u64"), ("ID_BYTES", "8"), ("UNIT", "u32"), ("UNIT_BYTES", "4"), ("LINE_UNITS", "32")],
     &LINES_4,
-    &LINES_16,
-    &LINES_1,
+    &LINES_BYTEWISE6,
+    &LINES_BYTEWISE,
 ];
 const LINES_4: [(&str, &str); 7] = [
     ("ID", "u32"),
@@ -24,7 +24,7 @@ const LINES_4: [(&str, &str); 7] = [
     ("BYTEWISE", "0"),
     ("PLACE_BYTES", "0"),
 ];
-const LINES_16: [(&str, &str); 7] = [
+const LINES_BYTEWISE6: [(&str, &str); 7] = [
     ("ID", "u64"),
     ("ID_BYTES", "8"),
     ("LANES", "32"),
@@ -33,11 +33,11 @@ const LINES_16: [(&str, &str); 7] = [
     ("BYTEWISE", "0"),
     ("PLACE_BYTES", "4"),
 ];
-const LINES_1: [(&str, &str); 7] = [
+const LINES_BYTEWISE: [(&str, &str); 7] = [
     ("ID", "i64"),
     ("ID_BYTES", "8"),
-    ("LANES", "4"),
-    ("WORD_BYTES", "16"),
+    ("LANES", "16"),
+    ("WORD_BYTES", "4"),
     ("DEPTH", "2"),
     ("BYTEWISE", "1"),
     ("PLACE_BYTES", "4"),

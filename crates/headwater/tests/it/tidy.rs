@@ -86,7 +86,9 @@ fn functions_fit_a_screen() {
             }
             let close = format!("{}}}", " ".repeat(indent));
             let length = lines[at..].iter().take_while(|line| **line != close).count();
-            let has_body = lines[at..at + length.min(lines.len() - at)].iter().any(|line| line.ends_with('{'));
+            // A declaration ends with a semicolon before any brace opens.
+            let end = lines[at..at + length.min(lines.len() - at)].iter().find(|line| line.ends_with(['{', ';']));
+            let has_body = end.is_some_and(|line| line.ends_with('{'));
             if has_body && length > MOST_FUNCTION_LINES && at + length < lines.len() {
                 problems.push(format!("{}:{}: a function of {length} lines", path.display(), at + 1));
             }

@@ -12,24 +12,24 @@ const GATHER: Sets = &[
     &[("ID", "i64"), ("ID_BYTES", "8"), ("UNIT", "u16"), ("UNIT_BYTES", "2"), ("LINE_UNITS", "64")],
     &[("ID", "u64"), ("ID_BYTES", "8"), ("UNIT", "u32"), ("UNIT_BYTES", "4"), ("LINE_UNITS", "32")],
     &LINES_4,
-    &LINES_BYTEWISE6,
+    &LINES_16,
     &LINES_BYTEWISE,
 ];
 const LINES_4: [(&str, &str); 7] = [
-    ("ID", "u32"),
+    ("ID", "i32"),
     ("ID_BYTES", "4"),
     ("LANES", "8"),
     ("WORD_BYTES", "4"),
-    ("DEPTH", "1"),
+    ("DEPTH", "4"),
     ("BYTEWISE", "0"),
     ("PLACE_BYTES", "0"),
 ];
-const LINES_BYTEWISE6: [(&str, &str); 7] = [
+const LINES_16: [(&str, &str); 7] = [
     ("ID", "u64"),
     ("ID_BYTES", "8"),
     ("LANES", "32"),
     ("WORD_BYTES", "16"),
-    ("DEPTH", "4"),
+    ("DEPTH", "2"),
     ("BYTEWISE", "0"),
     ("PLACE_BYTES", "4"),
 ];
@@ -38,7 +38,7 @@ const LINES_BYTEWISE: [(&str, &str); 7] = [
     ("ID_BYTES", "8"),
     ("LANES", "16"),
     ("WORD_BYTES", "4"),
-    ("DEPTH", "2"),
+    ("DEPTH", "4"),
     ("BYTEWISE", "1"),
     ("PLACE_BYTES", "4"),
 ];

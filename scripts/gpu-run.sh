@@ -11,7 +11,8 @@ failed=0
 if [[ $what == *tests* ]]; then
     for program in "$here"/tests/*; do
         echo "== $(basename "$program")"
-        timeout 300 "$program" device || failed=1
+        # A crash or a timeout prints no result of its own, and a variable set in this pipeline is lost after it.
+        timeout 300 "$program" device || echo "FAILED: $(basename "$program") ended with $?"
     done 2>&1 | tee "$out/tests.txt" | grep -E "^==|^test result|FAILED|panicked|failed|error" || true
     grep -qE "FAILED|test failed" "$out/tests.txt" && failed=1
 fi

@@ -66,7 +66,12 @@ impl Bandwidths {
     /// Measures now.
     pub fn measure(gpu: &Gpu) -> Result<Self> {
         // Large enough to hide launch costs on a fast link, small enough for a small card; four times an L2 of 60 MB.
-        let bytes = (256 << 20).min(gpu.memory()?.free_bytes / 4);
+        Self::measure_with(gpu, (256 << 20).min(gpu.memory()?.free_bytes / 4))
+    }
+
+    /// Measures with buffers of `bytes`. Small ones are quick and show launch costs rather than links.
+    pub fn measure_with(gpu: &Gpu, bytes: usize) -> Result<Self> {
+        let bytes = bytes.max(16);
         let stream = Stream::new(gpu)?;
         let host = Span::whole(Allocation::pinned(gpu, bytes)?);
         let near = Span::whole(Allocation::on_stream(&stream, bytes)?);

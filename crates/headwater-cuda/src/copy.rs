@@ -3,6 +3,8 @@
 //! Copies between spans are asynchronous. Copies from and to ordinary slices are not: the driver stages pageable memory,
 //! and these functions return only when the slice is no longer needed, so that its borrow is honest.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 use crate::span::Span;
 use crate::stream::Stream;
@@ -12,14 +14,14 @@ impl Stream {
     pub fn copy(&self, from: &Span, to: &Span) -> Result<()> {
         same_length("copy", from.bytes(), to.bytes())?;
         self.note_use([from, to].into_iter());
-        self.copy_raw(from.pointer(), to.pointer(), to.bytes())
+        self.copy_raw(from.pointer(), to.pointer(), to.bytes(), from.seams().chain(to.seams()))
     }
 
     /// Copies an ordinary slice to the GPU and returns when the slice has been read.
     pub fn upload(&self, from: &[u8], to: &Span) -> Result<()> {
         same_length("upload", from.len(), to.bytes())?;
         self.note_use([to].into_iter());
-        self.copy_raw(from.as_ptr().expose_provenance() as u64, to.pointer(), to.bytes())?;
+        self.copy_raw(from.as_ptr().expose_provenance() as u64, to.pointer(), to.bytes(), to.seams())?;
         self.finish()
     }
 
@@ -27,7 +29,7 @@ impl Stream {
     pub fn download(&self, from: &Span, to: &mut [u8]) -> Result<()> {
         same_length("download", from.bytes(), to.len())?;
         self.note_use([from].into_iter());
-        self.copy_raw(from.pointer(), to.as_mut_ptr().expose_provenance() as u64, to.len())?;
+        self.copy_raw(from.pointer(), to.as_mut_ptr().expose_provenance() as u64, to.len(), from.seams())?;
         self.finish()?;
         self.take_fault()
     }
@@ -36,22 +38,24 @@ impl Stream {
     pub fn fill(&self, to: &Span, value: u8) -> Result<()> {
         let driver = self.gpu().bind()?;
         self.note_use([to].into_iter());
-        if to.bytes() == 0 {
-            return Ok(());
+        for part in parts(to.bytes(), to.seams()) {
+            // SAFETY: the span is live memory of this length and stays so: its use was noted.
+            let code =
+                unsafe { (driver.cuMemsetD8Async)(to.pointer() + part.start as u64, value, part.len(), self.raw()) };
+            driver.check("cuMemsetD8Async", code)?;
         }
-        // SAFETY: the span is live memory of this length and stays so: its use was noted.
-        let code = unsafe { (driver.cuMemsetD8Async)(to.pointer(), value, to.bytes(), self.raw()) };
-        driver.check("cuMemsetD8Async", code)
+        Ok(())
     }
 
-    fn copy_raw(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
+    fn copy_raw(&self, from: u64, to: u64, bytes: usize, seams: impl Iterator<Item = usize>) -> Result<()> {
         let driver = self.gpu().bind()?;
-        if bytes == 0 {
-            return Ok(());
+        for part in parts(bytes, seams) {
+            let (from, to) = (from + part.start as u64, to + part.start as u64);
+            // SAFETY: both ranges are `bytes` long: spans by construction, slices checked by the callers, which also
+            // keep them alive until the copy is done.
+            driver.check("cuMemcpyAsync", unsafe { (driver.cuMemcpyAsync)(to, from, part.len(), self.raw()) })?;
         }
-        // SAFETY: both ranges are `bytes` long: spans by construction, slices checked by the callers, which also keep
-        // them alive until the copy is done.
-        driver.check("cuMemcpyAsync", unsafe { (driver.cuMemcpyAsync)(to, from, bytes, self.raw()) })
+        Ok(())
     }
 
     fn finish(&self) -> Result<()> {
@@ -59,6 +63,15 @@ impl Stream {
         // SAFETY: the handle is live.
         driver.check("cuStreamSynchronize", unsafe { (driver.cuStreamSynchronize)(self.raw()) })
     }
+}
+
+/// `0..bytes` cut at the seams: the driver refuses a range that begins in one registration and ends in another.
+fn parts(bytes: usize, seams: impl Iterator<Item = usize>) -> impl Iterator<Item = Range<usize>> {
+    let mut cuts: Vec<usize> = seams.chain([0, bytes]).collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    let ends: Vec<usize> = cuts.iter().skip(1).copied().collect();
+    cuts.into_iter().zip(ends).map(|(start, end)| start..end)
 }
 
 fn same_length(what: &'static str, from: usize, to: usize) -> Result<()> {

@@ -1,10 +1,11 @@
 //! cuBLAS, when it is there: plain dense products.
 
+use std::collections::VecDeque;
 use std::ffi::{c_int, c_longlong, c_void};
 use std::sync::{Mutex, OnceLock};
 
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, lock};
+use crate::gpu::lock;
 use crate::library::{CUBLAS, Library};
 use crate::span::{Allocation, Span};
 use crate::stream::Stream;
@@ -95,7 +96,8 @@ type GemmFunction = unsafe extern "C" fn(
 /// A handle for one GPU. cuBLAS handles are not safe to share, so the lock is held for the length of a call.
 struct OpenHandle {
     raw: Handle,
-    workspace: Span,
+    /// One for each stream: products of two streams run at the same time and must not share it. The oldest goes first.
+    workspaces: VecDeque<(usize, Span)>,
 }
 
 // SAFETY: the handle is used under a lock, by one thread at a time.
@@ -116,14 +118,15 @@ impl Gemm {
         gpu.bind()?;
         let mut open = lock(OPEN.get_or_init(Mutex::default));
         if !open.iter().any(|(ordinal, _)| *ordinal == gpu.ordinal()) {
-            open.push((gpu.ordinal(), OpenHandle::new(cublas, gpu)?));
+            open.push((gpu.ordinal(), OpenHandle::new(cublas)?));
         }
-        let Some((_, handle)) = open.iter().find(|(ordinal, _)| *ordinal == gpu.ordinal()) else { return Ok(()) };
-        stream.note_use([&self.a.span, &self.b.span, &self.c.span, &handle.workspace].into_iter());
-        // SAFETY: the handle is live and locked; the workspace is kept with it.
+        let Some((_, handle)) = open.iter_mut().find(|(ordinal, _)| *ordinal == gpu.ordinal()) else { return Ok(()) };
+        let workspace = handle.workspace_of(stream)?;
+        stream.note_use([&self.a.span, &self.b.span, &self.c.span, &workspace].into_iter());
+        // SAFETY: the handle is live and locked; the workspace's use was noted, so it outlives the product.
         unsafe {
             status("cublasSetStream", (cublas.set_stream)(handle.raw, stream.raw().cast()))?;
-            let workspace = std::ptr::with_exposed_provenance_mut(to_usize(handle.workspace.pointer()));
+            let workspace = std::ptr::with_exposed_provenance_mut(to_usize(workspace.pointer()));
             status("cublasSetWorkspace", (cublas.set_workspace)(handle.raw, workspace, WORKSPACE_BYTES))?;
         }
         self.call(cublas, handle.raw)
@@ -198,11 +201,26 @@ impl Gemm {
 }
 
 impl OpenHandle {
-    fn new(cublas: &Cublas, gpu: &Gpu) -> Result<Self> {
+    fn new(cublas: &Cublas) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle; the context is current.
         status("cublasCreate", unsafe { (cublas.create)(&raw mut raw) })?;
-        Ok(Self { raw, workspace: Span::whole(Allocation::shareable(gpu, WORKSPACE_BYTES)?) })
+        Ok(Self { raw, workspaces: VecDeque::new() })
+    }
+
+    fn workspace_of(&mut self, stream: &Stream) -> Result<Span> {
+        /// Programs use a handful of streams; more of them pay for the allocation again.
+        const MOST: usize = 8;
+        let key = stream.raw().addr();
+        if let Some((_, workspace)) = self.workspaces.iter().find(|(known, _)| *known == key) {
+            return Ok(workspace.clone());
+        }
+        let workspace = Span::whole(Allocation::shareable(stream.gpu(), WORKSPACE_BYTES)?);
+        self.workspaces.push_back((key, workspace.clone()));
+        if self.workspaces.len() > MOST {
+            self.workspaces.pop_front();
+        }
+        Ok(workspace)
     }
 }
 

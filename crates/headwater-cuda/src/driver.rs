@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
     CUcontext, CUdevResource, CUdevResourceDesc, CUdevResourceType, CUdevice, CUdeviceptr, CUevent, CUfunction,
-    CUgraph, CUgraphExec, CUgreenCtx, CUipcMemHandle, CUmemoryPool, CUmodule, CUstream, CUuuid,
+    CUgraph, CUgraphExec, CUgreenCtx, CUipcMemHandle, CUmemAccessDesc, CUmemoryPool, CUmodule, CUstream, CUuuid,
 };
 
 use crate::error::{Error, Result};
@@ -112,6 +112,8 @@ driver_functions! {
         fn cuGraphDestroy(graph: CUgraph);
     }
     optional {
+        fn cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, pointer: CUdeviceptr);
+        fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize);
         fn cuDeviceGetDevResource(device: CUdevice, resource: *mut CUdevResource, kind: CUdevResourceType);
         fn cuDevSmResourceSplitByCount(
             result: *mut CUdevResource, groups: *mut c_uint, input: *const CUdevResource,

@@ -153,6 +153,16 @@ pub enum LaunchProblem {
         /// Bytes the declaration says may be touched.
         need_bytes: u128,
     },
+    /// A buffer that does not start where its elements must.
+    #[error("buffer `{name}` starts {off_bytes} bytes after a multiple of its {element_bytes}-byte elements")]
+    Alignment {
+        /// The parameter.
+        name: &'static str,
+        /// Size of one element.
+        element_bytes: u64,
+        /// Distance to the last place where one may start.
+        off_bytes: u64,
+    },
     /// A length rule names something that is neither a parameter nor a define.
     #[error("the length of `{name}` depends on `{term}`, which is neither a value nor a define")]
     UnknownTerm {

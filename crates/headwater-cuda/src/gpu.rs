@@ -28,6 +28,8 @@ struct Inner {
     modules: Modules,
     default_stream: OnceLock<Stream>,
     spare_streams: Mutex<Vec<Stream>>,
+    /// Ordinals of the GPUs whose memory this one was given access to.
+    reached: Mutex<Vec<usize>>,
 }
 
 // SAFETY: a context handle may be used from any thread once it is made current there, which `bind` does.
@@ -137,8 +139,8 @@ impl Gpu {
         }
         let facts = read_facts(driver, device)?;
         let modules = Modules::default();
-        let (default_stream, spare_streams) = (OnceLock::new(), Mutex::default());
-        let inner = Inner { ordinal, device, context, driver, facts, modules, default_stream, spare_streams };
+        let (default_stream, spare_streams, reached) = (OnceLock::new(), Mutex::default(), Mutex::default());
+        let inner = Inner { ordinal, device, context, driver, facts, modules, default_stream, spare_streams, reached };
         let gpu = Self(Arc::new(inner));
         gpu.keep_freed_memory()?;
         Ok(gpu)
@@ -197,9 +199,36 @@ impl Gpu {
         let driver = self.bind()?;
         // SAFETY: both contexts are live.
         match unsafe { (driver.cuCtxEnablePeerAccess)(other.0.context, 0) } {
-            ALREADY_ENABLED => Ok(()),
-            code => driver.check("cuCtxEnablePeerAccess", code),
+            ALREADY_ENABLED => {}
+            code => driver.check("cuCtxEnablePeerAccess", code)?,
         }
+        self.enter_pool_of(other)
+    }
+
+    /// Whether this GPU's kernels can read `other`'s memory, letting them if they were not yet.
+    pub(crate) fn reaches(&self, other: &Self) -> bool {
+        let mut reached = lock(&self.0.reached);
+        if !reached.contains(&other.ordinal())
+            && self.can_access(other).unwrap_or(false)
+            && self.enable_access(other).is_ok()
+        {
+            reached.push(other.ordinal());
+        }
+        reached.contains(&other.ordinal())
+    }
+
+    /// Stream-ordered memory comes from a pool, which peers enter by a call of its own.
+    fn enter_pool_of(&self, other: &Self) -> Result<()> {
+        use cudarc::driver::sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
+        let Some(set_access) = self.0.driver.cuMemPoolSetAccess else { return Ok(()) };
+        // SAFETY: plain data for which zero is valid; what matters is set below.
+        let mut location: CUmemLocation = unsafe { std::mem::zeroed() };
+        location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        location.id = self.0.device;
+        let access = CUmemAccessDesc { location, flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+        // SAFETY: the description outlives the call; the default pool lives as long as the device.
+        let code = unsafe { set_access(other.pool()?, &raw const access, 1) };
+        self.0.driver.check("cuMemPoolSetAccess", code)
     }
 
     /// Waits for everything this context has been given.

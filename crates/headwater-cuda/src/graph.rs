@@ -1,9 +1,11 @@
 //! CUDA graphs: a sequence of launches recorded once and replayed as one.
 
+use std::mem::ManuallyDrop;
+
 use cudarc::driver::sys::{CUgraph, CUgraphExec};
 
 use crate::error::{Error, Result};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, lock};
 use crate::span::Span;
 use crate::stream::Stream;
 
@@ -14,6 +16,7 @@ pub struct Graph {
     graph: CUgraph,
     executable: CUgraphExec,
     kept: Vec<Span>,
+    faults: Vec<Span>,
 }
 
 // SAFETY: graph handles are only passed to the driver. It does not lock launches of one executable against each other,
@@ -21,30 +24,26 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Records what `work` queues on `stream` instead of running it. Allocating or waiting inside is an error.
+    /// Records what `work` queues on `stream`, and on streams that wait for it, instead of running it. Allocating or
+    /// waiting inside is an error, and so is the first use of a kernel: loading it would wait.
     pub fn capture(stream: &Stream, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
         const THREAD_LOCAL: i32 = 1;
         let (gpu, driver) = (stream.gpu().clone(), stream.gpu().bind()?);
-        if !stream.begin_keeping() {
+        let Some(kept) = stream.begin_keeping() else {
             return Err(Error::Unsupported { what: "a capture", why: "the stream is being captured already".into() });
-        }
+        };
         // SAFETY: the handle is live.
-        let begun = driver
-            .check("cuStreamBeginCapture", unsafe { (driver.cuStreamBeginCapture_v2)(stream.raw(), THREAD_LOCAL) });
-        let outcome = begun.and_then(|()| {
-            let worked = work(stream);
-            // The capture must end even if the work failed, or the stream stays unusable.
-            let mut graph = std::ptr::null_mut();
-            // SAFETY: writes one handle.
-            let code = unsafe { (driver.cuStreamEndCapture)(stream.raw(), &raw mut graph) };
-            worked.and(driver.check("cuStreamEndCapture", code)).map(|()| graph)
-        });
-        let kept = stream.end_keeping();
-        let graph = outcome?;
+        let code = unsafe { (driver.cuStreamBeginCapture_v2)(stream.raw(), THREAD_LOCAL) };
+        driver.check("cuStreamBeginCapture", code)?;
+        let open = OpenCapture { stream };
+        work(stream)?;
+        let graph = open.end()?;
+        let parts = std::mem::take(&mut *lock(&kept));
+        gpu.bind()?;
         let mut executable = std::ptr::null_mut();
         // SAFETY: writes one handle; the graph is live.
         let code = unsafe { (driver.cuGraphInstantiateWithFlags)(&raw mut executable, graph, 0) };
-        let made = Self { gpu, graph, executable, kept };
+        let made = Self { gpu, graph, executable, kept: parts.spans, faults: parts.faults };
         driver.check("cuGraphInstantiateWithFlags", code)?;
         Ok(made)
     }
@@ -53,8 +52,38 @@ impl Graph {
     pub fn launch(&mut self, stream: &Stream) -> Result<()> {
         let driver = self.gpu.bind()?;
         stream.note_use(self.kept.iter());
+        stream.watch(&self.faults);
         // SAFETY: both handles are live; the buffers are kept by `self` and their use is noted.
         driver.check("cuGraphLaunch", unsafe { (driver.cuGraphLaunch)(self.executable, stream.raw()) })
+    }
+}
+
+/// A capture under way. It ends even when the work fails or panics, or the stream would stay unusable.
+struct OpenCapture<'a> {
+    stream: &'a Stream,
+}
+
+impl OpenCapture<'_> {
+    fn end(self) -> Result<CUgraph> {
+        ManuallyDrop::new(self).finish()
+    }
+
+    fn finish(&self) -> Result<CUgraph> {
+        let driver = self.stream.gpu().bind()?;
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: writes one handle; the stream is live.
+        let code = unsafe { (driver.cuStreamEndCapture)(self.stream.raw(), &raw mut graph) };
+        driver.check("cuStreamEndCapture", code)?;
+        Ok(graph)
+    }
+}
+
+impl Drop for OpenCapture<'_> {
+    fn drop(&mut self) {
+        if let Ok(graph) = self.finish() {
+            // SAFETY: the graph was just made and nobody else has it.
+            unsafe { (self.stream.gpu().driver().cuGraphDestroy)(graph) };
+        }
     }
 }
 

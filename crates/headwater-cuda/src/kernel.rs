@@ -222,7 +222,8 @@ impl Launch<'_> {
         if declared.len() != self.arguments.len() {
             return Err(LaunchProblem::Count { declared: declared.len(), given: self.arguments.len() });
         }
-        if self.grid.blocks == 0 || self.grid.threads == 0 || self.grid.threads > 1024 {
+        let most_blocks = i32::MAX.unsigned_abs();
+        if !(1..=most_blocks).contains(&self.grid.blocks) || !(1..=1024).contains(&self.grid.threads) {
             return Err(LaunchProblem::Grid { blocks: self.grid.blocks, threads: self.grid.threads });
         }
         let pairs: Vec<(&Param, &Argument)> = declared.into_iter().zip(&self.arguments).collect();
@@ -252,8 +253,13 @@ impl Launch<'_> {
         if u128::from(have_bytes) < need_bytes {
             return Err(LaunchProblem::Length { name, have_bytes, need_bytes });
         }
+        let (element_bytes, off_bytes) = (element.size_bytes(), span.pointer() % element.size_bytes());
+        if off_bytes != 0 {
+            // The GPU would not fault on this launch alone: it would lose the whole context.
+            return Err(LaunchProblem::Alignment { name, element_bytes, off_bytes });
+        }
         let (at, on) = (span.allocation().gpu(), self.stream.gpu());
-        if span.allocation().is_device_only() && at.ordinal() != on.ordinal() && !on.can_access(at).unwrap_or(false) {
+        if span.allocation().is_device_only() && at.ordinal() != on.ordinal() && !on.reaches(at) {
             return Err(LaunchProblem::Place { name, at: at.ordinal(), on: on.ordinal() });
         }
         Ok(())

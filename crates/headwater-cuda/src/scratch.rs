@@ -32,7 +32,7 @@ impl Stream {
         let block = match kept {
             Some(block) => block,
             // During a capture nothing may be allocated the plain way; this becomes part of the graph.
-            None if self.is_capturing() => Allocation::on_stream(self, bytes)?,
+            None if self.capture().is_some() => Allocation::on_stream(self, bytes)?,
             None => Allocation::shareable(self.gpu(), bytes.next_power_of_two())?,
         };
         let span = Span::whole(block.clone()).part(0, bytes);

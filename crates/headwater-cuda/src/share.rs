@@ -87,10 +87,13 @@ impl GreenContext {
         let Some(create) = driver.cuGreenCtxStreamCreate else {
             return Err(unavailable("the driver has no cuGreenCtxStreamCreate".into()));
         };
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: writes one handle; the green context is live.
-        driver.check("cuGreenCtxStreamCreate", unsafe { create(&raw mut raw, self.handle.raw, NON_BLOCKING, 0) })?;
-        Stream::of_green_context(self.handle.clone(), raw)
+        Stream::of_green_context(self.handle.clone(), || {
+            let mut raw = std::ptr::null_mut();
+            // SAFETY: writes one handle; the green context is live.
+            let code = unsafe { create(&raw mut raw, self.handle.raw, NON_BLOCKING, 0) };
+            driver.check("cuGreenCtxStreamCreate", code)?;
+            Ok(raw)
+        })
     }
 }
 

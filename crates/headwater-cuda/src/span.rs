@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, lock};
-use crate::stream::{Event, Stream};
+use crate::gpu::{DeviceMemory, Gpu, lock};
+use crate::stream::{Event, Kept, Stream};
 
 const OUT_OF_MEMORY: c_int = 2;
 
@@ -33,8 +33,19 @@ pub struct Allocation {
     host: Option<NonNull<u8>>,
     bytes: usize,
     backing: Backing,
-    uses: Mutex<Vec<Stream>>,
+    /// Offsets at which one registration of host memory ends and the next begins; copies must not cross them.
+    seams: Vec<usize>,
+    uses: Mutex<Vec<Use>>,
 }
+
+/// A stream that was given the memory. The number is new at every use, so that a waiter removes only what it waited for.
+#[derive(Debug, Clone)]
+struct Use {
+    stream: Stream,
+    number: u64,
+}
+
+static USES: AtomicU64 = AtomicU64::new(0);
 
 /// What the memory is and how it is given back.
 enum Backing {
@@ -108,8 +119,11 @@ impl Allocation {
         // SAFETY: writes one pointer.
         let code = unsafe { (driver.cuMemHostAlloc)(&raw mut start, bytes.max(1), flags | PORTABLE_AND_MAPPED) };
         check_allocation(gpu, "pinned host memory", "cuMemHostAlloc", code, bytes)?;
-        let pointer = device_pointer(gpu, start)?;
-        Ok(Self::new(gpu, pointer, NonNull::new(start.cast()), bytes, Backing::Pinned))
+        let host = NonNull::new(start.cast());
+        // Made before the last step that can fail, so that its drop frees the memory.
+        let mut made = Self::unshared(gpu, 0, host, bytes, Backing::Pinned);
+        made.pointer = device_pointer(gpu, start)?;
+        Ok(Arc::new(made))
     }
 
     /// Managed memory, which the driver moves by itself. Kept small: it exists for `mem_advise` alone.
@@ -133,10 +147,27 @@ impl Allocation {
         // SAFETY: writes one pointer; the handle is passed by value.
         let code = unsafe { (driver.cuIpcOpenMemHandle_v2)(&raw mut pointer, raw, LAZY_PEER_ACCESS) };
         driver.check("cuIpcOpenMemHandle", code)?;
-        Ok(Self::new(gpu, pointer, None, handle.length_bytes, Backing::Imported))
+        let made = Self::new(gpu, pointer, None, handle.length_bytes, Backing::Imported);
+        made.check_length()?;
+        Ok(made)
     }
 
-    /// Host memory that `keeper` keeps allocated and registered with the driver.
+    /// The length came from another process, so the driver is asked about it where it can be.
+    fn check_length(&self) -> Result<()> {
+        let driver = self.gpu.bind()?;
+        let (mut base, mut bytes) = (0, 0);
+        let Some(ask) = driver.cuMemGetAddressRange_v2 else { return Ok(()) };
+        // SAFETY: writes two integers.
+        driver.check("cuMemGetAddressRange", unsafe { ask(&raw mut base, &raw mut bytes, self.pointer) })?;
+        let room = base.saturating_add(bytes as u64).saturating_sub(self.pointer);
+        if self.bytes as u64 <= room {
+            return Ok(());
+        }
+        let why = format!("{} bytes were announced and {room} are there", self.bytes);
+        Err(Error::Unsupported { what: "memory of another process", why })
+    }
+
+    /// Host memory that `keeper` keeps allocated and registered with the driver, in parts that meet at `seams`.
     ///
     /// # Safety
     /// `start..start + bytes` is registered with the driver and stays valid as long as `keeper` is held.
@@ -144,15 +175,28 @@ impl Allocation {
         gpu: &Gpu,
         start: NonNull<u8>,
         bytes: usize,
+        seams: Vec<usize>,
         keeper: Arc<dyn Any + Send + Sync>,
     ) -> Result<Arc<Self>> {
-        gpu.bind()?;
         let pointer = device_pointer(gpu, start.as_ptr().cast())?;
-        Ok(Self::new(gpu, pointer, Some(start), bytes, Backing::Borrowed(keeper)))
+        for seam in &seams {
+            let beyond = device_pointer(gpu, start.as_ptr().wrapping_add(*seam).cast())?;
+            if beyond != pointer + *seam as u64 {
+                let why = "the GPU sees its parts at addresses that do not follow each other".into();
+                return Err(Error::Unsupported { what: "memory registered in parts", why });
+            }
+        }
+        let mut made = Self::unshared(gpu, pointer, Some(start), bytes, Backing::Borrowed(keeper));
+        made.seams = seams;
+        Ok(Arc::new(made))
     }
 
     fn new(gpu: &Gpu, pointer: u64, host: Option<NonNull<u8>>, bytes: usize, backing: Backing) -> Arc<Self> {
-        Arc::new(Self { gpu: gpu.clone(), pointer, host, bytes, backing, uses: Mutex::default() })
+        Arc::new(Self::unshared(gpu, pointer, host, bytes, backing))
+    }
+
+    fn unshared(gpu: &Gpu, pointer: u64, host: Option<NonNull<u8>>, bytes: usize, backing: Backing) -> Self {
+        Self { gpu: gpu.clone(), pointer, host, bytes, backing, seams: Vec::new(), uses: Mutex::default() }
     }
 
     /// The GPU the memory was made for.
@@ -174,25 +218,44 @@ impl Allocation {
     }
 
     /// Waits until no GPU work that was given this memory is running.
+    ///
+    /// A fault found on the way is returned here, and not again by the stream.
     pub fn wait_until_unused(&self) -> Result<()> {
-        // The lock is held while waiting: a second reader must not find the list empty before the work is done.
-        let mut uses = lock(&self.uses);
-        // Every stream is waited for, whatever the first one reports.
-        let outcome = uses.iter().map(Stream::synchronize).fold(Ok(()), Result::and);
-        uses.clear();
+        // The list stays while waiting: a second thread that asks has to wait as well.
+        let seen = lock(&self.uses).clone();
+        let mut outcome = Ok(());
+        for used in &seen {
+            let waited = used.stream.synchronize();
+            if matches!(waited, Ok(()) | Err(Error::Fault { .. })) {
+                lock(&self.uses).retain(|known| known.number != used.number);
+            }
+            // Every stream is waited for, whatever the first one reports.
+            outcome = outcome.and(waited);
+        }
         outcome
     }
 
-    /// One event for each stream that may still use the memory; empty when nothing does.
+    /// Marks the present end of each stream that may still use the memory, and forgets the streams: the caller now
+    /// answers for them. Streams under capture cannot be marked and stay noted.
     pub fn pending(&self) -> Result<Vec<Event>> {
-        let streams = std::mem::take(&mut *lock(&self.uses));
-        streams.iter().map(Stream::record).collect()
+        let mut uses = lock(&self.uses);
+        let (captured, free): (Vec<Use>, Vec<Use>) =
+            uses.iter().cloned().partition(|used| used.stream.capture().is_some());
+        let events = free.iter().map(|used| used.stream.record()).collect::<Result<Vec<Event>>>()?;
+        *uses = captured;
+        Ok(events)
+    }
+
+    /// Whether a stream is noted as a user.
+    #[must_use]
+    pub fn has_users(&self) -> bool {
+        !lock(&self.uses).is_empty()
     }
 
     /// Makes `stream` wait for every other stream that uses the memory, after which only its order counts.
     pub(crate) fn settle_on(&self, stream: &Stream) -> Result<()> {
         let users = std::mem::take(&mut *lock(&self.uses));
-        users.iter().try_for_each(|user| stream.wait_for(user))
+        users.iter().try_for_each(|used| stream.wait_for(&used.stream))
     }
 
     /// A handle another process can import. Only [`Allocation::shareable`] memory has one.
@@ -215,19 +278,26 @@ impl Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let Ok(driver) = self.gpu.bind() else { return };
         let pending = std::mem::take(&mut *lock(&self.uses));
+        let home = if let Backing::StreamOrdered(home) = &self.backing { Some(home) } else { None };
+        let streams = pending.iter().map(|used| &used.stream);
+        if let Some(kept) = streams.chain(home).find_map(Stream::capture) {
+            return self.outlive(pending, &kept);
+        }
+        let Ok(driver) = self.gpu.bind() else { return };
         if let Backing::StreamOrdered(home) = &self.backing {
-            for stream in &pending {
-                // If ordering fails the device is lost, and so is the memory.
-                let _ = home.wait_for(stream);
+            for Use { stream, .. } in &pending {
+                if home.wait_for(stream).is_err() {
+                    // SAFETY: the handle is live. What cannot be ordered is waited for.
+                    unsafe { (driver.cuStreamSynchronize)(stream.raw()) };
+                }
             }
             count_call();
             // SAFETY: ours, and ordered after every noted use.
             unsafe { (driver.cuMemFreeAsync)(self.pointer, home.raw()) };
             return;
         }
-        for stream in &pending {
+        for Use { stream, .. } in &pending {
             // SAFETY: the handle is live. A fault found here belongs to whoever synchronises the stream, so it stays.
             unsafe { (driver.cuStreamSynchronize)(stream.raw()) };
         }
@@ -241,6 +311,17 @@ impl Drop for Allocation {
             }
         };
         count_call();
+    }
+}
+
+impl Allocation {
+    /// Moves what is being dropped to a capture that one of its streams is part of. Freeing would become part of the
+    /// capture, or break it; the memory goes when the capture's graph does.
+    fn outlive(&mut self, pending: Vec<Use>, kept: &Kept) {
+        let backing = std::mem::replace(&mut self.backing, Backing::Borrowed(Arc::new(())));
+        let mut again = Self::unshared(&self.gpu, self.pointer, self.host, self.bytes, backing);
+        (again.seams, again.uses) = (std::mem::take(&mut self.seams), Mutex::new(pending));
+        lock(kept).spans.push(Span::whole(Arc::new(again)));
     }
 }
 
@@ -351,6 +432,12 @@ impl Span {
         self.allocation.host.map(|start| unsafe { start.add(self.offset) })
     }
 
+    /// Where inside this span two registrations meet.
+    pub(crate) fn seams(&self) -> impl Iterator<Item = usize> {
+        let within = |seam: &usize| (self.offset + 1..self.offset + self.bytes).contains(seam);
+        self.allocation.seams.iter().filter(move |seam| within(seam)).map(|seam| seam - self.offset)
+    }
+
     pub(crate) fn host_fill(&self, value: u8) {
         if let Some(start) = self.host_pointer() {
             // SAFETY: the span is inside its allocation.
@@ -362,9 +449,11 @@ impl Span {
         if matches!(&self.allocation.backing, Backing::StreamOrdered(home) if home.same_as(stream)) {
             return;
         }
+        let number = USES.fetch_add(1, Ordering::Relaxed);
         let mut uses = lock(&self.allocation.uses);
-        if !uses.iter().any(|known| known.same_as(stream)) {
-            uses.push(stream.clone());
+        match uses.iter_mut().find(|known| known.stream.same_as(stream)) {
+            Some(known) => known.number = number,
+            None => uses.push(Use { stream: stream.clone(), number }),
         }
     }
 }
@@ -392,6 +481,17 @@ fn check_allocation(gpu: &Gpu, what: &'static str, call: &'static str, code: c_i
     if code != OUT_OF_MEMORY {
         return gpu.driver().check(call, code);
     }
-    let memory = gpu.memory()?;
+    let memory = if what.contains("host") { host_memory() } else { gpu.memory()? };
     Err(Error::OutOfMemory { what, asked_bytes: bytes, free_bytes: memory.free_bytes, total_bytes: memory.total_bytes })
+}
+
+/// The system's own figures; zero where it does not give them.
+fn host_memory() -> DeviceMemory {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let bytes = |name: &str| -> Option<usize> {
+        let kibibytes = text.lines().find_map(|line| line.strip_prefix(name))?;
+        kibibytes.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1024)
+    };
+    let read = |name| bytes(name).unwrap_or(0);
+    DeviceMemory { free_bytes: read("MemAvailable:"), total_bytes: read("MemTotal:") }
 }

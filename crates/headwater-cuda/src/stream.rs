@@ -3,9 +3,10 @@
 //! A stream also carries the place where its kernels report bad values: a kernel cannot return an error, so it writes
 //! what it met into the stream's fault cell, and the next synchronisation of the stream returns it.
 
+use std::collections::HashMap;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use cudarc::driver::sys::{CUevent, CUgreenCtx, CUstream};
 
@@ -27,10 +28,23 @@ struct Inner {
     raw: CUstream,
     origin: Origin,
     fault: Span,
-    /// While a graph is being captured: what its kernels touch, which the graph must keep alive.
-    capturing: Mutex<Option<Vec<Span>>>,
+    /// Fault cells of other streams that graphs replayed here report to.
+    watched: Mutex<Vec<Span>>,
+    /// The capture this stream is part of, alive while it lasts.
+    capturing: Mutex<Weak<Kept>>,
     /// Device memory this stream's work used and may use again.
     scratch: Mutex<Vec<Arc<Allocation>>>,
+}
+
+/// What a graph under capture must keep alive, whichever of the captured streams uses it.
+pub(crate) type Kept = Mutex<KeptParts>;
+
+#[derive(Debug, Default)]
+pub(crate) struct KeptParts {
+    /// Buffers that the recorded work touches.
+    pub spans: Vec<Span>,
+    /// Cells that the recorded kernels report to.
+    pub faults: Vec<Span>,
 }
 
 /// Who made the stream and therefore who destroys it.
@@ -71,12 +85,12 @@ struct FaultCell {
 impl Stream {
     /// A new stream that does not wait for the legacy default stream.
     pub fn new(gpu: &Gpu) -> Result<Self> {
-        let driver = gpu.bind()?;
+        let (driver, fault) = (gpu.bind()?, new_fault_cell(gpu)?);
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle; the context is current.
         let code = unsafe { (driver.cuStreamCreateWithPriority)(&raw mut raw, NON_BLOCKING, 0) };
         driver.check("cuStreamCreateWithPriority", code)?;
-        Self::from_parts(gpu, raw, Origin::Ours)
+        Ok(Self::from_parts(gpu, raw, Origin::Ours, fault))
     }
 
     /// Wraps a stream somebody else made, for example torch's current one.
@@ -85,20 +99,27 @@ impl Stream {
     /// `raw` is a live stream of `gpu`'s primary context (null for the legacy default stream) and stays live as long as
     /// any clone of the result.
     pub unsafe fn foreign(gpu: &Gpu, raw: *mut std::ffi::c_void) -> Result<Self> {
-        Self::from_parts(gpu, raw.cast(), Origin::Foreign)
+        /// Kept for good: a wrapper may go while kernels that hold the cell's address still run.
+        static CELLS: OnceLock<Mutex<HashMap<(usize, usize), Span>>> = OnceLock::new();
+        let mut cells = lock(CELLS.get_or_init(Mutex::default));
+        let key = (gpu.ordinal(), raw.addr());
+        let fault = match cells.get(&key) {
+            Some(cell) => cell.clone(),
+            None => cells.entry(key).or_insert(new_fault_cell(gpu)?).clone(),
+        };
+        Ok(Self::from_parts(gpu, raw.cast(), Origin::Foreign, fault))
     }
 
-    pub(crate) fn of_green_context(green: Arc<GreenHandle>, raw: CUstream) -> Result<Self> {
+    /// A stream of a green context; `make` creates its handle.
+    pub(crate) fn of_green_context(green: Arc<GreenHandle>, make: impl FnOnce() -> Result<CUstream>) -> Result<Self> {
         let gpu = green.gpu.clone();
-        Self::from_parts(&gpu, raw, Origin::Green(green))
+        let fault = new_fault_cell(&gpu)?;
+        Ok(Self::from_parts(&gpu, make()?, Origin::Green(green), fault))
     }
 
-    fn from_parts(gpu: &Gpu, raw: CUstream, origin: Origin) -> Result<Self> {
-        let fault = Allocation::pinned(gpu, size_of::<FaultCell>())?;
-        let fault = Span::whole(fault);
-        fault.host_fill(0);
-        let (capturing, scratch) = (Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { gpu: gpu.clone(), raw, origin, fault, capturing, scratch })))
+    fn from_parts(gpu: &Gpu, raw: CUstream, origin: Origin, fault: Span) -> Self {
+        let (watched, capturing, scratch) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { gpu: gpu.clone(), raw, origin, fault, watched, capturing, scratch }))
     }
 
     /// The GPU this stream belongs to.
@@ -126,7 +147,13 @@ impl Stream {
     pub fn wait(&self, event: &Event) -> Result<()> {
         let driver = self.0.gpu.bind()?;
         // SAFETY: both handles are live.
-        driver.check("cuStreamWaitEvent", unsafe { (driver.cuStreamWaitEvent)(self.raw(), event.raw, 0) })
+        driver.check("cuStreamWaitEvent", unsafe { (driver.cuStreamWaitEvent)(self.raw(), event.raw, 0) })?;
+        // Waiting for a captured event makes this stream part of the capture.
+        let captured = lock(&event.captured).clone();
+        if captured.strong_count() > 0 {
+            *lock(&self.0.capturing) = captured;
+        }
+        Ok(())
     }
 
     /// Marks this point of the stream.
@@ -149,15 +176,19 @@ impl Stream {
 
     /// Returns and clears the first fault reported by a kernel that has finished.
     pub fn take_fault(&self) -> Result<()> {
-        let Some(cell) = self.fault_cell() else { return Ok(()) };
-        let code = cell.code.load(Ordering::Acquire);
-        if code == 0 {
-            return Ok(());
+        take_from(&self.0.fault)?;
+        lock(&self.0.watched).iter().try_for_each(take_from)
+    }
+
+    /// Faults that land in these cells are this stream's to report too.
+    pub(crate) fn watch(&self, cells: &[Span]) {
+        let mut watched = lock(&self.0.watched);
+        for cell in cells {
+            let known = std::iter::once(&self.0.fault).chain(watched.iter()).any(|known| same_memory(known, cell));
+            if !known {
+                watched.push(cell.clone());
+            }
         }
-        let (position, value) = (cell.position.load(Ordering::Relaxed), cell.value.load(Ordering::Relaxed));
-        let limit = cell.limit.load(Ordering::Relaxed);
-        cell.code.store(0, Ordering::Release);
-        Err(Error::Fault { code, position, value: value.cast_signed(), limit })
     }
 
     pub(crate) fn raw(&self) -> CUstream {
@@ -172,40 +203,66 @@ impl Stream {
         &self.0.scratch
     }
 
-    pub(crate) fn is_capturing(&self) -> bool {
-        lock(&self.0.capturing).is_some()
-    }
-
-    fn fault_cell(&self) -> Option<&FaultCell> {
-        let start = self.0.fault.host_pointer()?;
-        // SAFETY: the allocation holds one FaultCell, all of whose fields are atomics, and lives as long as the stream.
-        Some(unsafe { start.cast::<FaultCell>().as_ref() })
-    }
-
-    /// Starts collecting what launches touch; `false` when a capture is under way already.
-    pub(crate) fn begin_keeping(&self) -> bool {
+    /// Starts collecting what launches touch, for as long as the result lives; `None` when a capture is under way.
+    pub(crate) fn begin_keeping(&self) -> Option<Arc<Kept>> {
         let mut capturing = lock(&self.0.capturing);
-        let free = capturing.is_none();
-        if free {
-            *capturing = Some(Vec::new());
+        if capturing.strong_count() > 0 {
+            return None;
         }
-        free
+        let kept = Arc::new(Kept::default());
+        *capturing = Arc::downgrade(&kept);
+        Some(kept)
     }
 
-    pub(crate) fn end_keeping(&self) -> Vec<Span> {
-        lock(&self.0.capturing).take().unwrap_or_default()
+    /// The capture this stream is part of now.
+    pub(crate) fn capture(&self) -> Option<Arc<Kept>> {
+        lock(&self.0.capturing).upgrade()
     }
 
     /// Tells the spans that this stream uses them, and hands them to the graph being captured, if any.
     pub(crate) fn note_use<'a>(&self, spans: impl Iterator<Item = &'a Span>) {
-        let mut capturing = lock(&self.0.capturing);
+        let capture = self.capture();
+        let mut kept = capture.as_deref().map(lock);
         for span in spans {
             span.note_use(self);
-            if let Some(kept) = capturing.as_mut() {
-                kept.push(span.clone());
+            if let Some(kept) = kept.as_mut() {
+                add(&mut kept.spans, span);
             }
         }
+        if let Some(kept) = kept.as_mut() {
+            add(&mut kept.faults, &self.0.fault);
+        }
     }
+}
+
+fn add(known: &mut Vec<Span>, span: &Span) {
+    if !known.iter().any(|known| same_memory(known, span)) {
+        known.push(span.clone());
+    }
+}
+
+fn same_memory(one: &Span, other: &Span) -> bool {
+    Arc::ptr_eq(one.allocation(), other.allocation())
+}
+
+fn new_fault_cell(gpu: &Gpu) -> Result<Span> {
+    let cell = Span::whole(Allocation::pinned(gpu, size_of::<FaultCell>())?);
+    cell.host_fill(0);
+    Ok(cell)
+}
+
+fn take_from(fault: &Span) -> Result<()> {
+    let Some(start) = fault.host_pointer() else { return Ok(()) };
+    // SAFETY: the allocation holds one FaultCell, all of whose fields are atomics, and lives as long as the span.
+    let cell = unsafe { start.cast::<FaultCell>().as_ref() };
+    let code = cell.code.load(Ordering::Acquire);
+    if code == 0 {
+        return Ok(());
+    }
+    let (position, value) = (cell.position.load(Ordering::Relaxed), cell.value.load(Ordering::Relaxed));
+    let limit = cell.limit.load(Ordering::Relaxed);
+    cell.code.store(0, Ordering::Release);
+    Err(Error::Fault { code, position, value: value.cast_signed(), limit })
 }
 
 impl Drop for Inner {
@@ -239,6 +296,8 @@ impl Drop for GreenHandle {
 pub struct Event {
     raw: CUevent,
     gpu: Gpu,
+    /// The capture it was recorded in, if any.
+    captured: Mutex<Weak<Kept>>,
 }
 
 // SAFETY: event handles may be used from any thread; the driver locks internally.
@@ -265,14 +324,16 @@ impl Event {
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle; the context is current.
         driver.check("cuEventCreate", unsafe { (driver.cuEventCreate)(&raw mut raw, flags | BLOCKING_SYNC) })?;
-        Ok(Self { raw, gpu: gpu.clone() })
+        Ok(Self { raw, gpu: gpu.clone(), captured: Mutex::default() })
     }
 
     /// Moves the event to the present end of `stream`.
     pub fn record_on(&self, stream: &Stream) -> Result<()> {
         let driver = self.gpu.bind()?;
         // SAFETY: both handles are live.
-        driver.check("cuEventRecord", unsafe { (driver.cuEventRecord)(self.raw, stream.raw()) })
+        driver.check("cuEventRecord", unsafe { (driver.cuEventRecord)(self.raw, stream.raw()) })?;
+        *lock(&self.captured) = lock(&stream.0.capturing).clone();
+        Ok(())
     }
 
     /// Whether the work before the event is done.

@@ -15,6 +15,7 @@ use crate::arena::pinned_arena;
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use crate::pool::Lease;
+use crate::tier::Tier;
 
 /// A GPU's own memory.
 #[derive(Debug)]
@@ -33,11 +34,22 @@ pub enum Managed {}
 pub enum Host {}
 
 /// Places kernels can reach.
-pub trait GpuVisible {}
-impl GpuVisible for Device {}
-impl GpuVisible for Pinned {}
-impl GpuVisible for WriteCombined {}
-impl GpuVisible for Managed {}
+pub trait GpuVisible {
+    /// The same place as a value.
+    const TIER: Tier;
+}
+impl GpuVisible for Device {
+    const TIER: Tier = Tier::Device;
+}
+impl GpuVisible for Pinned {
+    const TIER: Tier = Tier::Pinned;
+}
+impl GpuVisible for WriteCombined {
+    const TIER: Tier = Tier::WriteCombined;
+}
+impl GpuVisible for Managed {
+    const TIER: Tier = Tier::Managed;
+}
 
 /// Places the CPU can write.
 pub trait HostWritable {}
@@ -110,9 +122,11 @@ impl<T: Pod> Buffer<T, WriteCombined> {
 }
 
 impl<T: Pod> Buffer<T, Managed> {
-    /// Managed memory.
+    /// Zeroed managed memory.
     pub fn new(gpu: &Gpu, len: usize) -> Result<Self> {
-        Ok(Self::over(Span::whole(Allocation::managed(gpu, bytes_of::<T>(len)?)?), len))
+        let mut buffer = Self::over(Span::whole(Allocation::managed(gpu, bytes_of::<T>(len)?)?), len);
+        buffer.fill(T::zeroed())?;
+        Ok(buffer)
     }
 }
 
@@ -162,8 +176,11 @@ impl<T: Pod, P> Buffer<T, P> {
 }
 
 impl<T: Pod, P: GpuVisible> Buffer<T, P> {
-    /// A buffer in a leased block. The type says which pool it must come from; the caller knows.
+    /// A buffer in a leased block, which holds whatever it held before. The pool must be of the place the type names.
     pub fn from_lease(lease: Lease) -> Result<Self> {
+        if lease.tier() != P::TIER {
+            return Err(Error::WrongTier { wanted: P::TIER, got: lease.tier() });
+        }
         let (bytes, element_bytes) = (lease.span().bytes(), size_of::<T>().max(1));
         if bytes % element_bytes != 0 {
             return Err(Error::Misfit { bytes, element_bytes });
@@ -218,7 +235,7 @@ impl<T: Pod, P: HostReadable> Buffer<T, P> {
     pub fn as_slice(&self) -> Result<&[T]> {
         self.wait_until_unused()?;
         let start = self.host_start().unwrap_or(NonNull::dangling());
-        // SAFETY: `len` elements of plain data in memory that is zeroed at birth and owned by this buffer.
+        // SAFETY: `len` elements of plain data in initialised memory that this buffer owns.
         Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) })
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::tier::Tier;
+
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -61,6 +63,14 @@ pub enum Error {
         what: &'static str,
         /// What the system said.
         why: String,
+    },
+    /// A lease of one memory where another was wanted.
+    #[error("the lease is {got} memory, the buffer must be in {wanted} memory")]
+    WrongTier {
+        /// What the buffer's type says.
+        wanted: Tier,
+        /// What the pool holds.
+        got: Tier,
     },
     /// A size that overflows or does not divide into elements.
     #[error("{bytes} bytes do not hold a whole number of {element_bytes}-byte elements at this address")]

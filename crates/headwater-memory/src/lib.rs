@@ -32,6 +32,7 @@ mod foreign;
 pub mod io;
 mod mapping;
 mod nontemporal;
+mod pinned_io;
 mod pool;
 mod registry;
 mod share;

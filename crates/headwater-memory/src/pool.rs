@@ -5,7 +5,7 @@
 //! classes, four to a doubling, so that at most a fifth of a block is wasted and blocks fit many requests.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -68,6 +68,8 @@ impl Returned {
         if Arc::strong_count(self.block.allocation()) > 1 {
             return Ok(false);
         }
+        // What the last holder wrote happened before it let go.
+        fence(Ordering::Acquire);
         // Nobody else holds the block, so after this the list of uses can only shrink.
         self.events.extend(self.block.allocation().pending()?);
         while let Some(event) = self.events.last() {
@@ -76,7 +78,15 @@ impl Returned {
             }
             self.events.pop();
         }
-        Ok(true)
+        Ok(!self.block.allocation().has_users())
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // The events stand for uses that the blocks no longer know of, so the blocks cannot wait for them themselves.
+        let events = self.in_flight.iter().flat_map(|returned| &returned.events);
+        events.for_each(|event| drop(event.synchronize()));
     }
 }
 
@@ -131,7 +141,12 @@ impl Pool {
     pub fn lease(&self, bytes: usize) -> Result<Lease> {
         let class = size_class(bytes);
         let since = Instant::now();
+        let mut waited = false;
         let mut state = self.state();
+        if class > self.0.config.limit_bytes {
+            // No amount of waiting helps.
+            return Err(self.exhausted(&state, bytes, Duration::ZERO));
+        }
         loop {
             self.reclaim(&mut state)?;
             if let Some(block) = state.take_free(class) {
@@ -148,9 +163,11 @@ impl Pool {
             if since.elapsed() >= self.0.config.patience {
                 return Err(self.exhausted(&state, bytes, since.elapsed()));
             }
-            self.0.counters.waits.fetch_add(1, Ordering::Relaxed);
-            let waited = self.0.returned.wait_timeout(state, POLL);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if !std::mem::replace(&mut waited, true) {
+                self.0.counters.waits.fetch_add(1, Ordering::Relaxed);
+            }
+            let woken = self.0.returned.wait_timeout(state, POLL);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -203,14 +220,18 @@ impl Pool {
 
     /// Moves blocks that nobody can be using any more back to the free list.
     fn reclaim(&self, state: &mut State) -> Result<()> {
+        let mut outcome = Ok(());
         for mut returned in std::mem::take(&mut state.in_flight) {
-            if returned.is_settled()? {
+            // A block that cannot be asked about stays, and so do those after it.
+            let settled = returned.is_settled();
+            if matches!(settled, Ok(true)) {
                 state.put_free(returned.block);
             } else {
                 state.in_flight.push(returned);
             }
+            outcome = outcome.and(settled.map(drop));
         }
-        Ok(())
+        outcome
     }
 
     fn give_back(&self, block: Span) {
@@ -218,7 +239,8 @@ impl Pool {
         state.in_flight.push(Returned { block, events: Vec::new() });
         // An error here means a lost device; the block stays in flight and the next request reports it.
         let _ = self.reclaim(&mut state);
-        self.0.returned.notify_one();
+        // Waiters want different sizes, so the one that can use this block may be any of them.
+        self.0.returned.notify_all();
     }
 
     fn exhausted(&self, state: &State, asked_bytes: usize, waited: Duration) -> Error {
@@ -269,6 +291,12 @@ impl State {
 }
 
 impl Lease {
+    /// Which memory it is.
+    #[must_use]
+    pub fn tier(&self) -> Tier {
+        self.pool.0.config.tier
+    }
+
     /// The memory, exactly as long as asked for. A span may outlive the lease: the block is not lent again before it ends.
     #[must_use]
     pub fn span(&self) -> &Span {

@@ -3,7 +3,8 @@
 //! The driver refuses to register a page twice, but two arrays may share a page, and a user may hand over the same array
 //! twice. So the process keeps one table of registered chunks. A request counts up the chunks it overlaps and registers
 //! only the gaps, in pieces small enough to succeed on their own; when the last holder of a chunk is gone the chunk is
-//! unregistered.
+//! unregistered. A chunk also holds the owner of the memory it was registered for, because a neighbour that shares it
+//! may keep it registered for longer, and pages must not be unmapped under a registration.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -37,8 +38,11 @@ pub struct RegistryUse {
 
 struct Chunk {
     registration: Registration,
+    keeper: Keeper,
     holders: usize,
 }
+
+type Keeper = Arc<dyn Any + Send + Sync>;
 
 static TABLE: Mutex<BTreeMap<usize, Chunk>> = Mutex::new(BTreeMap::new());
 
@@ -46,8 +50,21 @@ impl Registered {
     /// Registers every page that `start..start + bytes` touches. Overlapping and repeated requests are fine.
     ///
     /// # Safety
-    /// The range stays mapped until the result is dropped.
-    pub unsafe fn new(gpu: &Gpu, start: NonNull<u8>, bytes: usize) -> Result<Self> {
+    /// The range stays mapped as long as `keeper` is held.
+    pub unsafe fn new(gpu: &Gpu, start: NonNull<u8>, bytes: usize, keeper: Keeper) -> Result<Self> {
+        // SAFETY: passed on.
+        unsafe { Self::in_chunks(gpu, start, bytes, &keeper, CHUNK_BYTES) }
+    }
+
+    /// # Safety
+    /// As [`Registered::new`].
+    unsafe fn in_chunks(
+        gpu: &Gpu,
+        start: NonNull<u8>,
+        bytes: usize,
+        keeper: &Keeper,
+        chunk_bytes: usize,
+    ) -> Result<Self> {
         let pages = whole_pages(start.addr().get(), bytes)?;
         let mut table = table();
         let known: Vec<Range<usize>> = overlapping(&table, &pages).collect();
@@ -57,11 +74,11 @@ impl Registered {
                 chunk.holders += 1;
             }
         }
-        for gap in gaps(&pages, &known).into_iter().flat_map(pieces) {
+        for gap in gaps(&pages, &known).into_iter().flat_map(|gap| pieces(gap, chunk_bytes)) {
             // SAFETY: the caller's promise covers these pages.
-            match unsafe { register(gpu, &gap) } {
+            match unsafe { register(gpu, &gap, bytes) } {
                 Ok(registration) => {
-                    table.insert(gap.start, Chunk { registration, holders: 1 });
+                    table.insert(gap.start, Chunk { registration, keeper: keeper.clone(), holders: 1 });
                     held.chunks.push(gap.start);
                 }
                 Err(error) => {
@@ -73,20 +90,30 @@ impl Registered {
         }
         Ok(held)
     }
+
+    /// Offsets from `start` at which one chunk ends and the next begins.
+    fn seams(&self, start: NonNull<u8>, bytes: usize) -> Vec<usize> {
+        let offsets = self.chunks.iter().filter_map(|chunk| chunk.checked_sub(start.addr().get()));
+        offsets.filter(|offset| (1..bytes).contains(offset)).collect()
+    }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        // Owners go after the lock: dropping one may drop another registration.
+        let mut gone = Vec::new();
         let mut table = table();
         for start in &self.chunks {
             let last = table.get_mut(start).is_some_and(|chunk| {
                 chunk.holders -= 1;
                 chunk.holders == 0
             });
-            if last {
-                table.remove(start);
+            if last && let Some(Chunk { registration, keeper, .. }) = table.remove(start) {
+                drop(registration);
+                gone.push(keeper);
             }
         }
+        drop(table);
     }
 }
 
@@ -94,17 +121,27 @@ impl Drop for Registered {
 ///
 /// # Safety
 /// `start..start + bytes` stays mapped, and is not reused for anything else, as long as `keeper` is held.
-pub unsafe fn lay_over(
+pub unsafe fn lay_over(gpu: &Gpu, start: NonNull<u8>, bytes: usize, keeper: Keeper) -> Result<Span> {
+    // SAFETY: the caller's promise.
+    unsafe { lay_over_in_chunks(gpu, start, bytes, keeper, CHUNK_BYTES) }
+}
+
+/// # Safety
+/// As [`lay_over`].
+unsafe fn lay_over_in_chunks(
     gpu: &Gpu,
     start: NonNull<u8>,
     bytes: usize,
-    keeper: Arc<dyn Any + Send + Sync>,
+    keeper: Keeper,
+    chunk_bytes: usize,
 ) -> Result<Span> {
-    // SAFETY: the caller's promise, and the tuple below drops the registration before the keeper.
-    let registered = unsafe { Registered::new(gpu, start, bytes) }?;
-    let both: Arc<dyn Any + Send + Sync> = Arc::new((registered, keeper));
+    // SAFETY: the caller's promise.
+    let registered = unsafe { Registered::in_chunks(gpu, start, bytes, &keeper, chunk_bytes) }?;
+    let seams = registered.seams(start, bytes);
+    // The tuple drops the registration before the keeper.
+    let both: Keeper = Arc::new((registered, keeper));
     // SAFETY: registered just above and kept so by `both`.
-    Ok(Span::whole(unsafe { Allocation::borrowed(gpu, start, bytes, both) }?))
+    Ok(Span::whole(unsafe { Allocation::borrowed(gpu, start, bytes, seams, both) }?))
 }
 
 /// What this process has registered.
@@ -120,10 +157,10 @@ fn table() -> MutexGuard<'static, BTreeMap<usize, Chunk>> {
 
 /// # Safety
 /// As [`Registered::new`].
-unsafe fn register(gpu: &Gpu, range: &Range<usize>) -> Result<Registration> {
+unsafe fn register(gpu: &Gpu, range: &Range<usize>, asked_bytes: usize) -> Result<Registration> {
     let refused = |why: String| Error::Register {
         address: range.start,
-        asked_bytes: range.len(),
+        asked_bytes,
         free_bytes: host_bytes_available(),
         limit: lockable_bytes().map_or("no limit on locked memory".into(), |bytes| {
             format!("the limit on locked memory (ulimit -l) is {bytes} bytes")
@@ -165,9 +202,9 @@ fn gaps(wanted: &Range<usize>, known: &[Range<usize>]) -> Vec<Range<usize>> {
     open
 }
 
-fn pieces(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+fn pieces(range: Range<usize>, chunk_bytes: usize) -> impl Iterator<Item = Range<usize>> {
     let end = range.end;
-    range.step_by(CHUNK_BYTES).map(move |start| start..end.min(start.saturating_add(CHUNK_BYTES)))
+    range.step_by(chunk_bytes).map(move |start| start..end.min(start.saturating_add(chunk_bytes)))
 }
 
 #[cfg(test)]
@@ -194,10 +231,36 @@ mod tests {
     #[test]
     fn large_ranges_are_cut_and_nothing_is_lost() {
         let range = 4096..4096 + CHUNK_BYTES * 2 + 8192;
-        let cut: Vec<Range<usize>> = pieces(range.clone()).collect();
+        let cut: Vec<Range<usize>> = pieces(range.clone(), CHUNK_BYTES).collect();
         assert_eq!(cut.len(), 3);
         assert_eq!(cut.first().map(|piece| piece.start), Some(range.start));
         assert_eq!(cut.last().map(|piece| piece.end), Some(range.end));
         assert!(cut.windows(2).all(|pair| pair[0].end == pair[1].start));
+    }
+
+    /// A real arena is cut every few gibibytes; small chunks show that copies pass the seams.
+    #[test]
+    fn device_copies_cross_the_seams_of_small_chunks() {
+        let Ok(gpu) = Gpu::open(0) else { return eprintln!("no GPU: skipped") };
+        let bytes = 5 * PAGE_BYTES + 100;
+        let mapping = Arc::new(crate::mapping::Mapping::anonymous(bytes).unwrap());
+        // SAFETY: the mapping is held as the keeper.
+        let host =
+            unsafe { lay_over_in_chunks(&gpu, mapping.start(), bytes, mapping.clone(), 2 * PAGE_BYTES) }.unwrap();
+        assert_eq!(registry_use(), RegistryUse { chunks: 3, bytes: 6 * PAGE_BYTES });
+        let stream = headwater_cuda::Stream::new(&gpu).unwrap();
+        let pattern: Vec<u8> = (0..bytes).map(|i| u8::try_from(i % 251).unwrap()).collect();
+        let near = Span::whole(Allocation::on_stream(&stream, bytes).unwrap());
+        let mut back = vec![0; bytes];
+        stream.upload(&pattern, &host).unwrap();
+        stream.copy(&host, &near).unwrap();
+        stream.download(&near, &mut back).unwrap();
+        assert_eq!(back, pattern);
+        stream.fill(&host.part(1, bytes - 2).unwrap(), 7).unwrap();
+        stream.download(&host, &mut back).unwrap();
+        assert!(back[1..bytes - 1].iter().all(|byte| *byte == 7));
+        assert_eq!((back[0], back[bytes - 1]), (pattern[0], pattern[bytes - 1]));
+        drop(host);
+        assert_eq!(registry_use(), RegistryUse { chunks: 0, bytes: 0 });
     }
 }

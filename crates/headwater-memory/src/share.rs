@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use headwater_cuda::{Allocation, Gpu, IpcHandle, Span};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
@@ -140,7 +141,8 @@ fn send(peer: &UnixStream, kind: u8, bytes: usize, handle: &[u8; 64], file: Opti
     if !files.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&files));
     }
-    let sent = rustix::net::sendmsg(peer, &[IoSlice::new(&message)], &mut control, SendFlags::NOSIGNAL)
+    let parts = [IoSlice::new(&message)];
+    let sent = retry_on_intr(|| rustix::net::sendmsg(peer, &parts, &mut control, SendFlags::NOSIGNAL))
         .map_err(|error| failed("sending to the peer", &error))?;
     if sent == MESSAGE_BYTES { Ok(()) } else { Err(failed("sending to the peer", &"the message was cut short")) }
 }
@@ -149,7 +151,8 @@ fn receive(peer: &UnixStream) -> Result<Message> {
     let mut bytes = [0u8; MESSAGE_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let got = rustix::net::recvmsg(peer, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    let mut parts = [IoSliceMut::new(&mut bytes)];
+    let got = retry_on_intr(|| rustix::net::recvmsg(peer, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC))
         .map_err(|error| failed("receiving from the peer", &error))?;
     if got.bytes == 0 {
         return Err(failed("receiving from the peer", &"it closed the connection or died"));

@@ -185,15 +185,7 @@ impl GpuGather<'_> {
 
     fn by_element(&self, kernel: &'static Kernel, plan: &Plan) -> Result<()> {
         let unit_bytes = alignment_bytes([self.table, self.out], self.width_bytes).min(4);
-        let unit = match unit_bytes {
-            4 => "u32",
-            2 => "u16",
-            _ => "u8",
-        };
-        let defines = id_defines(self.id_type)
-            .with("UNIT", unit)
-            .with("UNIT_BYTES", unit_bytes)
-            .with("LINE_UNITS", plan.line_bytes / unit_bytes);
+        let defines = unit_defines(self.id_type, unit_bytes, plan.line_bytes);
         let grid = Grid { blocks: plan.blocks, threads: 1024, shared_bytes: 0 };
         kernel
             .on(self.stream, &defines, grid)
@@ -257,11 +249,7 @@ impl GpuGather<'_> {
             places: self.stream.scratch(count * 4)?,
         };
         self.stream.fill(&counts, 0)?;
-        let defines = id_defines(self.id_type)
-            .with("ROW", row_type.in_kernels())
-            .with("ROW_BYTES", row_type.size_bytes())
-            .with("BUCKETS", 1u32 << BUCKETS_LOG2)
-            .with("THREADS", ORDER_THREADS);
+        let defines = order_defines(self.id_type, row_type);
         let row_bits = u64::BITS - self.rows.saturating_sub(1).leading_zeros();
         let shift = row_bits.saturating_sub(BUCKETS_LOG2);
         let most = self.options.share.sms(self.stream.gpu().facts().sms);
@@ -294,15 +282,9 @@ struct Lines<'a> {
 }
 
 fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
-    let Lanes { per_row, chunks, depth, piece_bytes } = plan.lanes;
     let id_type = lines.ids.map_or(IdType::U32, |(_, id_type)| id_type);
-    let defines = id_defines(id_type)
-        .with("IN_ORDER", u32::from(lines.ids.is_none()))
-        .with("LANES", per_row)
-        .with("DEPTH", depth)
-        .with("THREADS", plan.threads)
-        .with("PIECE_BYTES", piece_bytes)
-        .with("PLACE_BYTES", if lines.places.is_some() { 4 } else { 0 });
+    let in_order = lines.ids.is_none();
+    let defines = line_defines(id_type, &plan.lanes, plan.threads, in_order, lines.places.is_some());
     // A list that is not read still needs an address; the other list serves.
     let any = lines.ids.map(|(ids, _)| ids).or(lines.places).unwrap_or(lines.table);
     let grid = Grid { blocks: plan.blocks, threads: plan.threads, shared_bytes: 0 };
@@ -314,7 +296,7 @@ fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
         .bytes(any)
         .bytes(lines.places.unwrap_or(any))
         .u64(lines.count)
-        .u64(chunks)
+        .u64(plan.lanes.chunks)
         .bytes(lines.out)
         .u64(lines.out.bytes() as u64 / lines.width_bytes)
         .go()?;
@@ -323,6 +305,37 @@ fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
 
 fn id_defines(id_type: IdType) -> Defines {
     Defines::new().with("ID", id_type.in_kernels()).with("ID_BYTES", id_type.size_bytes())
+}
+
+/// The naive kernels' defines.
+pub(super) fn unit_defines(id_type: IdType, unit_bytes: u64, line_bytes: u64) -> Defines {
+    let unit = match unit_bytes {
+        4 => "u32",
+        2 => "u16",
+        _ => "u8",
+    };
+    let line_units = line_bytes / unit_bytes;
+    id_defines(id_type).with("UNIT", unit).with("UNIT_BYTES", unit_bytes).with("LINE_UNITS", line_units)
+}
+
+/// The line kernel's defines.
+pub(super) fn line_defines(id_type: IdType, lanes: &Lanes, threads: u32, in_order: bool, placed: bool) -> Defines {
+    id_defines(id_type)
+        .with("IN_ORDER", u32::from(in_order))
+        .with("LANES", lanes.per_row)
+        .with("DEPTH", lanes.depth)
+        .with("THREADS", threads)
+        .with("PIECE_BYTES", lanes.piece_bytes)
+        .with("PLACE_BYTES", if placed { 4 } else { 0 })
+}
+
+/// The ordering kernels' defines.
+pub(super) fn order_defines(id_type: IdType, row_type: IdType) -> Defines {
+    id_defines(id_type)
+        .with("ROW", row_type.in_kernels())
+        .with("ROW_BYTES", row_type.size_bytes())
+        .with("BUCKETS", 1u32 << BUCKETS_LOG2)
+        .with("THREADS", ORDER_THREADS)
 }
 
 pub(super) fn cut(span: &Span, offset: u64, bytes: u64) -> Result<Span, GatherError> {

@@ -86,7 +86,9 @@ fn functions_fit_a_screen() {
             }
             let close = format!("{}}}", " ".repeat(indent));
             let length = lines[at..].iter().take_while(|line| **line != close).count();
-            let has_body = lines[at..at + length.min(lines.len() - at)].iter().any(|line| line.ends_with('{'));
+            // A declaration ends with a semicolon before any brace opens.
+            let end = lines[at..at + length.min(lines.len() - at)].iter().find(|line| line.ends_with(['{', ';']));
+            let has_body = end.is_some_and(|line| line.ends_with('{'));
             if has_body && length > MOST_FUNCTION_LINES && at + length < lines.len() {
                 problems.push(format!("{}:{}: a function of {length} lines", path.display(), at + 1));
             }
@@ -151,7 +153,7 @@ fn kernels_have_their_twins_and_say_why() {
             problems.push(format!("{}: does not begin with why it is as it is", path.display()));
         }
         let folder = path.parent().unwrap();
-        let is_kernel_folder = folder.file_name().is_some_and(|name| name != "src");
+        let is_kernel_folder = folder.file_name().is_some_and(|name| name != "src") && !is_test(&path);
         for twin in ["mod.rs", "cpu.rs", "cuda.rs", "tests.rs"] {
             if is_kernel_folder && !folder.join(twin).exists() && !folder.join("tests").exists() {
                 problems.push(format!("{}: no {twin} beside it", path.display()));

@@ -13,6 +13,7 @@ impl Stream {
     /// Copies `from` into `to`, which must be as long.
     pub fn copy(&self, from: &Span, to: &Span) -> Result<()> {
         same_length("copy", from.bytes(), to.bytes())?;
+        writable(to)?;
         self.note_use([from, to].into_iter());
         self.copy_raw(from.pointer(), to.pointer(), to.bytes(), from.seams().chain(to.seams()))
     }
@@ -20,6 +21,7 @@ impl Stream {
     /// Copies an ordinary slice to the GPU and returns when the slice has been read.
     pub fn upload(&self, from: &[u8], to: &Span) -> Result<()> {
         same_length("upload", from.len(), to.bytes())?;
+        writable(to)?;
         self.note_use([to].into_iter());
         self.copy_raw(from.as_ptr().expose_provenance() as u64, to.pointer(), to.bytes(), to.seams())?;
         self.finish()
@@ -36,6 +38,7 @@ impl Stream {
 
     /// Sets every byte.
     pub fn fill(&self, to: &Span, value: u8) -> Result<()> {
+        writable(to)?;
         let driver = self.gpu().bind()?;
         self.note_use([to].into_iter());
         for part in parts(to.bytes(), to.seams()) {
@@ -72,6 +75,13 @@ fn parts(bytes: usize, seams: impl Iterator<Item = usize>) -> impl Iterator<Item
     cuts.dedup();
     let ends: Vec<usize> = cuts.iter().skip(1).copied().collect();
     cuts.into_iter().zip(ends).map(|(start, end)| start..end)
+}
+
+fn writable(to: &Span) -> Result<()> {
+    if !to.allocation().is_read_only() {
+        return Ok(());
+    }
+    Err(Error::Unsupported { what: "writing", why: "the memory is mapped into the GPU for reading".into() })
 }
 
 fn same_length(what: &'static str, from: usize, to: usize) -> Result<()> {

@@ -171,6 +171,12 @@ pub enum LaunchProblem {
         /// The unresolved word.
         term: &'static str,
     },
+    /// Memory the GPU may only read, where the kernel writes.
+    #[error("buffer `{name}` is mapped for reading, and the kernel writes it")]
+    ReadOnly {
+        /// The parameter.
+        name: &'static str,
+    },
     /// A grid or block size the device cannot run.
     #[error("grid of {blocks} blocks of {threads} threads cannot be launched")]
     Grid {

@@ -258,6 +258,9 @@ impl Launch<'_> {
             // The GPU would not fault on this launch alone: it would lose the whole context.
             return Err(LaunchProblem::Alignment { name, element_bytes, off_bytes });
         }
+        if matches!(param, Param::Write(..)) && span.allocation().is_read_only() {
+            return Err(LaunchProblem::ReadOnly { name });
+        }
         let (at, on) = (span.allocation().gpu(), self.stream.gpu());
         if span.allocation().is_device_only() && at.ordinal() != on.ordinal() && !on.reaches(at) {
             return Err(LaunchProblem::Place { name, at: at.ordinal(), on: on.ordinal() });

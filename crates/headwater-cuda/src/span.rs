@@ -33,9 +33,17 @@ pub struct Allocation {
     host: Option<NonNull<u8>>,
     bytes: usize,
     backing: Backing,
-    /// Offsets at which one registration of host memory ends and the next begins; copies must not cross them.
-    seams: Vec<usize>,
+    parts: RegisteredParts,
     uses: Mutex<Vec<Use>>,
+}
+
+/// How borrowed host memory is registered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegisteredParts {
+    /// Offsets at which one registration ends and the next begins; copies must not cross them.
+    pub seams: Vec<usize>,
+    /// Whether the GPU may only read it.
+    pub read_only: bool,
 }
 
 /// A stream that was given the memory. The number is new at every use, so that a waiter removes only what it waited for.
@@ -167,7 +175,7 @@ impl Allocation {
         Err(Error::Unsupported { what: "memory of another process", why })
     }
 
-    /// Host memory that `keeper` keeps allocated and registered with the driver, in parts that meet at `seams`.
+    /// Host memory that `keeper` keeps allocated and registered with the driver.
     ///
     /// # Safety
     /// `start..start + bytes` is registered with the driver and stays valid as long as `keeper` is held.
@@ -175,11 +183,11 @@ impl Allocation {
         gpu: &Gpu,
         start: NonNull<u8>,
         bytes: usize,
-        seams: Vec<usize>,
+        parts: RegisteredParts,
         keeper: Arc<dyn Any + Send + Sync>,
     ) -> Result<Arc<Self>> {
         let pointer = device_pointer(gpu, start.as_ptr().cast())?;
-        for seam in &seams {
+        for seam in &parts.seams {
             let beyond = device_pointer(gpu, start.as_ptr().wrapping_add(*seam).cast())?;
             if beyond != pointer + *seam as u64 {
                 let why = "the GPU sees its parts at addresses that do not follow each other".into();
@@ -187,7 +195,7 @@ impl Allocation {
             }
         }
         let mut made = Self::unshared(gpu, pointer, Some(start), bytes, Backing::Borrowed(keeper));
-        made.seams = seams;
+        made.parts = parts;
         Ok(Arc::new(made))
     }
 
@@ -196,7 +204,15 @@ impl Allocation {
     }
 
     fn unshared(gpu: &Gpu, pointer: u64, host: Option<NonNull<u8>>, bytes: usize, backing: Backing) -> Self {
-        Self { gpu: gpu.clone(), pointer, host, bytes, backing, seams: Vec::new(), uses: Mutex::default() }
+        Self {
+            gpu: gpu.clone(),
+            pointer,
+            host,
+            bytes,
+            backing,
+            parts: RegisteredParts::default(),
+            uses: Mutex::default(),
+        }
     }
 
     /// The GPU the memory was made for.
@@ -215,6 +231,12 @@ impl Allocation {
     #[must_use]
     pub fn is_device_only(&self) -> bool {
         self.host.is_none()
+    }
+
+    /// Whether the GPU may only read it.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.parts.read_only
     }
 
     /// Waits until no GPU work that was given this memory is running.
@@ -320,7 +342,7 @@ impl Allocation {
     fn outlive(&mut self, pending: Vec<Use>, kept: &Kept) {
         let backing = std::mem::replace(&mut self.backing, Backing::Borrowed(Arc::new(())));
         let mut again = Self::unshared(&self.gpu, self.pointer, self.host, self.bytes, backing);
-        (again.seams, again.uses) = (std::mem::take(&mut self.seams), Mutex::new(pending));
+        (again.parts, again.uses) = (std::mem::take(&mut self.parts), Mutex::new(pending));
         lock(kept).spans.push(Span::whole(Arc::new(again)));
     }
 }
@@ -332,56 +354,6 @@ pub struct IpcHandle {
     pub bytes: [u8; 64],
     /// Length of the allocation.
     pub length_bytes: usize,
-}
-
-/// Host memory registered with the driver. Unregisters when dropped.
-#[derive(Debug)]
-pub struct Registration {
-    gpu: Gpu,
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: only the address is kept; the driver locks internally.
-unsafe impl Send for Registration {}
-// SAFETY: as above.
-unsafe impl Sync for Registration {}
-
-impl Registration {
-    /// Pins `start..start + bytes` and maps it into every GPU.
-    ///
-    /// # Safety
-    /// The range is mapped in this process and stays so until the registration is dropped.
-    pub unsafe fn new(gpu: &Gpu, start: NonNull<u8>, bytes: usize) -> Result<Self> {
-        const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
-        let driver = gpu.bind()?;
-        // SAFETY: the caller's promise.
-        let code = unsafe { (driver.cuMemHostRegister_v2)(start.as_ptr().cast(), bytes, PORTABLE_AND_MAPPED) };
-        check_allocation(gpu, "registered host memory", "cuMemHostRegister", code, bytes)?;
-        Ok(Self { gpu: gpu.clone(), start, bytes })
-    }
-
-    /// Where it starts.
-    #[must_use]
-    pub fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    /// Length.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        if let Ok(driver) = self.gpu.bind() {
-            count_call();
-            // SAFETY: registered by us, and still mapped by the promise made to `new`.
-            unsafe { (driver.cuMemHostUnregister)(self.start.as_ptr().cast()) };
-        }
-    }
 }
 
 /// A counted reference to part of an allocation: what launches and copies take.
@@ -435,7 +407,7 @@ impl Span {
     /// Where inside this span two registrations meet.
     pub(crate) fn seams(&self) -> impl Iterator<Item = usize> {
         let within = |seam: &usize| (self.offset + 1..self.offset + self.bytes).contains(seam);
-        self.allocation.seams.iter().filter(move |seam| within(seam)).map(|seam| seam - self.offset)
+        self.allocation.parts.seams.iter().filter(move |seam| within(seam)).map(|seam| seam - self.offset)
     }
 
     pub(crate) fn host_fill(&self, value: u8) {
@@ -472,11 +444,17 @@ fn device_pointer(gpu: &Gpu, host: *mut c_void) -> Result<u64> {
     Ok(pointer)
 }
 
-fn count_call() {
+pub(crate) fn count_call() {
     ALLOCATION_CALLS.fetch_add(1, Ordering::Relaxed);
 }
 
-fn check_allocation(gpu: &Gpu, what: &'static str, call: &'static str, code: c_int, bytes: usize) -> Result<()> {
+pub(crate) fn check_allocation(
+    gpu: &Gpu,
+    what: &'static str,
+    call: &'static str,
+    code: c_int,
+    bytes: usize,
+) -> Result<()> {
     count_call();
     if code != OUT_OF_MEMORY {
         return gpu.driver().check(call, code);

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headwater_cuda::{Allocation, Gpu, Registration, Span};
+use headwater_cuda::{Allocation, Gpu, RegisteredParts, Registration, Span};
 
 use crate::error::{Error, Result};
 use crate::tier::{host_bytes_available, lockable_bytes};
@@ -91,10 +91,15 @@ impl Registered {
         Ok(held)
     }
 
-    /// Offsets from `start` at which one chunk ends and the next begins.
-    fn seams(&self, start: NonNull<u8>, bytes: usize) -> Vec<usize> {
+    /// How `start..start + bytes` is registered: where its chunks meet, and whether the GPU may write all of it.
+    fn parts(&self, start: NonNull<u8>, bytes: usize) -> RegisteredParts {
+        let table = table();
         let offsets = self.chunks.iter().filter_map(|chunk| chunk.checked_sub(start.addr().get()));
-        offsets.filter(|offset| (1..bytes).contains(offset)).collect()
+        let is_read_only = |chunk: &Chunk| chunk.registration.is_read_only();
+        RegisteredParts {
+            seams: offsets.filter(|offset| (1..bytes).contains(offset)).collect(),
+            read_only: self.chunks.iter().filter_map(|start| table.get(start)).any(is_read_only),
+        }
     }
 }
 
@@ -137,11 +142,11 @@ unsafe fn lay_over_in_chunks(
 ) -> Result<Span> {
     // SAFETY: the caller's promise.
     let registered = unsafe { Registered::in_chunks(gpu, start, bytes, &keeper, chunk_bytes) }?;
-    let seams = registered.seams(start, bytes);
+    let parts = registered.parts(start, bytes);
     // The tuple drops the registration before the keeper.
     let both: Keeper = Arc::new((registered, keeper));
     // SAFETY: registered just above and kept so by `both`.
-    Ok(Span::whole(unsafe { Allocation::borrowed(gpu, start, bytes, seams, both) }?))
+    Ok(Span::whole(unsafe { Allocation::borrowed(gpu, start, bytes, parts, both) }?))
 }
 
 /// What this process has registered.

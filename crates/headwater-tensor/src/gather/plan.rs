@@ -29,6 +29,8 @@ const LARGE_TABLE_SMS: u32 = 12;
 const LARGE_TABLE_BYTES: u64 = 24 << 30;
 /// Bytes a lane loads at a time.
 const WORD_BYTES: u64 = 16;
+/// Rows from this width on fill the link in any order.
+const WIDE_ROW_BYTES: u64 = 2048;
 
 /// How rows are gathered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -157,19 +159,23 @@ pub fn plan(shape: &Shape, options: &GatherOptions) -> Plan {
     let blocks = match (variant, shape.place) {
         // The naive kernels have one load in flight a thread, so they need many threads.
         (Variant::Naive | Variant::Shift, _) => sms * 2,
-        (_, TablePlace::Host) => sms.min(link_sms(shape)),
+        // Rows in random order are only left so when the translations of a small table stay cached, and every part of
+        // the GPU has its own cache; or when rows are wide and a few SMs fill the link.
+        (Variant::Aligned, TablePlace::Host) if shape.width_bytes < WIDE_ROW_BYTES => sms,
+        (_, TablePlace::Host) => sms.min(link_sms(shape, &lanes)),
         (_, TablePlace::Device) => sms * 2,
     };
     let items = shape.count.saturating_mul(lanes.chunks);
-    let threads = 1024;
+    // Words that are taken apart store in small pieces, and more threads of that kind get into each other's way.
+    let threads = if lanes.piece_bytes == 16 { 1024 } else { 512 };
     let tile = u64::from(threads / lanes.per_row * lanes.depth);
     let useful = u32::try_from(items.div_ceil(tile)).unwrap_or(u32::MAX).max(1);
     Plan { variant, ordered, lanes, blocks: blocks.min(useful), threads, line_bytes: 128 }
 }
 
-fn link_sms(shape: &Shape) -> u32 {
+fn link_sms(shape: &Shape, lanes: &Lanes) -> u32 {
     let is_large = shape.table_rows.saturating_mul(shape.width_bytes) > LARGE_TABLE_BYTES;
-    if is_large { LARGE_TABLE_SMS } else { LINK_SMS }
+    if is_large && lanes.piece_bytes == 16 { LARGE_TABLE_SMS } else { LINK_SMS }
 }
 
 fn choose(shape: &Shape, options: &GatherOptions) -> Variant {
@@ -191,7 +197,7 @@ fn choose(shape: &Shape, options: &GatherOptions) -> Variant {
 /// Predicted time with rows in the order given.
 #[must_use]
 pub fn random_us(shape: &Shape) -> f64 {
-    if pieces_touched(shape) <= CACHED_TRANSLATIONS && as_f64(shape.count) < 2.0 * CACHED_TRANSLATIONS {
+    if stays_cached(shape) && as_f64(shape.count) <= 2.0 * CACHED_TRANSLATIONS {
         return link_us(shape);
     }
     let table_gib = as_f64(shape.table_rows) * as_f64(shape.width_bytes) / (1u64 << 30) as f64;
@@ -205,7 +211,14 @@ pub fn random_us(shape: &Shape) -> f64 {
 #[must_use]
 pub fn ordered_us(shape: &Shape) -> f64 {
     let order_us = ORDER_FIXED_US + as_f64(shape.count) / ORDER_IDS_PER_US;
-    order_us + link_us(shape).max(pieces_touched(shape) / ORDERED_TRANSLATIONS_PER_US)
+    let translations_us = if stays_cached(shape) { 0.0 } else { pieces_touched(shape) / ORDERED_TRANSLATIONS_PER_US };
+    order_us + link_us(shape).max(translations_us)
+}
+
+/// Whether one gather's translations are still cached when the next one like it comes.
+fn stays_cached(shape: &Shape) -> bool {
+    // Half as much again: each part of the GPU also has a cache of its own.
+    pieces_touched(shape) <= 1.5 * CACHED_TRANSLATIONS
 }
 
 /// Expected number of translations' worth of table that uniformly random rows touch.

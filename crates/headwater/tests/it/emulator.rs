@@ -20,9 +20,7 @@ pub const KINDS: [&CStr; 10] = [
 
 /// Objects of one kind that are alive, or `None` on a real driver.
 pub fn live(kind: &CStr) -> Option<u64> {
-    let path = std::env::var_os("HEADWATER_LIBCUDA")?;
-    // SAFETY: the file is the one the driver was loaded from, so this only counts it up.
-    let library = unsafe { libloading::Library::new(path) }.ok()?;
+    let library = library()?;
     // SAFETY: the emulator's README gives the function this type; a real driver does not have it.
     let live = unsafe { library.get::<Live>(b"hwemu_live") }.ok()?;
     // SAFETY: a C string goes in and a number comes out.
@@ -36,4 +34,29 @@ pub fn here() -> bool {
         eprintln!("no emulator: skipped");
     }
     here
+}
+
+/// Starts counting requests with this line and warp; `None` on a real driver.
+pub fn count_requests(line_bytes: u32, warp_threads: u32) -> Option<()> {
+    let library = library()?;
+    // SAFETY: the emulator's README gives the function this type.
+    let reset = unsafe { library.get::<unsafe extern "C" fn(u32, u32)>(b"hwemu_requests_reset") }.ok()?;
+    // SAFETY: two numbers go in.
+    unsafe { reset(line_bytes, warp_threads) };
+    Some(())
+}
+
+/// Requests since counting began.
+pub fn requests() -> Option<u64> {
+    let library = library()?;
+    // SAFETY: the emulator's README gives the function this type.
+    let count = unsafe { library.get::<unsafe extern "C" fn() -> u64>(b"hwemu_requests") }.ok()?;
+    // SAFETY: a number comes out.
+    Some(unsafe { count() })
+}
+
+fn library() -> Option<libloading::Library> {
+    let path = std::env::var_os("HEADWATER_LIBCUDA")?;
+    // SAFETY: the file is the one the driver was loaded from, so this only counts it up.
+    unsafe { libloading::Library::new(path) }.ok()
 }

@@ -22,6 +22,7 @@ mod device_memory;
 mod device_pools;
 mod device_probing;
 mod device_registry;
+mod device_requests;
 mod device_two_processes;
 mod emulator;
 mod kernels;

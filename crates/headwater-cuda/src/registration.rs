@@ -1,0 +1,72 @@
+//! Host memory that the driver pins and maps where it lies.
+
+use std::ffi::{c_int, c_uint};
+use std::ptr::NonNull;
+
+use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::span::{check_allocation, count_call};
+
+/// Host memory registered with the driver. Unregisters when dropped.
+#[derive(Debug)]
+pub struct Registration {
+    gpu: Gpu,
+    start: NonNull<u8>,
+    bytes: usize,
+    read_only: bool,
+}
+
+// SAFETY: only the address is kept; the driver locks internally.
+unsafe impl Send for Registration {}
+// SAFETY: as above.
+unsafe impl Sync for Registration {}
+
+impl Registration {
+    /// Pins `start..start + bytes` and maps it into every GPU. Memory that the system does not let a device write, such
+    /// as a mapped file, is mapped for reading.
+    ///
+    /// # Safety
+    /// The range is mapped in this process and stays so until the registration is dropped.
+    pub unsafe fn new(gpu: &Gpu, start: NonNull<u8>, bytes: usize) -> Result<Self> {
+        const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
+        const READ_ONLY: c_uint = 8;
+        const INVALID_VALUE: c_int = 1;
+        let driver = gpu.bind()?;
+        // SAFETY: the caller's promise.
+        let register = |flags| unsafe { (driver.cuMemHostRegister_v2)(start.as_ptr().cast(), bytes, flags) };
+        let code = register(PORTABLE_AND_MAPPED);
+        let read_only = code == INVALID_VALUE && register(PORTABLE_AND_MAPPED | READ_ONLY) == 0;
+        if !read_only {
+            check_allocation(gpu, "registered host memory", "cuMemHostRegister", code, bytes)?;
+        }
+        Ok(Self { gpu: gpu.clone(), start, bytes, read_only })
+    }
+
+    /// Where it starts.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Length.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the GPU may only read it.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if let Ok(driver) = self.gpu.bind() {
+            count_call();
+            // SAFETY: registered by us, and still mapped by the promise made to `new`.
+            unsafe { (driver.cuMemHostUnregister)(self.start.as_ptr().cast()) };
+        }
+    }
+}

@@ -29,12 +29,29 @@ pub fn draw(path: &Path, charts: &[Chart]) -> anyhow::Result<()> {
         .map_err(|_| anyhow!("the built-in font does not load"))?;
     let rows = u32::try_from(charts.len().max(1))?;
     let size = (SIZE.0, SIZE.1 * rows);
-    let done = match path.extension().and_then(|ending| ending.to_str()) {
-        Some("svg") => draw_on(&SVGBackend::new(path, size).into_drawing_area(), charts),
-        Some("png") => draw_on(&BitMapBackend::new(path, size).into_drawing_area(), charts),
-        _ => bail!("{}: the name of a plot ends in .svg or .png", path.display()),
+    let done = match format_of(path)? {
+        Format::Svg => draw_on(&SVGBackend::new(path, size).into_drawing_area(), charts),
+        Format::Png => draw_on(&BitMapBackend::new(path, size).into_drawing_area(), charts),
     };
     done.with_context(|| format!("drawing {}", path.display()))
+}
+
+/// What a picture is stored as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Vectors.
+    Svg,
+    /// Pixels.
+    Png,
+}
+
+/// The format that a file's ending names. Asked before a long measurement, so that a bad name costs nothing.
+pub fn format_of(path: &Path) -> anyhow::Result<Format> {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("svg") => Ok(Format::Svg),
+        Some("png") => Ok(Format::Png),
+        _ => bail!("{}: the name of a plot ends in .svg or .png", path.display()),
+    }
 }
 
 fn draw_on<B: DrawingBackend>(area: &DrawingArea<B, Shift>, charts: &[Chart]) -> anyhow::Result<()>

@@ -8,6 +8,10 @@
 //! | Where do bytes live and how do they move? | [`memory`] |
 //! | What is this array, and who computes on it? | [`tensor`] |
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub use headwater_cuda as cuda;
 pub use headwater_memory as memory;
 pub use headwater_tensor as tensor;

@@ -29,6 +29,9 @@ pub struct Step {
 
 /// Everything that was asked for, grouped by table size so that each table is made once.
 pub fn steps(args: &GatherArgs, gpu: Option<&Gpu>) -> anyhow::Result<Vec<Step>> {
+    if args.width.contains(&0) {
+        bail!("--width 0: a row has at least one byte");
+    }
     let room_bytes = host_bytes_available() as u64 / 10 * 8;
     let mut steps = Vec::new();
     for suite in &args.suite {

@@ -10,10 +10,13 @@ use anyhow::Context;
 use headwater::cuda::Gpu;
 
 use crate::args::GatherArgs;
-use crate::report;
+use crate::{picture, report};
 
 /// `headwater bench gather`.
 pub fn gather(args: &GatherArgs) -> anyhow::Result<()> {
+    if let Some(path) = &args.plot {
+        picture::format_of(path)?;
+    }
     let gpu = Gpu::open(args.gpu);
     let steps = gather_steps::steps(args, gpu.as_ref().ok())?;
     let mut view = gather_view::View::new(args);

@@ -1,0 +1,86 @@
+//! The command line as a user types it: README's commands, machine-readable output, pictures, and what it says when asked
+//! for something it cannot do.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn headwater(arguments: &[&str]) -> Output {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Command::new(env!("CARGO_BIN_EXE_headwater")).args(arguments).current_dir(root).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn succeeds(arguments: &[&str]) -> String {
+    let output = headwater(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    stdout(&output)
+}
+
+fn fails_with(arguments: &[&str], words: &str) {
+    let output = headwater(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains(words), "{arguments:?} said: {said}");
+}
+
+#[test]
+fn readme_commands_run() {
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let commands: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("cargo run --release -- ")).collect();
+    assert!(commands.len() >= 5, "README lost its commands: {commands:?}");
+    for command in commands {
+        let printed = succeeds(&command.split_whitespace().collect::<Vec<_>>());
+        assert!(!printed.is_empty() || command.contains("--plot"), "{command} printed nothing");
+    }
+}
+
+#[test]
+fn json_has_a_row_a_figure_with_every_field() {
+    let printed = succeeds(&["bench", "gather", "--table-gib", "0.01", "--width", "128", "--width", "44", "--json"]);
+    let rows: Vec<serde_json::Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(rows.len() >= 2);
+    let fields = "table_bytes width_bytes rows variant gb_per_s ideal_gb_per_s cpu_seconds joules sms";
+    for row in &rows {
+        assert!(fields.split(' ').all(|field| row.get(field).is_some()), "{row}");
+        assert!(row["gb_per_s"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let widths: Vec<u64> = rows.iter().map(|row| row["width_bytes"].as_u64().unwrap()).collect();
+    assert!(widths.contains(&128) && widths.contains(&44));
+}
+
+#[test]
+fn pictures_are_drawn_in_both_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, beginning) in [("gather.svg", &b"<svg"[..]), ("gather.png", &b"\x89PNG"[..])] {
+        let path = folder.path().join(name);
+        succeeds(&["bench", "gather", "--table-gib", "0.01", "--least-ms", "1", "--plot", path.to_str().unwrap()]);
+        assert!(std::fs::read(&path).unwrap().starts_with(beginning), "{name}");
+    }
+}
+
+#[test]
+fn info_says_what_is_there_and_what_is_not() {
+    let text = succeeds(&["info"]);
+    assert!(["driver", "NVRTC", "cuBLAS", "host"].iter().all(|word| text.contains(word)), "{text}");
+    let all: serde_json::Value = serde_json::from_str(&succeeds(&["info", "--json"])).unwrap();
+    assert!(all["host_available_bytes"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn refusals_are_clear() {
+    fails_with(&["bench", "gather", "--width", "0", "--table-gib", "0.01"], "width");
+    fails_with(&["bench", "gather", "--table-gib", "1000000"], "nothing to run");
+    fails_with(&["bench", "gather", "--table-gib", "0.01", "--plot", "gather.bmp"], ".svg or .png");
+    fails_with(&["bench", "gather", "--variant", "magic"], "magic");
+    fails_with(&["nonsense"], "nonsense");
+}
+
+#[test]
+fn help_has_examples() {
+    for arguments in [&["--help"][..], &["info", "--help"], &["bench", "gather", "--help"]] {
+        assert!(succeeds(arguments).contains("Examples:"), "{arguments:?}");
+    }
+}

@@ -88,6 +88,7 @@ where
         .y_desc(&chart.y_label)
         .x_label_formatter(&|x| format!("{x:.0}"))
         .label_style((FONT, 14))
+        .max_light_lines(1)
         .light_line_style(BLACK.mix(0.05))
         .draw()?;
     for (i, (name, points)) in chart.lines.iter().enumerate() {

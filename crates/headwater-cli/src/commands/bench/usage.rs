@@ -28,19 +28,21 @@ impl Meter {
         Self { sensors: Sensors::open(gpu).ok() }
     }
 
-    /// Now.
+    /// Now. Reading the sensors takes CPU time of its own, so it comes first here and last in `since`.
     pub fn mark(&self) -> Mark {
-        Mark {
-            cpu_seconds: cpu_seconds(),
-            joules: self.sensors.as_ref().and_then(|sensors| sensors.read().joules_total),
-        }
+        let joules = self.joules();
+        Mark { joules, cpu_seconds: cpu_seconds() }
     }
 
     /// From `mark` to now.
     pub fn since(&self, mark: &Mark) -> Used {
-        let now = self.mark();
-        let joules = now.joules.zip(mark.joules).map(|(now, then)| now - then);
-        Used { cpu_seconds: now.cpu_seconds - mark.cpu_seconds, joules }
+        let cpu_seconds = cpu_seconds() - mark.cpu_seconds;
+        let joules = self.joules().zip(mark.joules).map(|(now, then)| now - then);
+        Used { cpu_seconds, joules }
+    }
+
+    fn joules(&self) -> Option<f64> {
+        self.sensors.as_ref().and_then(|sensors| sensors.read().joules_total)
     }
 }
 

@@ -55,7 +55,7 @@ pub enum BenchCommand {
   headwater bench gather --suite sms                        bandwidth against a share of the GPU
   headwater bench gather --table-gib 64 --width 128 --cpu-threads 14
   headwater bench gather --json > rows.jsonl
-  headwater bench gather --plot gather.svg")]
+  headwater bench gather --from rows.jsonl --plot gather.svg")]
     Gather(Box<GatherArgs>),
 }
 
@@ -98,6 +98,9 @@ pub struct GatherArgs {
     /// One JSON object a row on standard output instead of a table.
     #[arg(long)]
     pub json: bool,
+    /// Show or draw what an earlier run printed with --json instead of measuring.
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
     /// Also draw the result; the ending chooses SVG or PNG.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,

@@ -62,6 +62,20 @@ fn pictures_are_drawn_in_both_formats() {
 }
 
 #[test]
+fn an_earlier_run_is_shown_and_drawn_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rows, picture) = (folder.path().join("rows.jsonl"), folder.path().join("again.svg"));
+    let printed = succeeds(&["bench", "gather", "--table-gib", "0.01", "--width", "128", "--least-ms", "1", "--json"]);
+    std::fs::write(&rows, &printed).unwrap();
+    let (rows, picture) = (rows.to_str().unwrap(), picture.to_str().unwrap());
+    assert_eq!(succeeds(&["bench", "gather", "--from", rows, "--json", "--plot", picture]), printed);
+    assert!(succeeds(&["bench", "gather", "--from", rows]).contains("128"));
+    std::fs::write(rows, "{}").unwrap();
+    fails_with(&["bench", "gather", "--from", rows], "line 1");
+    fails_with(&["bench", "gather", "--from", "not-there.jsonl"], "not-there.jsonl");
+}
+
+#[test]
 fn info_says_what_is_there_and_what_is_not() {
     let text = succeeds(&["info"]);
     assert!(["driver", "NVRTC", "cuBLAS", "host"].iter().all(|word| text.contains(word)), "{text}");

@@ -18,7 +18,7 @@ pub fn run(args: &GatherArgs, steps: &[Step], view: &mut View) -> anyhow::Result
     fill_table(table.as_mut_slice()?);
     for step in steps {
         let row = measure(args, step, table.as_slice()?)?;
-        view.step(step, vec![row])?;
+        view.rows(vec![row])?;
     }
     Ok(())
 }
@@ -39,12 +39,12 @@ fn measure(args: &GatherArgs, step: &Step, table: &[u8]) -> anyhow::Result<Row> 
     let (cpu_used, wall): (f64, f64) = (cpu_seconds() - cpu, times.iter().sum());
     let (median, spread) = median_and_spread(&mut times);
     Ok(Row {
-        suite: step.suite,
+        suite: step.suite.into(),
         table_bytes: step.table_bytes,
         width_bytes: step.width_bytes,
         rows: step.rows,
         variant: "cpu".into(),
-        chosen: "cpu",
+        chosen: "cpu".into(),
         gb_per_s: (ids.len() * width) as f64 / median / 1e9,
         ideal_gb_per_s: None,
         share_of_ideal: None,

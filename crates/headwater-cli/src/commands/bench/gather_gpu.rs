@@ -46,7 +46,7 @@ pub fn run(args: &GatherArgs, gpu: &Gpu, steps: &[Step], view: &mut View) -> any
         for tune in &args.tune {
             rows.push(bench.measure(Variant::Sorted, Some(tune))?);
         }
-        progress.suspend(|| view.step(step, rows))?;
+        progress.suspend(|| view.rows(rows))?;
     }
     progress.finish_and_clear();
     Ok(())
@@ -128,12 +128,12 @@ impl<'a> Bench<'a> {
         let gathered_bytes = self.out.len() as f64;
         let gb_per_s = gathered_bytes / timed.median_s / 1e9;
         Ok(Row {
-            suite: self.step.suite,
+            suite: self.step.suite.into(),
             table_bytes: self.step.table_bytes,
             width_bytes: self.step.width_bytes,
             rows: self.step.rows,
             variant: tune.map_or(variant.name().into(), |tune| format!("sorted:{tune}")),
-            chosen: plan.variant.name(),
+            chosen: plan.variant.name().into(),
             gb_per_s,
             ideal_gb_per_s: Some(self.ideal_gb_per_s),
             share_of_ideal: Some(gb_per_s / self.ideal_gb_per_s),

@@ -1,19 +1,19 @@
 //! How `bench gather` shows its figures: a table or JSON lines as they come, and a picture at the end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
 
-use super::gather_steps::Step;
 use crate::args::GatherArgs;
 use crate::picture::{Chart, draw};
 use crate::report;
 
 /// One figure.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// The part of the benchmark.
-    pub suite: &'static str,
+    pub suite: String,
     /// Bytes of the table.
     pub table_bytes: u64,
     /// Bytes a row.
@@ -23,7 +23,7 @@ pub struct Row {
     /// How they were gathered.
     pub variant: String,
     /// What `auto` chose; the variant itself otherwise.
-    pub chosen: &'static str,
+    pub chosen: String,
     /// Median bandwidth of the gathered bytes.
     pub gb_per_s: f64,
     /// A plain copy of as many bytes from pinned memory.
@@ -49,7 +49,7 @@ pub struct View {
     json: bool,
     plot: Option<PathBuf>,
     rows: Vec<Row>,
-    last: Option<(&'static str, u64)>,
+    last: Option<(String, u64)>,
 }
 
 impl View {
@@ -58,17 +58,27 @@ impl View {
         Self { json: args.json, plot: args.plot.clone(), rows: Vec::new(), last: None }
     }
 
-    /// Shows every variant of one step.
-    pub fn step(&mut self, step: &Step, rows: Vec<Row>) -> anyhow::Result<()> {
-        if self.json {
-            rows.iter().try_for_each(report::json)?;
-        } else {
-            self.header(step);
-            for row in &rows {
+    /// Shows figures, most usefully every variant of one step.
+    pub fn rows(&mut self, rows: Vec<Row>) -> anyhow::Result<()> {
+        for row in &rows {
+            if self.json {
+                report::json(row)?;
+            } else {
+                self.header(row);
                 report::line(text_row(row));
             }
         }
         self.rows.extend(rows);
+        Ok(())
+    }
+
+    /// Shows what an earlier run printed as JSON lines.
+    pub fn stored(&mut self, path: &Path) -> anyhow::Result<()> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let row = serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), at + 1))?;
+            self.rows(vec![row])?;
+        }
         Ok(())
     }
 
@@ -80,12 +90,13 @@ impl View {
         Ok(())
     }
 
-    fn header(&mut self, step: &Step) {
-        if self.last == Some((step.suite, step.table_bytes)) {
+    fn header(&mut self, row: &Row) {
+        let part = Some((row.suite.clone(), row.table_bytes));
+        if self.last == part {
             return;
         }
-        self.last = Some((step.suite, step.table_bytes));
-        report::line(format!("\n{}: table of {:.2} GiB", step.suite, step.table_bytes as f64 / (1u64 << 30) as f64));
+        self.last = part;
+        report::line(format!("\n{}: table of {:.2} GiB", row.suite, row.table_bytes as f64 / (1u64 << 30) as f64));
         report::line("  width B      rows  SMs  variant  (chosen)    GB/s  ideal  share  spread  CPU cores  joules");
     }
 }
@@ -112,14 +123,18 @@ fn text_row(row: &Row) -> String {
 
 /// One chart a suite and table size; the `sms` suite is drawn over SMs, the others over width.
 fn charts(rows: &[Row]) -> Vec<Chart> {
-    let mut keys: Vec<(&str, u64, u64)> = rows.iter().map(chart_key).collect();
-    keys.dedup();
+    let mut keys: Vec<(&str, u64, u64)> = Vec::new();
+    for key in rows.iter().map(chart_key) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
     keys.into_iter().map(|key| chart(rows, key)).collect()
 }
 
 /// Suites that vary the table's rows with the width share one chart; the SM sweep has one a width.
-fn chart_key(row: &Row) -> (&'static str, u64, u64) {
-    match row.suite {
+fn chart_key(row: &Row) -> (&str, u64, u64) {
+    match row.suite.as_str() {
         "table" => ("table", row.table_bytes, 0),
         "sms" => ("sms", row.table_bytes, row.width_bytes),
         "micro" => ("micro", 0, row.rows),

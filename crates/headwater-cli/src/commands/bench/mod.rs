@@ -17,6 +17,11 @@ pub fn gather(args: &GatherArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.plot {
         picture::format_of(path)?;
     }
+    if let Some(path) = &args.from {
+        let mut view = gather_view::View::new(args);
+        view.stored(path)?;
+        return view.finish().context("showing the result");
+    }
     let gpu = Gpu::open(args.gpu);
     let steps = gather_steps::steps(args, gpu.as_ref().ok())?;
     let mut view = gather_view::View::new(args);

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+use headwater::tensor::gather::Variant;
 
 /// Train graph neural networks on graphs that do not fit in GPU memory.
 #[derive(Debug, Parser)]
@@ -72,8 +74,8 @@ pub struct GatherArgs {
     #[arg(long)]
     pub width: Vec<u64>,
     /// Variants to run; may be given several times. Default: all.
-    #[arg(long, value_enum)]
-    pub variant: Vec<VariantName>,
+    #[arg(long, value_parser = variant())]
+    pub variant: Vec<Variant>,
     /// MiB gathered a step of the `table` and `sms` suites.
     #[arg(long, default_value_t = 512)]
     pub gathered_mib: u64,
@@ -119,14 +121,8 @@ pub enum Suite {
     Sms,
 }
 
-/// Variants by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum VariantName {
-    Cpu,
-    Naive,
-    Shift,
-    Aligned,
-    Sorted,
-    Hybrid,
-    Auto,
+/// Takes the library's names, so that a new variant needs nothing here.
+fn variant() -> impl TypedValueParser<Value = Variant> {
+    let by_name = |name: String| Variant::ALL.into_iter().find(|variant| variant.name() == name).ok_or(name);
+    PossibleValuesParser::new(Variant::ALL.map(Variant::name)).try_map(by_name)
 }

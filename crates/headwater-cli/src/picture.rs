@@ -1,14 +1,18 @@
-//! Line charts with logarithmic horizontal axes, as SVG or PNG.
+//! Line charts as SVG or PNG; wide horizontal ranges are logarithmic.
 
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::{Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
 const SIZE: (u32, u32) = (1100, 420);
 const FONT: &str = "sans-serif";
+/// Horizontal ranges narrower than this are drawn on a linear axis.
+const NARROW_RATIO: f64 = 2.0;
 
 /// One chart: a title and some lines.
 #[derive(Debug)]
@@ -76,12 +80,23 @@ where
     if !low.is_finite() || low <= 0.0 {
         bail!("there is nothing to draw");
     }
-    let mut context = ChartBuilder::on(area)
-        .caption(&chart.title, (FONT, 20))
-        .margin(12)
-        .x_label_area_size(42)
-        .y_label_area_size(60)
-        .build_cartesian_2d((low * 0.9..high * 1.8).log_scale(), 0.0..top * 1.1)?;
+    let mut builder = ChartBuilder::on(area);
+    builder.caption(&chart.title, (FONT, 20)).margin(12).x_label_area_size(42).y_label_area_size(60);
+    // Room on the right is for the legend.
+    if high / low < NARROW_RATIO {
+        let pad = (high - low).max(1.0) * 0.04;
+        plot(builder.build_cartesian_2d(low - pad..high + 6.0 * pad, 0.0..top * 1.1)?, chart)
+    } else {
+        plot(builder.build_cartesian_2d((low * 0.9..high * 1.8).log_scale(), 0.0..top * 1.1)?, chart)
+    }
+}
+
+fn plot<'a, B, X>(mut context: ChartContext<'a, B, Cartesian2d<X, RangedCoordf64>>, chart: &Chart) -> anyhow::Result<()>
+where
+    B: DrawingBackend + 'a,
+    B::ErrorType: 'static,
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
     context
         .configure_mesh()
         .x_desc(&chart.x_label)

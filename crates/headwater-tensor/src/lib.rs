@@ -42,6 +42,7 @@ mod eager;
 pub mod error;
 mod exec;
 pub mod gather;
+pub mod ids;
 mod lay_over;
 pub mod layout;
 pub mod loops;

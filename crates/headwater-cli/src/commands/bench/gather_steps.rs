@@ -5,7 +5,7 @@ use headwater::cuda::Gpu;
 use headwater::memory::host_bytes_available;
 use headwater::tensor::gather::Variant;
 
-use crate::args::{GatherArgs, Suite, VariantName};
+use crate::args::{GatherArgs, Suite};
 
 const GIB: f64 = (1u64 << 30) as f64;
 const MICRO_TABLE_ROWS: u64 = 4 << 20;
@@ -69,16 +69,7 @@ pub fn steps(args: &GatherArgs, gpu: Option<&Gpu>) -> anyhow::Result<Vec<Step>> 
 
 /// The variants asked for, all by default.
 pub fn variants(args: &GatherArgs) -> Vec<Variant> {
-    let chosen = |name: &VariantName| match name {
-        VariantName::Cpu => Variant::Cpu,
-        VariantName::Naive => Variant::Naive,
-        VariantName::Shift => Variant::Shift,
-        VariantName::Aligned => Variant::Aligned,
-        VariantName::Sorted => Variant::Sorted,
-        VariantName::Hybrid => Variant::Hybrid,
-        VariantName::Auto => Variant::Auto,
-    };
-    if args.variant.is_empty() { Variant::ALL.to_vec() } else { args.variant.iter().map(chosen).collect() }
+    if args.variant.is_empty() { Variant::ALL.to_vec() } else { args.variant.clone() }
 }
 
 fn micro() -> Vec<Step> {

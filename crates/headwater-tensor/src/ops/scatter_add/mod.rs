@@ -19,8 +19,9 @@ pub mod cpu;
 mod cuda;
 mod plan;
 
+pub use crate::ids::IdSlice;
 pub use cuda::kernel_builds;
-pub use plan::{Ids, ScatterPlan};
+pub use plan::ScatterPlan;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -72,8 +73,8 @@ fn plan_for(ids: &Tensor, target_rows: usize) -> Result<ScatterPlan> {
     let ids = ids.contiguous()?;
     let operand: HostOperand<'_> = ids.host_operand(ids.dtype())?;
     match ids.dtype() {
-        DType::I32 => ScatterPlan::new(Ids::I32(operand.view()?.as_slice().unwrap_or_default()), target_rows),
-        DType::I64 => ScatterPlan::new(Ids::I64(operand.view()?.as_slice().unwrap_or_default()), target_rows),
+        DType::I32 => ScatterPlan::new(IdSlice::I32(operand.view()?.as_slice().unwrap_or_default()), target_rows),
+        DType::I64 => ScatterPlan::new(IdSlice::I64(operand.view()?.as_slice().unwrap_or_default()), target_rows),
         found => Err(Error::IdType { op: "scatter_add", found }),
     }
 }

@@ -5,47 +5,8 @@
 
 use rayon::prelude::*;
 
-use crate::error::{Error, Result};
-
-/// Row numbers in one of the types they are stored in.
-#[derive(Clone, Copy, Debug)]
-pub enum Ids<'a> {
-    /// Signed 32-bit.
-    I32(&'a [i32]),
-    /// Signed 64-bit.
-    I64(&'a [i64]),
-    /// Unsigned 32-bit.
-    U32(&'a [u32]),
-    /// Unsigned 64-bit.
-    U64(&'a [u64]),
-}
-
-impl Ids<'_> {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        match self {
-            Ids::I32(ids) => ids.len(),
-            Ids::I64(ids) => ids.len(),
-            Ids::U32(ids) => ids.len(),
-            Ids::U64(ids) => ids.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The ids as row numbers of a target with `rows` rows, or the first that is not one.
-    pub fn checked(&self, rows: usize) -> Result<Vec<usize>> {
-        match self {
-            Ids::I32(ids) => check_all(ids, rows),
-            Ids::I64(ids) => check_all(ids, rows),
-            Ids::U32(ids) => check_all(ids, rows),
-            Ids::U64(ids) => check_all(ids, rows),
-        }
-    }
-}
+use crate::error::Result;
+use crate::ids::IdSlice;
 
 /// The grouping of ids by the row they name. All three lists go to the GPU as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +19,7 @@ pub struct ScatterPlan {
 
 impl ScatterPlan {
     /// Checks the ids against a target with `target_rows` rows and groups them.
-    pub fn new(ids: Ids<'_>, target_rows: usize) -> Result<ScatterPlan> {
+    pub fn new(ids: IdSlice<'_>, target_rows: usize) -> Result<ScatterPlan> {
         let ids = ids.checked(target_rows)?;
         // Counting is the faster way unless most of the counts would be zero.
         let order = if target_rows / 4 <= ids.len() { by_counting(&ids, target_rows) } else { by_sorting(&ids) };
@@ -118,15 +79,4 @@ pub(super) fn by_sorting(ids: &[usize]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..ids.len()).collect();
     order.par_sort_unstable_by_key(|&position| (ids[position], position));
     order
-}
-
-fn check_all<I: Copy + Sync + TryInto<usize> + Into<i128>>(ids: &[I], rows: usize) -> Result<Vec<usize>> {
-    let mut checked = Vec::with_capacity(ids.len());
-    for (position, &id) in ids.iter().enumerate() {
-        match id.try_into() {
-            Ok(row) if row < rows => checked.push(row),
-            _ => return Err(Error::BadId { position, id: id.into(), rows }),
-        }
-    }
-    Ok(checked)
 }

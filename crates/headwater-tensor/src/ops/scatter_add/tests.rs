@@ -28,7 +28,7 @@ fn check_against_the_loop<T: Addable>() {
                 *slot = T::plus(*slot, data[at[i * columns + c]].lift());
             }
         }
-        let plan = ScatterPlan::new(Ids::U32(&ids), rows).unwrap();
+        let plan = ScatterPlan::new(IdSlice::U32(&ids), rows).unwrap();
         cpu::scatter_add(View::new(&data, layout).unwrap(), &plan, &mut out).unwrap();
         for (found, expected) in out.iter().zip(expected) {
             assert!(close(real(*found), real(T::settle(expected)), 0.0));
@@ -51,7 +51,7 @@ fn equals_the_loop_for_every_type() {
 #[test]
 fn sources_are_added_in_the_order_they_come() {
     let source = [1e8f32, 1.0, -1e8, 1.0];
-    let plan = ScatterPlan::new(Ids::I64(&[0, 0, 0, 0]), 1).unwrap();
+    let plan = ScatterPlan::new(IdSlice::I64(&[0, 0, 0, 0]), 1).unwrap();
     let mut out = [0f32];
     cpu::scatter_add(View::contiguous(&source, &[4, 1]).unwrap(), &plan, &mut out).unwrap();
     assert_eq!(out, [((0.0 + 1e8f32) + 1.0 - 1e8) + 1.0]);
@@ -60,7 +60,7 @@ fn sources_are_added_in_the_order_they_come() {
 #[test]
 fn nan_and_infinity_stay_in_their_rows() {
     let source = [f32::NAN, f32::INFINITY, 1.0];
-    let plan = ScatterPlan::new(Ids::I32(&[2, 0, 1]), 4).unwrap();
+    let plan = ScatterPlan::new(IdSlice::I32(&[2, 0, 1]), 4).unwrap();
     let mut out = [1f32; 4];
     cpu::scatter_add(View::contiguous(&source, &[3, 1]).unwrap(), &plan, &mut out).unwrap();
     assert!(out[0].is_infinite() && out[1] == 2.0 && out[2].is_nan() && out[3] == 1.0);
@@ -68,12 +68,12 @@ fn nan_and_infinity_stay_in_their_rows() {
 
 #[test]
 fn bad_ids_are_named() {
-    let message = |ids: Ids, rows| ScatterPlan::new(ids, rows).unwrap_err().to_string();
-    let text = message(Ids::I32(&[0, 3, -1]), 3);
+    let message = |ids: IdSlice, rows| ScatterPlan::new(ids, rows).unwrap_err().to_string();
+    let text = message(IdSlice::I32(&[0, 3, -1]), 3);
     assert_eq!(text, "ids[1] is 3, which is not a row of a target with 3 rows");
-    assert!(message(Ids::I64(&[i64::MIN]), 3).contains("-9223372036854775808"));
-    assert!(message(Ids::U64(&[u64::MAX]), 3).contains("18446744073709551615"));
-    assert!(message(Ids::U32(&[0]), 0).contains("ids[0]"));
+    assert!(message(IdSlice::I64(&[i64::MIN]), 3).contains("-9223372036854775808"));
+    assert!(message(IdSlice::U64(&[u64::MAX]), 3).contains("18446744073709551615"));
+    assert!(message(IdSlice::U32(&[0]), 0).contains("ids[0]"));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn shapes_and_types_are_checked() {
     assert!(matches!(check(DType::F32, &shape(&[2]), 2, &shape(&[9, 3])), Err(Error::Shape { .. })));
     assert!(matches!(check(DType::F32, &shape(&[2, 3]), 2, &shape(&[9, 4])), Err(Error::ShapeMismatch { .. })));
     assert!(matches!(check(DType::F32, &shape(&[2, 3]), 3, &shape(&[9, 3])), Err(Error::Length { .. })));
-    let plan = ScatterPlan::new(Ids::U32(&[0]), 2).unwrap();
+    let plan = ScatterPlan::new(IdSlice::U32(&[0]), 2).unwrap();
     let source = View::contiguous(&[1f32], &[1, 1]).unwrap();
     assert!(matches!(cpu::scatter_add(source, &plan, &mut [0f32; 3]), Err(Error::Length { .. })));
 }
@@ -94,7 +94,7 @@ fn both_ways_to_group_agree() {
     let mut random = Random(8);
     let ids: Vec<usize> = (0..5000).map(|_| random.below(700)).collect();
     assert_eq!(by_counting(&ids, 700), by_sorting(&ids));
-    let plan = ScatterPlan::new(Ids::I32(&[2, 0, 2]), 1 << 40).unwrap();
+    let plan = ScatterPlan::new(IdSlice::I32(&[2, 0, 2]), 1 << 40).unwrap();
     assert_eq!((plan.rows(), plan.offsets(), plan.order()), (&[0, 2][..], &[0, 1, 3][..], &[1, 0, 2][..]));
 }
 
@@ -106,7 +106,7 @@ fn threads_do_not_matter() {
     let layout = Layout::contiguous(&[20_000, 12]).unwrap();
     same_for_any_thread_count(|| {
         let mut out = vec![0f32; 300 * 12];
-        let plan = ScatterPlan::new(Ids::U32(&ids), 300).unwrap();
+        let plan = ScatterPlan::new(IdSlice::U32(&ids), 300).unwrap();
         cpu::scatter_add(View::new(&data, layout).unwrap(), &plan, &mut out).unwrap();
         bytemuck::cast_slice(&out).to_vec()
     });

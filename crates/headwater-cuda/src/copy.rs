@@ -14,25 +14,27 @@ impl Stream {
     pub fn copy(&self, from: &Span, to: &Span) -> Result<()> {
         same_length("copy", from.bytes(), to.bytes())?;
         writable(to)?;
+        let queued = self.copy_raw(from.pointer(), to.pointer(), to.bytes(), from.seams().chain(to.seams()));
         self.note_use([from, to].into_iter());
-        self.copy_raw(from.pointer(), to.pointer(), to.bytes(), from.seams().chain(to.seams()))
+        queued
     }
 
     /// Copies an ordinary slice to the GPU and returns when the slice has been read.
     pub fn upload(&self, from: &[u8], to: &Span) -> Result<()> {
         same_length("upload", from.len(), to.bytes())?;
         writable(to)?;
+        let queued = self.copy_raw(from.as_ptr().expose_provenance() as u64, to.pointer(), to.bytes(), to.seams());
         self.note_use([to].into_iter());
-        self.copy_raw(from.as_ptr().expose_provenance() as u64, to.pointer(), to.bytes(), to.seams())?;
-        self.finish()
+        // The slice may be in use even when a later part was refused.
+        self.finish().and(queued)
     }
 
     /// Copies from the GPU into an ordinary slice and returns when it is there.
     pub fn download(&self, from: &Span, to: &mut [u8]) -> Result<()> {
         same_length("download", from.bytes(), to.len())?;
+        let queued = self.copy_raw(from.pointer(), to.as_mut_ptr().expose_provenance() as u64, to.len(), from.seams());
         self.note_use([from].into_iter());
-        self.copy_raw(from.pointer(), to.as_mut_ptr().expose_provenance() as u64, to.len(), from.seams())?;
-        self.finish()?;
+        self.finish().and(queued)?;
         self.take_fault()
     }
 
@@ -40,14 +42,14 @@ impl Stream {
     pub fn fill(&self, to: &Span, value: u8) -> Result<()> {
         writable(to)?;
         let driver = self.gpu().bind()?;
-        self.note_use([to].into_iter());
-        for part in parts(to.bytes(), to.seams()) {
-            // SAFETY: the span is live memory of this length and stays so: its use was noted.
+        let queued = parts(to.bytes(), to.seams()).try_for_each(|part| {
+            // SAFETY: the span is live memory of this length, borrowed until its use is noted.
             let code =
                 unsafe { (driver.cuMemsetD8Async)(to.pointer() + part.start as u64, value, part.len(), self.raw()) };
-            driver.check("cuMemsetD8Async", code)?;
-        }
-        Ok(())
+            driver.check("cuMemsetD8Async", code)
+        });
+        self.note_use([to].into_iter());
+        queued
     }
 
     fn copy_raw(&self, from: u64, to: u64, bytes: usize, seams: impl Iterator<Item = usize>) -> Result<()> {

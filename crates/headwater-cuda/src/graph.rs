@@ -24,16 +24,17 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Records what `work` queues on `stream`, and on streams that wait for it, instead of running it. Allocating or
-    /// waiting inside is an error, and so is the first use of a kernel: loading it would wait.
+    /// Records what `work` queues on `stream`, and on streams that wait for it, instead of running it. Waiting
+    /// inside is an error, and so is the first use of a kernel: loading it would wait.
     pub fn capture(stream: &Stream, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
-        const THREAD_LOCAL: i32 = 1;
+        /// Allocating is allowed: scratch memory that recorded work needs belongs to the graph.
+        const RELAXED: i32 = 2;
         let (gpu, driver) = (stream.gpu().clone(), stream.gpu().bind()?);
         let Some(kept) = stream.begin_keeping() else {
             return Err(Error::Unsupported { what: "a capture", why: "the stream is being captured already".into() });
         };
         // SAFETY: the handle is live.
-        let code = unsafe { (driver.cuStreamBeginCapture_v2)(stream.raw(), THREAD_LOCAL) };
+        let code = unsafe { (driver.cuStreamBeginCapture_v2)(stream.raw(), RELAXED) };
         driver.check("cuStreamBeginCapture", code)?;
         let open = OpenCapture { stream };
         work(stream)?;
@@ -51,10 +52,11 @@ impl Graph {
     /// Queues the whole sequence.
     pub fn launch(&mut self, stream: &Stream) -> Result<()> {
         let driver = self.gpu.bind()?;
-        stream.note_use(self.kept.iter());
         stream.watch(&self.faults);
-        // SAFETY: both handles are live; the buffers are kept by `self` and their use is noted.
-        driver.check("cuGraphLaunch", unsafe { (driver.cuGraphLaunch)(self.executable, stream.raw()) })
+        // SAFETY: both handles are live; the buffers are kept by `self` until their use is noted.
+        let code = unsafe { (driver.cuGraphLaunch)(self.executable, stream.raw()) };
+        stream.note_use(self.kept.iter());
+        driver.check("cuGraphLaunch", code)
     }
 }
 

@@ -194,13 +194,15 @@ impl Launch<'_> {
         let fault = self.stream.fault_pointer();
         let mut words = self.words(fault);
         let mut pointers: Vec<*mut c_void> = words.iter_mut().map(|word| word.as_mut_ptr().cast()).collect();
+        // SAFETY: the arguments match the declaration, whose author promised that the text then stays inside them; the
+        // buffers are held by the arguments until their use is noted on the stream.
+        let launched = unsafe { function.launch(self.stream, self.grid, &mut pointers) };
+        // After queueing: a note made before could be taken for done by a thread that waits in between.
         self.stream.note_use(self.arguments.iter().filter_map(|argument| match argument {
             Argument::Buffer(span, _) => Some(span),
             _ => None,
         }));
-        // SAFETY: the arguments match the declaration, whose author promised that the text then stays inside them; the
-        // buffers outlive the launch because their use was noted on the stream.
-        unsafe { function.launch(self.stream, self.grid, &mut pointers) }
+        launched
     }
 
     fn words(&self, fault: u64) -> Vec<Vec<u64>> {

@@ -55,13 +55,16 @@ struct Fault {
 };
 #define FAULT_ID_OUT_OF_RANGE 1u
 
-// The first report stands.
+#define FAULT_BEING_WRITTEN 0xffffffffu
+
+// The first report stands. The code comes last, so that who sees it sees all of it.
 __device__ inline void hw_fault(Fault *fault, u32 code, u64 position, u64 value, u64 limit) {
-    if (atomicCAS(&fault->code, 0u, code) == 0u) {
+    if (atomicCAS(&fault->code, 0u, FAULT_BEING_WRITTEN) == 0u) {
         fault->position = position;
         fault->value = value;
         fault->limit = limit;
         __threadfence_system();
+        atomicExch(&fault->code, code);
     }
 }
 

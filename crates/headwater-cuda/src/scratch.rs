@@ -14,6 +14,8 @@ use crate::stream::Stream;
 
 /// Blocks a stream keeps.
 const MOST_BLOCKS: usize = 8;
+/// Bytes a stream keeps.
+const MOST_BYTES: usize = 256 << 20;
 /// Streams a GPU keeps.
 const MOST_STREAMS: usize = 64;
 
@@ -28,11 +30,11 @@ pub struct Scratch {
 impl Stream {
     /// `bytes` of uninitialised device memory for work on this stream.
     pub fn scratch(&self, bytes: usize) -> Result<Scratch> {
-        let kept = take_smallest(&mut lock(self.kept_scratch()), bytes);
+        // A graph may be replayed on any stream at any time, so its scratch memory is its own.
+        let is_captured = self.capture().is_some();
+        let kept = if is_captured { None } else { take_smallest(&mut lock(self.kept_scratch()), bytes) };
         let block = match kept {
             Some(block) => block,
-            // During a capture nothing may be allocated the plain way; this becomes part of the graph.
-            None if self.capture().is_some() => Allocation::on_stream(self, bytes)?,
             None => Allocation::shareable(self.gpu(), bytes.next_power_of_two())?,
         };
         let span = Span::whole(block.clone()).part(0, bytes);
@@ -43,7 +45,7 @@ impl Stream {
 fn take_smallest(kept: &mut Vec<Arc<Allocation>>, bytes: usize) -> Option<Arc<Allocation>> {
     let fits = |block: &Arc<Allocation>| block.bytes() >= bytes;
     let at = (0..kept.len()).filter(|i| fits(&kept[*i])).min_by_key(|i| kept[*i].bytes())?;
-    Some(kept.swap_remove(at))
+    Some(kept.remove(at))
 }
 
 impl Deref for Scratch {
@@ -59,15 +61,16 @@ impl Drop for Scratch {
         self.span = None;
         let Some(block) = self.block.take() else { return };
         // A span or a graph that still holds the block keeps it; it is then freed like any other memory.
-        let shared = Arc::strong_count(&block) > 1;
-        if shared || block.settle_on(&self.stream).is_err() {
+        let is_shared = Arc::strong_count(&block) > 1 || self.stream.capture().is_some();
+        if is_shared || block.bytes() > MOST_BYTES || block.settle_on(&self.stream).is_err() {
             return;
         }
         let mut kept = lock(self.stream.kept_scratch());
         kept.push(block);
-        if kept.len() > MOST_BLOCKS {
-            let smallest = (0..kept.len()).min_by_key(|i| kept[*i].bytes()).unwrap_or(0);
-            kept.swap_remove(smallest);
+        while kept.len() > MOST_BLOCKS || kept.iter().map(|block| block.bytes()).sum::<usize>() > MOST_BYTES {
+            // The oldest goes, after the work that was given it.
+            let oldest = Span::whole(kept.remove(0));
+            oldest.note_use(&self.stream);
         }
     }
 }

@@ -99,15 +99,17 @@ impl Stream {
     /// `raw` is a live stream of `gpu`'s primary context (null for the legacy default stream) and stays live as long as
     /// any clone of the result.
     pub unsafe fn foreign(gpu: &Gpu, raw: *mut std::ffi::c_void) -> Result<Self> {
-        /// Kept for good: a wrapper may go while kernels that hold the cell's address still run.
-        static CELLS: OnceLock<Mutex<HashMap<(usize, usize), Span>>> = OnceLock::new();
-        let mut cells = lock(CELLS.get_or_init(Mutex::default));
+        /// Kept for good: kernels that hold the fault cell's address may run longer than any wrapper, and scratch memory
+        /// is worth something only when the next wrapper of the same stream finds it.
+        static KNOWN: OnceLock<Mutex<HashMap<(usize, usize), Stream>>> = OnceLock::new();
+        let mut known = lock(KNOWN.get_or_init(Mutex::default));
         let key = (gpu.ordinal(), raw.addr());
-        let fault = match cells.get(&key) {
-            Some(cell) => cell.clone(),
-            None => cells.entry(key).or_insert(new_fault_cell(gpu)?).clone(),
-        };
-        Ok(Self::from_parts(gpu, raw.cast(), Origin::Foreign, fault))
+        if let Some(stream) = known.get(&key) {
+            return Ok(stream.clone());
+        }
+        let stream = Self::from_parts(gpu, raw.cast(), Origin::Foreign, new_fault_cell(gpu)?);
+        known.insert(key, stream.clone());
+        Ok(stream)
     }
 
     /// A stream of a green context; `make` creates its handle.
@@ -251,12 +253,15 @@ fn new_fault_cell(gpu: &Gpu) -> Result<Span> {
     Ok(cell)
 }
 
+/// A kernel that is still running has begun a report; the same number stands in `prelude.cuh`.
+const FAULT_BEING_WRITTEN: u32 = u32::MAX;
+
 fn take_from(fault: &Span) -> Result<()> {
     let Some(start) = fault.host_pointer() else { return Ok(()) };
     // SAFETY: the allocation holds one FaultCell, all of whose fields are atomics, and lives as long as the span.
     let cell = unsafe { start.cast::<FaultCell>().as_ref() };
     let code = cell.code.load(Ordering::Acquire);
-    if code == 0 {
+    if code == 0 || code == FAULT_BEING_WRITTEN {
         return Ok(());
     }
     let (position, value) = (cell.position.load(Ordering::Relaxed), cell.value.load(Ordering::Relaxed));

@@ -10,8 +10,8 @@ use headwater_memory::{Pool, PoolConfig, Tier, host_bytes_available};
 
 use crate::error::Result;
 
-/// Pinned memory for rows on their way to the GPU.
-const STAGING_BYTES: usize = 256 << 20;
+/// Pinned memory for rows on their way to the GPU; what is in use is a few MiB a thread.
+const STAGING_BYTES: usize = 1 << 30;
 
 struct Pools {
     unified: Pool,

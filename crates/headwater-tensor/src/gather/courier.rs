@@ -1,4 +1,4 @@
-//! A CPU thread that brings rows to the GPU: it gathers into one pinned buffer while the other is being copied.
+//! A CPU thread that brings rows to the GPU: it gathers into one half of a pinned buffer while the other is being copied.
 
 use headwater_cuda::{Event, Gpu, Span, SpareStream};
 use headwater_memory::{Buffer, Pinned};
@@ -8,50 +8,49 @@ use super::cpu::gather_block;
 use crate::error::Result;
 use crate::runtime::staging_pool;
 
-/// One being filled, one on its way.
-const SLOTS: usize = 2;
+/// One half being filled, one on its way.
+const HALVES: usize = 2;
 
-/// The thread's stream and buffers.
+/// The thread's stream and buffer.
 pub(super) struct Courier {
     pub stream: SpareStream,
-    slots: Vec<Slot>,
-    turn: usize,
-}
-
-struct Slot {
+    /// Both halves in one lease: a thread that held one and waited for another could wait for a thread like itself.
     staging: Buffer<u8, Pinned>,
-    /// What must have passed before the buffer may be filled again.
-    sent: Vec<Event>,
+    half_bytes: usize,
+    /// What must have passed before a half may be filled again.
+    sent: [Vec<Event>; HALVES],
+    turn: usize,
 }
 
 impl Courier {
     /// A courier whose loads are at most `bytes` long.
     pub fn new(gpu: &Gpu, bytes: usize) -> Result<Self> {
-        let pool = staging_pool(gpu)?;
-        let slot =
-            || -> Result<Slot> { Ok(Slot { staging: Buffer::from_lease(pool.lease(bytes)?)?, sent: Vec::new() }) };
-        let slots = (0..SLOTS).map(|_| slot()).collect::<Result<_>>()?;
-        Ok(Self { stream: gpu.spare_stream()?, slots, turn: 0 })
-    }
-
-    /// Which of two landing places the next load may use.
-    pub fn turn(&self) -> usize {
-        self.turn
+        let staging = Buffer::from_lease(staging_pool(gpu)?.lease(HALVES * bytes)?)?;
+        Ok(Self { stream: gpu.spare_stream()?, staging, half_bytes: bytes, sent: Default::default(), turn: 0 })
     }
 
     /// Gathers `ids` out of `table` and queues the copy to `to`. `first` is the position of the first id.
     pub fn bring(&mut self, table: &[u8], width: usize, ids: IdSlice<'_>, first: usize, to: &Span) -> Result<()> {
-        let slot = &mut self.slots[self.turn];
-        self.turn = (self.turn + 1) % SLOTS;
-        for event in slot.sent.drain(..) {
-            event.synchronize()?;
-        }
-        let bytes = ids.len() * width;
-        gather_block(table, width, ids, first, &mut slot.staging.as_mut_slice()?[..bytes], true)?;
-        if let Some(from) = slot.staging.part(0..bytes) {
+        let sent = &mut self.sent[self.turn];
+        sent.drain(..).try_for_each(|event| event.synchronize())?;
+        let start = self.turn * self.half_bytes;
+        let half = start..start + ids.len() * width;
+        self.turn = (self.turn + 1) % HALVES;
+        gather_block(table, width, ids, first, &mut self.staging.as_mut_slice()?[half.clone()], true)?;
+        if let Some(from) = self.staging.part(half) {
             self.stream.copy(&from, to)?;
         }
-        slot.sent = slot.staging.whole().allocation().pending()?;
+        // The uses of the whole buffer become this half's events, which come after those of the other.
+        *sent = self.staging.whole().allocation().pending()?;
         Ok(())
+    }
+}
+
+impl Drop for Courier {
+    fn drop(&mut self) {
+        // The pool sees no more uses than the buffer's own, so the lease must not go back before the copies are done.
+        for event in self.sent.iter_mut().flat_map(|sent| sent.drain(..)) {
+            let _ = event.synchronize();
+        }
     }
 }

@@ -46,8 +46,7 @@ static LINES: Kernel = unsafe {
         ],
     )
 };
-// SAFETY: ids are read below `count`; a bucket is below BUCKETS because rows are clamped below `rows` and `shift` was
-// chosen for that, which `Ordering::new` computes from `rows`.
+// SAFETY: ids are read below `count`; a bucket is below BUCKETS, whatever the id and the shift.
 static COUNT: Kernel = unsafe {
     Kernel::declare(
         &ORDER,
@@ -77,6 +76,7 @@ static SCATTER: Kernel = unsafe {
             Param::Write("starts", Element::U32, &["BUCKETS"]),
             Param::Write("ordered", Element::Bytes, &["count", "ROW_BYTES"]),
             Param::Write("places", Element::U32, &["count"]),
+            Param::Fault,
         ],
     )
 };
@@ -151,15 +151,23 @@ impl GpuGather<'_> {
     pub fn run_plan(&self, plan: &Plan) -> Result<()> {
         let (table_bytes, out_bytes) = (self.table.bytes() as u64, self.out.bytes() as u64);
         check_sizes(table_bytes, self.rows, self.width_bytes, self.count(), out_bytes)?;
+        let (address, id_bytes) = (self.ids.pointer(), self.id_type.size_bytes());
+        if address % id_bytes as u64 != 0 {
+            return Err(GatherError::IdAlignment { address, id_bytes }.into());
+        }
         if self.count() == 0 {
             return Ok(());
         }
+        // From here on the table is exactly its rows, for both sides.
+        let table = cut(self.table, 0, self.rows * self.width_bytes)?;
+        let host_table = self.host_table.and_then(|bytes| bytes.get(..table.bytes()));
+        let exact = GpuGather { table: &table, host_table, ..*self };
         match plan.variant {
-            Variant::Cpu => super::staged::run(self),
-            Variant::Hybrid => super::hybrid::run(self, plan),
-            Variant::Naive => self.by_element(&NAIVE, plan),
-            Variant::Shift => self.by_element(&SHIFT, plan),
-            Variant::Aligned | Variant::Sorted | Variant::Auto => self.by_line(plan),
+            Variant::Cpu => super::staged::run(&exact),
+            Variant::Hybrid if self.count() <= MOST_IDS => super::hybrid::run(&exact, plan),
+            Variant::Naive => exact.by_element(&NAIVE, plan),
+            Variant::Shift => exact.by_element(&SHIFT, plan),
+            Variant::Aligned | Variant::Sorted | Variant::Hybrid | Variant::Auto => exact.by_line(plan),
         }
     }
 

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use headwater_cuda::{Event, Scratch, Span};
+use headwater_cuda::{Event, Span};
 use headwater_memory::Buffer;
 
 use super::courier::Courier;
@@ -16,7 +16,7 @@ use super::cuda::{GpuGather, Ordered, Placed, cut};
 use super::plan::Plan;
 use super::staged::{HostIds, index};
 use super::{GatherError, IdSlice};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::{unified_pool, with_threads};
 
 /// Bytes of a CPU segment.
@@ -39,9 +39,17 @@ pub(super) fn run(gather: &GpuGather<'_>, plan: &Plan) -> Result<()> {
         if driven.is_err() {
             work.stop();
         }
-        let helped = helpers.join().unwrap_or(Ok(()));
-        driven.and(helped)
+        let helped = helpers.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        name_bad_id(gather, driven.and(helped))
     })
+}
+
+/// The CPU sees ordered ids, the stream knows them as they were written.
+fn name_bad_id(gather: &GpuGather<'_>, outcome: Result<()>) -> Result<()> {
+    if matches!(outcome, Err(Error::Gather(GatherError::IdOutOfRange { .. }))) {
+        gather.stream.synchronize()?;
+    }
+    outcome
 }
 
 /// What both sides see.
@@ -99,17 +107,23 @@ impl Together<'_> {
         let mut courier = Courier::new(gather.stream.gpu(), bytes)?;
         courier.stream.wait(self.is_ordered)?;
         // Where rows land on the device before they are spread to their places.
-        let landings: [Scratch; 2] = [courier.stream.scratch(bytes)?, courier.stream.scratch(bytes)?];
+        let landing = courier.stream.scratch(bytes)?;
+        let brought = self.bring_segments(ids, &mut courier, &landing);
+        // Also after an error: the caller's stream must not run ahead of what this thread queued.
+        gather.stream.wait_for(&courier.stream)?;
+        brought
+    }
+
+    fn bring_segments(&self, ids: IdSlice<'_>, courier: &mut Courier, landing: &Span) -> Result<()> {
+        let (gather, width) = (self.gather, index(self.gather.width_bytes)?);
         while let Some(rows) = self.work.take_back() {
             let (_, places) = self.ordered.part(&rows)?;
             let count = index(rows.end - rows.start)?;
-            let landing = cut(&landings[courier.turn()], 0, (count * width) as u64)?;
+            let landing = cut(landing, 0, (count * width) as u64)?;
             courier.bring(self.table, width, ids.part(index(rows.start)?, count), 0, &landing)?;
             let placed = Placed { rows: None, places: &places };
             gather.lines(self.plan, &courier.stream, &landing, placed, gather.out)?;
         }
-        // The caller's stream must not run ahead of what this thread queued.
-        gather.stream.wait_for(&courier.stream)?;
         Ok(())
     }
 }

@@ -66,6 +66,14 @@ pub enum GatherError {
         /// Bytes a row.
         width_bytes: u64,
     },
+    /// Ids whose address is no multiple of their size.
+    #[error("ids of {id_bytes} bytes cannot start at address {address:#x}")]
+    IdAlignment {
+        /// Where they start.
+        address: u64,
+        /// Bytes of one.
+        id_bytes: usize,
+    },
     /// A way of gathering that needs the CPU to read the table, on a table it cannot read.
     #[error("the {variant} gather reads the table with the CPU, and this table lies in GPU memory")]
     TableNotOnHost {

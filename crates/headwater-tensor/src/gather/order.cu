@@ -10,9 +10,9 @@
 // THREADS), THREADS (threads a block).
 
 __device__ __forceinline__ u32 bucket_of(u64 row, u64 rows, u32 shift) {
-    // Bad ids are reported by the gather itself; here they only must not break the partition.
-    const u64 clamped = row < rows ? row : rows - 1;
-    return (u32)(clamped >> shift);
+    // Bad ids go last; they must only not break the partition.
+    const u64 bucket = row < rows ? row >> shift : BUCKETS;
+    return bucket < BUCKETS ? (u32)bucket : BUCKETS - 1;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) order_count(const ID* __restrict__ ids, u64 count, u64 rows, u32 shift, u32* counts) {
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) order_scan(u32* counts) {
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     order_scatter(const ID* __restrict__ ids, u64 count, u64 rows, u32 shift, u32* starts, ROW* __restrict__ ordered,
-                  u32* __restrict__ places) {
+                  u32* __restrict__ places, Fault* fault) {
     __shared__ u32 mine[BUCKETS];
     for (u32 b = threadIdx.x; b < BUCKETS; b += THREADS) mine[b] = 0;
     __syncthreads();
@@ -69,7 +69,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (u64 i = begin + threadIdx.x; i < end; i += THREADS) {
         const u64 row = (u64)(i64)ids[i];
         const u32 at = atomicAdd(&mine[bucket_of(row, rows, shift)], 1u);
-        // An id too wide for ROW is bad anyway; the largest value keeps it bad.
+        // A bad id is named here, where it is still as it was written; the largest ROW keeps it bad.
+        if (row >= rows) hw_fault(fault, FAULT_ID_OUT_OF_RANGE, i, row, rows);
         ordered[at] = row < rows ? (ROW)row : (ROW)~0ull;
         places[at] = (u32)i;
     }

@@ -1,6 +1,6 @@
 //! The gather by CPU and copy engine: threads collect rows into pinned memory while earlier rows are on their way.
 //!
-//! This is how a table that cannot be pinned is served, and the yardstick the papers start from.
+//! This is the yardstick that the papers start from.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,9 +27,10 @@ pub(super) fn run(gather: &GpuGather<'_>) -> Result<()> {
         rayon::broadcast(|_| {
             let mut courier = Courier::new(gather.stream.gpu(), index(rows_per_chunk(gather) * gather.width_bytes)?)?;
             courier.stream.wait(&begun)?;
-            bring_chunks(gather, table, ids, &next, &mut courier)?;
+            let brought = bring_chunks(gather, table, ids, &next, &mut courier);
+            // Also after an error: what was queued must not meet what the caller does next with the output.
             gather.stream.wait_for(&courier.stream)?;
-            Ok(())
+            brought
         })
     });
     brought.into_iter().fold(Ok(()), Result::and)

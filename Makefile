@@ -9,7 +9,7 @@ DEVICE_TESTS := device
 
 .PHONY: test lint unit doctest emulated emulator-test bench docs fuzz gpu-bundle clean
 
-test: lint unit doctest emulated
+test: lint unit doctest docs emulated
 	@echo "all checks passed"
 
 lint:

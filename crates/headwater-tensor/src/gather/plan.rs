@@ -1,7 +1,7 @@
 //! Which way to gather, decided from numbers alone.
 //!
 //! What binds a gather from host memory is the larger of two times: bytes over the link, and address translations over
-//! the rate at which they are made. A translation covers [`TRANSLATION_BYTES`] of host memory, whatever the page size
+//! the rate at which they are made. A translation covers 64 KiB of host memory, whatever the page size
 //! behind it. Rows in random order need one for nearly every row; rows in address order need one for every piece of the
 //! table that is touched at all. Ordering costs a few launches and a pass over the ids. The constants are measured; see
 //! `docs/results`.

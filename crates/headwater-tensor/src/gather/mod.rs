@@ -25,6 +25,7 @@ pub use builds::kernel_builds;
 pub use cpu::gather as gather_on_cpu;
 pub use cuda::{GpuGather, SOURCES};
 pub use plan::{GatherOptions, Variant};
+pub use staged::StagedGather;
 
 pub use crate::ids::{IdSlice, IdType};
 use headwater_cuda::Span;

@@ -4,24 +4,19 @@
 //! table the GPU reaches is read by the GPU in place. A unified table that could not be pinned is gathered by the CPU in
 //! pieces that are copied over. As in torch, a table in GPU memory may be indexed by ids on the CPU.
 
-use std::ops::Range;
-
 use headwater_cuda::{Span, Stream};
-use headwater_memory::{Buffer, Host};
 
 use crate::device::Device;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::exec::{Placed, Side, output_bytes, part};
-use crate::gather::{GatherError, GatherOptions, GpuGather, IdSlice, IdType, Variant, gather_host};
+use crate::exec::{Placed, Side, output_bytes};
+use crate::gather::{GatherOptions, GpuGather, IdSlice, IdType, StagedGather, Variant, gather_host};
 use crate::layout::Shape;
 use crate::placement::Operand;
 use crate::read::HostOperand;
 use crate::tensor::Tensor;
 
 const OP: &str = "index";
-/// Bytes gathered by the CPU before they are copied to the GPU.
-const PIECE_BYTES: usize = 16 << 20;
 
 /// Gathers rows.
 pub(crate) fn run(table: &Tensor, ids: &Tensor, options: GatherOptions) -> Result<Tensor> {
@@ -37,12 +32,10 @@ pub(crate) fn run(table: &Tensor, ids: &Tensor, options: GatherOptions) -> Resul
     }
     let (table, ids) = (table.contiguous()?, ids.contiguous()?);
     match &placed.side {
-        Side::Cpu => {
-            placed.on_host(table.dtype(), &shape, |out| on_cpu(&table, &ids, width_bytes, 0..ids.count(), out))
-        }
+        Side::Cpu => placed.on_host(table.dtype(), &shape, |out| on_cpu(&table, &ids, width_bytes, out)),
         Side::Gpu(gpu) => placed.on_gpu(gpu, table.dtype(), &shape, |stream, out| {
             if table.storage().span().is_none() {
-                return staged(stream, &table, &ids, width_bytes, out);
+                return staged(stream, &table, &ids, width_bytes, out, options.cpu_threads);
             }
             let from = table.gpu_operand(stream, table.dtype())?.packed()?;
             let wanted = ids.gpu_operand(stream, ids.dtype())?.packed()?;
@@ -85,37 +78,27 @@ fn host_bytes(table: &Tensor) -> Result<Option<&[u8]>> {
     Ok(table.storage().host_slice()?.map(|bytes| &bytes[start..start + length]))
 }
 
-/// Gathers the rows of some of the ids. Both tensors are packed.
-fn on_cpu(table: &Tensor, ids: &Tensor, width_bytes: usize, wanted: Range<usize>, out: &mut [u8]) -> Result<()> {
+/// Gathers on the CPU. Both tensors are packed.
+fn on_cpu(table: &Tensor, ids: &Tensor, width_bytes: usize, out: &mut [u8]) -> Result<()> {
     let (operand, table) = (ids.host_operand(ids.dtype())?, table.host_operand(table.dtype())?);
-    let table = table.packed_bytes()?.unwrap_or_default();
-    let gathered = match ids.dtype() {
-        DType::I32 => gather_host(table, width_bytes, IdSlice::I32(&packed(&operand)?[wanted.clone()]), out),
-        _ => gather_host(table, width_bytes, IdSlice::I64(&packed(&operand)?[wanted.clone()]), out),
-    };
-    // The gather counts from the first id it was given.
-    gathered.map_err(|error| match error {
-        GatherError::IdOutOfRange { position, id, rows } => {
-            GatherError::IdOutOfRange { position: position + wanted.start as u64, id, rows }.into()
-        }
-        error => error.into(),
+    Ok(gather_host(table.packed_bytes()?.unwrap_or_default(), width_bytes, id_slice(ids.dtype(), &operand)?, out)?)
+}
+
+/// Gathers on the CPU into memory of the GPU.
+fn staged(stream: &Stream, table: &Tensor, ids: &Tensor, width_bytes: usize, out: &Span, threads: usize) -> Result<()> {
+    let ids = ids.to(Device::Cpu)?;
+    let (operand, table) = (ids.host_operand(ids.dtype())?, table.host_operand(table.dtype())?);
+    let (table, ids) = (table.packed_bytes()?.unwrap_or_default(), id_slice(ids.dtype(), &operand)?);
+    StagedGather { stream, table, width_bytes, ids, out }.run(threads)
+}
+
+fn id_slice<'a>(dtype: DType, operand: &'a HostOperand<'_>) -> Result<IdSlice<'a>> {
+    Ok(match dtype {
+        DType::I32 => IdSlice::I32(packed(operand)?),
+        _ => IdSlice::I64(packed(operand)?),
     })
 }
 
 fn packed<'a, T: Element>(operand: &'a HostOperand<'_>) -> Result<&'a [T]> {
     Ok(operand.view()?.as_slice().unwrap_or_default())
-}
-
-/// Gathers on the CPU, piece by piece, into memory of the GPU.
-fn staged(stream: &Stream, table: &Tensor, ids: &Tensor, width_bytes: usize, out: &Span) -> Result<()> {
-    // The ids are wanted piece after piece: from GPU memory they are fetched once.
-    let ids = ids.to(Device::Cpu)?;
-    let rows_per_piece = (PIECE_BYTES / width_bytes).max(1);
-    for first in (0..ids.count()).step_by(rows_per_piece) {
-        let rows = rows_per_piece.min(ids.count() - first);
-        let mut piece = Buffer::<u8, Host>::new(rows * width_bytes)?;
-        on_cpu(table, &ids, width_bytes, first..first + rows, piece.as_mut_slice()?)?;
-        stream.upload(piece.as_slice()?, &part(out, first * width_bytes, rows * width_bytes)?)?;
-    }
-    Ok(())
 }

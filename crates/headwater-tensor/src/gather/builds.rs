@@ -20,7 +20,7 @@ fn gathers(id_type: IdType) -> Vec<Defines> {
     let mut sets: Vec<Defines> = [1, 2, 4].map(|unit_bytes| unit_defines(id_type, unit_bytes, 128)).into();
     for piece_bytes in [1, 4, 16] {
         for (per_row, in_order, placed) in [(8, false, false), (16, false, true), (32, true, true)] {
-            let lanes = Lanes { per_row, chunks: 1, depth: 4, piece_bytes };
+            let lanes = Lanes { per_row, span_bytes: 128, depth: 4, piece_bytes };
             sets.push(line_defines(id_type, &lanes, 1024, in_order, placed));
         }
     }

@@ -304,7 +304,7 @@ fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
         .bytes(any)
         .bytes(lines.places.unwrap_or(any))
         .u64(lines.count)
-        .u64(plan.lanes.chunks)
+        .u64(plan.lanes.chunks())
         .bytes(lines.out)
         .u64(lines.out.bytes() as u64 / lines.width_bytes)
         .go()?;

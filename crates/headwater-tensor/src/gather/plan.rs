@@ -31,6 +31,8 @@ const LARGE_TABLE_BYTES: u64 = 24 << 30;
 const WORD_BYTES: u64 = 16;
 /// Rows from this width on fill the link in any order.
 const WIDE_ROW_BYTES: u64 = 2048;
+/// Rows below this width need many threads to have enough lines in flight, aligned or not.
+const NARROW_ROW_BYTES: u64 = 1024;
 
 /// How rows are gathered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -138,12 +140,20 @@ pub struct Plan {
 pub struct Lanes {
     /// Lanes a row.
     pub per_row: u32,
-    /// Times the lanes of a row must step to cover it wherever it starts.
-    pub chunks: u64,
+    /// Bytes of whole lines that hold a row wherever it starts.
+    pub span_bytes: u64,
     /// Loads a lane keeps in flight.
     pub depth: u32,
     /// Bytes that are stored together: 16, or less when rows are not aligned to that.
     pub piece_bytes: u32,
+}
+
+impl Lanes {
+    /// Times the lanes of a row must step to cover it.
+    #[must_use]
+    pub fn chunks(&self) -> u64 {
+        self.span_bytes.div_ceil(u64::from(self.per_row) * WORD_BYTES)
+    }
 }
 
 /// Decides.
@@ -165,17 +175,22 @@ pub fn plan(shape: &Shape, options: &GatherOptions) -> Plan {
         (_, TablePlace::Host) => sms.min(link_sms(shape, &lanes)),
         (_, TablePlace::Device) => sms * 2,
     };
-    let items = shape.count.saturating_mul(lanes.chunks);
-    // Words that are taken apart store in small pieces, and more threads of that kind get into each other's way.
-    let threads = if lanes.piece_bytes == 16 { 1024 } else { 512 };
+    let items = shape.count.saturating_mul(lanes.chunks());
+    let threads = if meets_its_lines(shape, &lanes) { 1024 } else { 512 };
     let tile = u64::from(threads / lanes.per_row * lanes.depth);
     let useful = u32::try_from(items.div_ceil(tile)).unwrap_or(u32::MAX).max(1);
     Plan { variant, ordered, lanes, blocks: blocks.min(useful), threads, line_bytes: 128 }
 }
 
+/// Whether the lines a row touches are mostly its own. Otherwise threads that share a line or store small pieces get into
+/// each other's way, and half as many are faster.
+fn meets_its_lines(shape: &Shape, lanes: &Lanes) -> bool {
+    lanes.piece_bytes == 16 && (shape.alignment_bytes >= 128 || shape.width_bytes < NARROW_ROW_BYTES)
+}
+
 fn link_sms(shape: &Shape, lanes: &Lanes) -> u32 {
     let is_large = shape.table_rows.saturating_mul(shape.width_bytes) > LARGE_TABLE_BYTES;
-    if is_large && lanes.piece_bytes == 16 { LARGE_TABLE_SMS } else { LINK_SMS }
+    if is_large && meets_its_lines(shape, lanes) { LARGE_TABLE_SMS } else { LINK_SMS }
 }
 
 fn choose(shape: &Shape, options: &GatherOptions) -> Variant {
@@ -245,8 +260,7 @@ fn lanes(shape: &Shape) -> Lanes {
     let span_bytes = (shape.width_bytes + slack).next_multiple_of(128);
     let wanted = (span_bytes / WORD_BYTES).next_power_of_two();
     let per_row = u32::try_from(wanted.clamp(8, 32)).unwrap_or(32);
-    let chunks = span_bytes.div_ceil(u64::from(per_row) * WORD_BYTES);
-    Lanes { per_row, chunks, depth: 4, piece_bytes }
+    Lanes { per_row, span_bytes, depth: 4, piece_bytes }
 }
 
 /// Counts of rows and bytes stay far below 2^53, or need no more precision than that.
@@ -288,7 +302,7 @@ mod tests {
         for width_bytes in 1..3000u64 {
             for alignment_bytes in (0..=7).map(|log| 1u64 << log).filter(|a| width_bytes % a == 0) {
                 let lanes = lanes(&Shape { alignment_bytes, ..host(1, width_bytes, 10) });
-                let reach = lanes.chunks * u64::from(lanes.per_row) * WORD_BYTES;
+                let reach = lanes.chunks() * u64::from(lanes.per_row) * WORD_BYTES;
                 let last_start = 128 - alignment_bytes;
                 assert!(reach >= width_bytes + if alignment_bytes == 128 { 0 } else { last_start });
                 assert!(lanes.per_row.is_power_of_two() && (8..=32).contains(&lanes.per_row));

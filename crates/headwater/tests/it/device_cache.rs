@@ -22,7 +22,7 @@ fn run_children(test: &str, cache: &Path, below: &Path, count: usize) {
     let start = |_| {
         let mut command = command(test, "compile");
         command.env("HEADWATER_CACHE", cache).env("HWEMU_CACHE", below.join("emulated")).stdout(Stdio::null());
-        Killed(command.spawn().unwrap())
+        Killed::start(&mut command)
     };
     let mut children: Vec<Killed> = (0..count).map(start).collect();
     for child in &mut children {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headwater::cuda::{Allocation, Bandwidths, Error, Event, Gpu, GreenContext, SmShare, Span, Stream};
 
-use crate::child::in_child;
+use crate::child::{in_child, no_children};
 use crate::emulator;
 use crate::kernels::{CHECK_IDS, add, gpu, grid, step, words};
 
@@ -186,6 +186,7 @@ fn no_green_contexts() {
 #[test]
 fn memory_runs_out_with_the_numbers_and_comes_back() {
     let Some(gpu) = gpu() else { return };
+    let _alone = no_children();
     let stream = Stream::new(&gpu).unwrap();
     let too_many = gpu.facts().memory_bytes * 2;
     for outcome in [Allocation::on_stream(&stream, too_many), Allocation::shareable(&gpu, too_many)] {

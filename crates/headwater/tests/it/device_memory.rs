@@ -9,7 +9,7 @@ use headwater::memory::{
     pinned_arena, registry_use,
 };
 
-use crate::child::in_child;
+use crate::child::{in_child, no_children};
 use crate::kernels::{add, gpu, words};
 
 #[test]
@@ -58,6 +58,7 @@ fn parts_and_empty_buffers() {
 #[test]
 fn too_much_device_memory_is_an_error_to_shrink_on() {
     let Some(gpu) = gpu() else { return };
+    let _alone = no_children();
     let why = Buffer::<u8, Device>::shareable(&gpu, gpu.facts().memory_bytes * 2).unwrap_err();
     assert!(why.is_out_of_memory() && matches!(why, Error::Cuda(_)), "{why}");
     assert_eq!(Buffer::<u8, Device>::shareable(&gpu, 1 << 20).unwrap().len(), 1 << 20);

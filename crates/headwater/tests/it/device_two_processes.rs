@@ -25,7 +25,7 @@ fn patient(stream: UnixStream) -> UnixStream {
 fn start(test: &str, folder: &Path) -> (Killed, UnixStream) {
     let path = folder.join("socket");
     let listener = UnixListener::bind(&path).unwrap();
-    let child = Killed(command(test, "peer").env(SOCKET, &path).spawn().unwrap());
+    let child = Killed::start(command(test, "peer").env(SOCKET, &path));
     (child, patient(listener.accept().unwrap().0))
 }
 

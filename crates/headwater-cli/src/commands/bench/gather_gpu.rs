@@ -204,12 +204,14 @@ struct Timed {
     joules: Option<f64>,
 }
 
-/// Replaces a plan's launch by BLOCKSxTHREADSxDEPTH.
+/// Replaces a plan's launch by BLOCKSxTHREADSxDEPTHxLANES.
 fn retune(plan: &mut Plan, tune: &str) -> anyhow::Result<()> {
     let numbers: Vec<u32> =
         tune.split('x').map(str::parse).collect::<Result<_, _>>().context("--tune takes numbers")?;
-    let [blocks, threads, depth] = numbers[..] else { bail!("--tune takes BLOCKSxTHREADSxDEPTH, as 16x512x2") };
-    (plan.blocks, plan.threads, plan.lanes.depth) = (blocks, threads, depth);
+    let [blocks, threads, depth, lanes] = numbers[..] else {
+        bail!("--tune takes BLOCKSxTHREADSxDEPTHxLANES, as 16x512x2x32")
+    };
+    (plan.blocks, plan.threads, plan.lanes.depth, plan.lanes.per_row) = (blocks, threads, depth, lanes);
     Ok(())
 }
 

@@ -85,7 +85,7 @@ pub struct GatherArgs {
     /// SMs the gather may use. Default: all.
     #[arg(long)]
     pub sms: Option<u32>,
-    /// Also run `sorted` with these BLOCKSxTHREADSxDEPTHxLANES, as `16x512x2x32`; may be given several times.
+    /// Also run `sorted` with these BLOCKSxTHREADSxDEPTHxLANESxCLAIMS, as `16x512x2x32x1`; may be given several times.
     #[arg(long, hide = true)]
     pub tune: Vec<String>,
     /// GPU to use.

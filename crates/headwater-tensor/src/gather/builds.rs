@@ -4,7 +4,7 @@ use headwater_cuda::{Defines, Source};
 
 use super::IdType;
 use super::cuda::{SOURCES, line_defines, order_defines, unit_defines};
-use super::plan::Lanes;
+use super::plan::{Lanes, Plan, Variant};
 
 /// Every type of id with every unit and piece, in order and not, with places and without.
 pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
@@ -20,8 +20,10 @@ fn gathers(id_type: IdType) -> Vec<Defines> {
     let mut sets: Vec<Defines> = [1, 2, 4].map(|unit_bytes| unit_defines(id_type, unit_bytes, 128)).into();
     for piece_bytes in [1, 4, 16] {
         for (per_row, in_order, placed) in [(8, false, false), (16, false, true), (32, true, true)] {
-            let lanes = Lanes { per_row, span_bytes: 128, depth: 4, piece_bytes };
-            sets.push(line_defines(id_type, &lanes, 1024, in_order, placed));
+            let lanes = Lanes { per_row, span_bytes: 128, depth: if placed { 2 } else { 4 }, piece_bytes };
+            let (variant, ordered, claims) = (Variant::Sorted, placed, placed);
+            let plan = Plan { variant, ordered, lanes, blocks: 1, threads: 1024, claims, line_bytes: 128 };
+            sets.push(line_defines(id_type, &plan, in_order, placed));
         }
     }
     sets

@@ -3,7 +3,7 @@
 
 use headwater_cuda::{Defines, Element, Grid, Kernel, Param, Scalar, Scratch, Source, Span, Stream};
 
-use super::plan::{GatherOptions, Lanes, Plan, Shape, TablePlace, Variant, plan};
+use super::plan::{GatherOptions, Plan, Shape, TablePlace, Variant, plan};
 use super::{GatherError, IdType, alignment_bytes, check_sizes};
 use crate::error::Result;
 
@@ -42,6 +42,7 @@ static LINES: Kernel = unsafe {
             Param::Value("chunks", Scalar::U64),
             Param::Write("out", Element::Bytes, &["out_rows", "width"]),
             Param::Value("out_rows", Scalar::U64),
+            Param::Write("claimed", Element::U64, &[]),
             Param::Fault,
         ],
     )
@@ -292,10 +293,14 @@ struct Lines<'a> {
 fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
     let id_type = lines.ids.map_or(IdType::U32, |(_, id_type)| id_type);
     let in_order = lines.ids.is_none();
-    let defines = line_defines(id_type, &plan.lanes, plan.threads, in_order, lines.places.is_some());
+    let defines = line_defines(id_type, plan, in_order, lines.places.is_some());
     // A list that is not read still needs an address; the other list serves.
     let any = lines.ids.map(|(ids, _)| ids).or(lines.places).unwrap_or(lines.table);
     let grid = Grid { blocks: plan.blocks, threads: plan.threads, shared_bytes: 0 };
+    let claimed = stream.scratch(8)?;
+    if plan.claims {
+        stream.fill(&claimed, 0)?;
+    }
     LINES
         .on(stream, &defines, grid)
         .bytes(lines.table)
@@ -307,6 +312,7 @@ fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
         .u64(plan.lanes.chunks())
         .bytes(lines.out)
         .u64(lines.out.bytes() as u64 / lines.width_bytes)
+        .buffer(&claimed, Element::U64)
         .go()?;
     Ok(())
 }
@@ -327,13 +333,14 @@ pub(super) fn unit_defines(id_type: IdType, unit_bytes: u64, line_bytes: u64) ->
 }
 
 /// The line kernel's defines.
-pub(super) fn line_defines(id_type: IdType, lanes: &Lanes, threads: u32, in_order: bool, placed: bool) -> Defines {
+pub(super) fn line_defines(id_type: IdType, plan: &Plan, in_order: bool, placed: bool) -> Defines {
     id_defines(id_type)
         .with("IN_ORDER", u32::from(in_order))
-        .with("LANES", lanes.per_row)
-        .with("DEPTH", lanes.depth)
-        .with("THREADS", threads)
-        .with("PIECE_BYTES", lanes.piece_bytes)
+        .with("LANES", plan.lanes.per_row)
+        .with("DEPTH", plan.lanes.depth)
+        .with("THREADS", plan.threads)
+        .with("CLAIMS", u32::from(plan.claims))
+        .with("PIECE_BYTES", plan.lanes.piece_bytes)
         .with("PLACE_BYTES", if placed { 4 } else { 0 })
 }
 

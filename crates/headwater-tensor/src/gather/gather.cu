@@ -7,9 +7,9 @@
 // - `gather_naive` maps consecutive threads to consecutive elements of the output, as a general indexing kernel does.
 // - `gather_shift` does the same and rotates each row so that a warp starts where a line starts: the papers' version.
 // - `gather_lines`, the one that is used, gives each row a group of lanes that starts on the row's first line. A lane
-//   keeps DEPTH loads in flight before its first store. Every block works through one contiguous stretch of the rows:
-//   when they are in address order this keeps the addresses in flight in few, narrow windows, which is what the
-//   translation caches between GPU and host want.
+//   keeps DEPTH loads in flight before its first store. When rows are in address order, warps claim them a tile at a
+//   time, so that the whole grid reads one narrow window of addresses that moves through the table, which is what the
+//   translation caches between GPU and host want; otherwise every block has a stretch of the rows to itself.
 //
 // Ids are checked here. A bad one is reported through the fault cell and its output row is zeroed; nothing outside the
 // table is read.
@@ -19,7 +19,8 @@
 // Defines: ID (type of an id), ID_BYTES. Of the naive kernels: UNIT (element: u32, u16, u8), UNIT_BYTES, LINE_UNITS. Of
 // `gather_lines`: LANES (lanes a row: 8, 16, 32), DEPTH (loads in flight a lane), PIECE_BYTES (16, 4 or 1: what divides
 // the addresses of rows), IN_ORDER (1 when row i is wanted i-th and `ids` is not read), PLACE_BYTES (4 when `places` is
-// given, 0 when output rows follow input order), THREADS (threads a block).
+// given, 0 when output rows follow input order), CLAIMS (1 when warps claim their tiles from `claimed`), THREADS
+// (threads a block).
 
 #define LINE_BYTES 128ull
 
@@ -101,14 +102,26 @@ __device__ __forceinline__ void store_word(u8* row, i64 inside, i64 width, uint4
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     gather_lines(const u8* __restrict__ table, u64 rows, u64 width, const ID* __restrict__ ids,
-                 const u32* __restrict__ places, u64 count, u64 chunks, u8* __restrict__ out, u64 out_rows, Fault* fault) {
-    const u32 lane = threadIdx.x % LANES, group = threadIdx.x / LANES, groups = THREADS / LANES;
-    // An item is one chunk (LANES words) of one row. Each block takes a contiguous stretch of tiles.
+                 const u32* __restrict__ places, u64 count, u64 chunks, u8* __restrict__ out, u64 out_rows, u64* claimed,
+                 Fault* fault) {
+    const u32 lane = threadIdx.x % LANES, group = threadIdx.x % 32 / LANES, groups = 32 / LANES;
+    // An item is one chunk (LANES words) of one row; a tile is what a warp does at a time.
     const u64 items = count * chunks, tile = (u64)groups * DEPTH, tiles = (items + tile - 1) / tile;
-    const u64 share = (tiles + gridDim.x - 1) / gridDim.x;
-    const u64 begin = share * blockIdx.x, end = begin + share < tiles ? begin + share : tiles;
     const u8* table_end = table + rows * width;
-    for (u64 t = begin; t < end; t++) {
+    const bool leads = threadIdx.x % 32 == 0;
+#if CLAIMS
+    const u64 end = tiles;
+    u64 t = __shfl_sync(0xffffffffu, leads ? atomicAdd(claimed, 1ull) : 0, 0);
+#else
+    const u64 share = (tiles + gridDim.x - 1) / gridDim.x, begin = share * blockIdx.x;
+    const u64 end = begin + share < tiles ? begin + share : tiles;
+    u64 t = begin + threadIdx.x / 32;
+#endif
+    while (t < end) {
+#if CLAIMS
+        // Asked for early, so that the answer is there when it is needed.
+        const u64 next = leads ? atomicAdd(claimed, 1ull) : 0;
+#endif
         uint4 words[DEPTH];
         u8* to[DEPTH];
         i64 inside[DEPTH];  // bytes from the row's first byte to this lane's word
@@ -148,6 +161,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int d = 0; d < DEPTH; d++)
             if (inside[d] > -WORD_BYTES && inside[d] < (i64)width) store_word(to[d], inside[d], (i64)width, words[d]);
+#if CLAIMS
+        t = __shfl_sync(0xffffffffu, next, 0);
+#else
+        t += THREADS / 32;
+#endif
     }
 }
 

@@ -20,13 +20,14 @@ const RANDOM_EXTRA_PER_US: f64 = 67.0;
 const CACHED_TRANSLATIONS: f64 = 16_384.0;
 /// Fixed cost of ordering: its launches and its scratch memory.
 const ORDER_FIXED_US: f64 = 25.0;
-/// Ids ordered in a microsecond.
-const ORDER_IDS_PER_US: f64 = 20_000.0;
+/// Ids an SM orders in a microsecond.
+const ORDER_IDS_PER_US: f64 = 200.0;
+/// What an SM reads over the link in GB/s, rows in address order.
+const ORDERED_SM_GB_PER_S: f64 = 15.5;
+/// The same when rows come in random order.
+const RANDOM_SM_GB_PER_S: f64 = 12.0;
 /// SMs that fill the link. More only widen the window of addresses in flight.
 const LINK_SMS: u32 = 16;
-/// SMs for tables so large that translation binds: a narrower window is worth more than a full link.
-const LARGE_TABLE_SMS: u32 = 12;
-const LARGE_TABLE_BYTES: u64 = 24 << 30;
 /// Bytes a lane loads at a time.
 const WORD_BYTES: u64 = 16;
 /// Rows from this width on fill the link in any order.
@@ -114,7 +115,7 @@ pub struct Shape {
     pub place: TablePlace,
     /// Bandwidth of the link to it in GB/s.
     pub link_gb_per_s: f64,
-    /// SMs of the GPU.
+    /// SMs that may be used.
     pub sms: u32,
 }
 
@@ -131,6 +132,8 @@ pub struct Plan {
     pub blocks: u32,
     /// Threads a block.
     pub threads: u32,
+    /// Whether warps claim their work from all that is left; otherwise each block has its stretch of it.
+    pub claims: bool,
     /// Bytes the shift variant takes for a line; 128 but for the papers' scaled-down example.
     pub line_bytes: u64,
 }
@@ -159,38 +162,37 @@ impl Lanes {
 /// Decides.
 #[must_use]
 pub fn plan(shape: &Shape, options: &GatherOptions) -> Plan {
+    let sms = options.share.sms(shape.sms);
+    let shape = &Shape { sms, ..*shape };
     let variant = match options.variant {
         Variant::Auto => choose(shape, options),
         asked => asked,
     };
     let ordered = matches!(variant, Variant::Sorted | Variant::Hybrid) && shape.count > 1;
-    let lanes = lanes(shape);
-    let sms = options.share.sms(shape.sms);
+    let lanes = lanes(shape, ordered);
     let blocks = match (variant, shape.place) {
         // The naive kernels have one load in flight a thread, so they need many threads.
         (Variant::Naive | Variant::Shift, _) => sms * 2,
         // Rows in random order are only left so when the translations of a small table stay cached, and every part of
         // the GPU has its own cache; or when rows are wide and a few SMs fill the link.
         (Variant::Aligned, TablePlace::Host) if shape.width_bytes < WIDE_ROW_BYTES => sms,
-        (_, TablePlace::Host) => sms.min(link_sms(shape, &lanes)),
+        (_, TablePlace::Host) => sms.min(LINK_SMS),
         (_, TablePlace::Device) => sms * 2,
     };
     let items = shape.count.saturating_mul(lanes.chunks());
-    let threads = if meets_its_lines(shape, &lanes) { 1024 } else { 512 };
+    let threads = if ordered || meets_its_lines(shape, &lanes) { 1024 } else { 512 };
+    // One front that moves through the table keeps the addresses in flight close together, where a stretch for every block
+    // would be a front for each. Rows in random order have no front, and need no counter.
+    let claims = ordered;
     let tile = u64::from(threads / lanes.per_row * lanes.depth);
     let useful = u32::try_from(items.div_ceil(tile)).unwrap_or(u32::MAX).max(1);
-    Plan { variant, ordered, lanes, blocks: blocks.min(useful), threads, line_bytes: 128 }
+    Plan { variant, ordered, lanes, blocks: blocks.min(useful), threads, claims, line_bytes: 128 }
 }
 
 /// Whether the lines a row touches are mostly its own. Otherwise threads that share a line or store small pieces get into
-/// each other's way, and half as many are faster.
+/// each other's way where every block has its stretch, and half as many are faster.
 fn meets_its_lines(shape: &Shape, lanes: &Lanes) -> bool {
     lanes.piece_bytes == 16 && (shape.alignment_bytes >= 128 || shape.width_bytes < NARROW_ROW_BYTES)
-}
-
-fn link_sms(shape: &Shape, lanes: &Lanes) -> u32 {
-    let is_large = shape.table_rows.saturating_mul(shape.width_bytes) > LARGE_TABLE_BYTES;
-    if is_large && meets_its_lines(shape, lanes) { LARGE_TABLE_SMS } else { LINK_SMS }
 }
 
 fn choose(shape: &Shape, options: &GatherOptions) -> Variant {
@@ -200,7 +202,7 @@ fn choose(shape: &Shape, options: &GatherOptions) -> Variant {
     let (aligned_us, sorted_us) = (random_us(shape), ordered_us(shape));
     let best_us = aligned_us.min(sorted_us);
     // Threads pay only when translation, not the link, is what binds.
-    if options.cpu_threads > 0 && best_us > 1.15 * link_us(shape) && shape.count > 65_536 {
+    if options.cpu_threads > 0 && best_us > 1.15 * link_us(shape, ORDERED_SM_GB_PER_S) && shape.count > 65_536 {
         Variant::Hybrid
     } else if sorted_us < aligned_us {
         Variant::Sorted
@@ -213,21 +215,21 @@ fn choose(shape: &Shape, options: &GatherOptions) -> Variant {
 #[must_use]
 pub fn random_us(shape: &Shape) -> f64 {
     if stays_cached(shape) && as_f64(shape.count) <= 2.0 * CACHED_TRANSLATIONS {
-        return link_us(shape);
+        return link_us(shape, RANDOM_SM_GB_PER_S);
     }
     let table_gib = as_f64(shape.table_rows) * as_f64(shape.width_bytes) / (1u64 << 30) as f64;
     let rate = RANDOM_TRANSLATIONS_PER_US + RANDOM_EXTRA_PER_US / table_gib.max(0.01).powf(1.5);
     // A row that straddles two translations needs both.
     let translations = as_f64(shape.count) * (1.0 + as_f64(shape.width_bytes) / TRANSLATION_BYTES);
-    link_us(shape).max(translations / rate)
+    link_us(shape, RANDOM_SM_GB_PER_S).max(translations / rate)
 }
 
 /// Predicted time with rows in address order, ordering included.
 #[must_use]
 pub fn ordered_us(shape: &Shape) -> f64 {
-    let order_us = ORDER_FIXED_US + as_f64(shape.count) / ORDER_IDS_PER_US;
+    let order_us = ORDER_FIXED_US + as_f64(shape.count) / (ORDER_IDS_PER_US * f64::from(shape.sms));
     let translations_us = if stays_cached(shape) { 0.0 } else { pieces_touched(shape) / ORDERED_TRANSLATIONS_PER_US };
-    order_us + link_us(shape).max(translations_us)
+    order_us + link_us(shape, ORDERED_SM_GB_PER_S).max(translations_us)
 }
 
 /// Whether one gather's translations are still cached when the next one like it comes.
@@ -244,12 +246,13 @@ fn pieces_touched(shape: &Shape) -> f64 {
     pieces * (1.0 - (-touches / pieces).exp())
 }
 
-fn link_us(shape: &Shape) -> f64 {
-    as_f64(shape.count) * as_f64(shape.width_bytes) / 1e3 / shape.link_gb_per_s
+fn link_us(shape: &Shape, sm_gb_per_s: f64) -> f64 {
+    let rate = shape.link_gb_per_s.min(sm_gb_per_s * f64::from(shape.sms));
+    as_f64(shape.count) * as_f64(shape.width_bytes) / 1e3 / rate
 }
 
 /// Lays lanes over rows so that each step of a group covers whole lines.
-fn lanes(shape: &Shape) -> Lanes {
+fn lanes(shape: &Shape, ordered: bool) -> Lanes {
     let piece_bytes = match shape.alignment_bytes {
         16.. => 16,
         4.. => 4,
@@ -260,7 +263,9 @@ fn lanes(shape: &Shape) -> Lanes {
     let span_bytes = (shape.width_bytes + slack).next_multiple_of(128);
     let wanted = (span_bytes / WORD_BYTES).next_power_of_two();
     let per_row = u32::try_from(wanted.clamp(8, 32)).unwrap_or(32);
-    Lanes { per_row, span_bytes, depth: 4, piece_bytes }
+    // In address order the window counts, and warps that claim have their next tile at hand.
+    let depth = if ordered { 2 } else { 4 };
+    Lanes { per_row, span_bytes, depth, piece_bytes }
 }
 
 /// Counts of rows and bytes stay far below 2^53, or need no more precision than that.
@@ -301,7 +306,7 @@ mod tests {
     fn lanes_cover_a_row_wherever_it_starts() {
         for width_bytes in 1..3000u64 {
             for alignment_bytes in (0..=7).map(|log| 1u64 << log).filter(|a| width_bytes % a == 0) {
-                let lanes = lanes(&Shape { alignment_bytes, ..host(1, width_bytes, 10) });
+                let lanes = lanes(&Shape { alignment_bytes, ..host(1, width_bytes, 10) }, false);
                 let reach = lanes.chunks() * u64::from(lanes.per_row) * WORD_BYTES;
                 let last_start = 128 - alignment_bytes;
                 assert!(reach >= width_bytes + if alignment_bytes == 128 { 0 } else { last_start });
@@ -317,5 +322,7 @@ mod tests {
         assert_eq!(plan(&host(16, 512, 1 << 20), &capped).blocks, 3);
         assert_eq!(plan(&host(16, 512, 1), &GatherOptions::default()).blocks, 1);
         assert!(plan(&host(16, 512, 1 << 20), &GatherOptions::default()).blocks <= LINK_SMS);
+        let one = GatherOptions { share: SmShare::AtMost(1), ..GatherOptions::default() };
+        assert_eq!(plan(&host(16, 128, 1 << 22), &one).variant, Variant::Sorted);
     }
 }

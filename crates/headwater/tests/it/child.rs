@@ -42,7 +42,7 @@ pub fn in_child(test: &str, changes: &[(&str, &str)], body: fn()) {
 }
 
 /// Kills the child when the test ends, however it ends.
-pub struct Killed(pub Child, RwLockReadGuard<'static, ()>);
+pub struct Killed(pub Child, #[expect(dead_code, reason = "held, not read")] RwLockReadGuard<'static, ()>);
 
 impl Killed {
     pub fn start(command: &mut Command) -> Self {

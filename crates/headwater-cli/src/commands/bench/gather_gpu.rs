@@ -204,14 +204,15 @@ struct Timed {
     joules: Option<f64>,
 }
 
-/// Replaces a plan's launch by BLOCKSxTHREADSxDEPTHxLANES.
+/// Replaces a plan's launch by BLOCKSxTHREADSxDEPTHxLANESxCLAIMS.
 fn retune(plan: &mut Plan, tune: &str) -> anyhow::Result<()> {
     let numbers: Vec<u32> =
         tune.split('x').map(str::parse).collect::<Result<_, _>>().context("--tune takes numbers")?;
-    let [blocks, threads, depth, lanes] = numbers[..] else {
-        bail!("--tune takes BLOCKSxTHREADSxDEPTHxLANES, as 16x512x2x32")
+    let [blocks, threads, depth, lanes, claims] = numbers[..] else {
+        bail!("--tune takes BLOCKSxTHREADSxDEPTHxLANESxCLAIMS, as 16x512x2x32x1")
     };
-    (plan.blocks, plan.threads, plan.lanes.depth, plan.lanes.per_row) = (blocks, threads, depth, lanes);
+    (plan.blocks, plan.threads, plan.claims) = (blocks, threads, claims == 1);
+    (plan.lanes.depth, plan.lanes.per_row) = (depth, lanes);
     Ok(())
 }
 

@@ -23,9 +23,9 @@ const ORDER_FIXED_US: f64 = 25.0;
 /// Ids an SM orders in a microsecond.
 const ORDER_IDS_PER_US: f64 = 200.0;
 /// What an SM reads over the link in GB/s, rows in address order.
-const ORDERED_SM_GB_PER_S: f64 = 15.5;
+const ORDERED_SM_GB_PER_S: f64 = 11.8;
 /// The same when rows come in random order.
-const RANDOM_SM_GB_PER_S: f64 = 12.0;
+const RANDOM_SM_GB_PER_S: f64 = 13.0;
 /// SMs that fill the link. More only widen the window of addresses in flight.
 const LINK_SMS: u32 = 16;
 /// Bytes a lane loads at a time.
@@ -322,7 +322,22 @@ mod tests {
         assert_eq!(plan(&host(16, 512, 1 << 20), &capped).blocks, 3);
         assert_eq!(plan(&host(16, 512, 1), &GatherOptions::default()).blocks, 1);
         assert!(plan(&host(16, 512, 1 << 20), &GatherOptions::default()).blocks <= LINK_SMS);
-        let one = GatherOptions { share: SmShare::AtMost(1), ..GatherOptions::default() };
-        assert_eq!(plan(&host(16, 128, 1 << 22), &one).variant, Variant::Sorted);
+    }
+
+    #[test]
+    fn few_sms_do_not_order_wide_rows() {
+        // What was measured faster, by SMs and row width; 512 MiB out of 16 GiB.
+        for (sms, width_bytes, faster) in [
+            (1, 128, Variant::Sorted),
+            (1, 512, Variant::Aligned),
+            (1, 1024, Variant::Aligned),
+            (2, 512, Variant::Sorted),
+            (2, 1024, Variant::Aligned),
+            (4, 1024, Variant::Sorted),
+        ] {
+            let options = GatherOptions { share: SmShare::AtMost(sms), ..GatherOptions::default() };
+            let chosen = plan(&host(16, width_bytes, (512 << 20) / width_bytes), &options).variant;
+            assert_eq!(chosen, faster, "{sms} SMs, {width_bytes} B");
+        }
     }
 }

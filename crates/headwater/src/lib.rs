@@ -7,11 +7,13 @@
 //! | How do we talk to the GPU? | [`cuda`] |
 //! | Where do bytes live and how do they move? | [`memory`] |
 //! | What is this array, and who computes on it? | [`tensor`] |
+//! | Who is next to whom, and which neighbours today? | [`graph`] |
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
 pub use headwater_cuda as cuda;
+pub use headwater_graph as graph;
 pub use headwater_memory as memory;
 pub use headwater_tensor as tensor;

@@ -1,0 +1,121 @@
+//! What can be wrong with a graph, as data.
+
+use crate::topology::Layout;
+
+/// The result of this crate's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a graph could not be made, read or sampled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The GPU layer refused.
+    #[error(transparent)]
+    Cuda(#[from] headwater_cuda::Error),
+    /// Memory could not be had.
+    #[error(transparent)]
+    Memory(#[from] headwater_memory::Error),
+    /// An array could not be handled.
+    #[error(transparent)]
+    Tensor(#[from] headwater_tensor::Error),
+    /// Bytes that are no array of the wanted type.
+    #[error("{name}: {bytes} bytes are no array of {element_bytes}-byte elements: {why}")]
+    Bytes {
+        /// Which array.
+        name: &'static str,
+        /// Its length in bytes.
+        bytes: usize,
+        /// Bytes of an element.
+        element_bytes: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// Two arrays that belong together have different lengths.
+    #[error("{name} has {found} elements, but {expected} belong to {of}")]
+    Length {
+        /// The array.
+        name: &'static str,
+        /// Its length.
+        found: u64,
+        /// What it should be.
+        expected: u64,
+        /// What it belongs to.
+        of: &'static str,
+    },
+    /// Offsets that do not begin at zero.
+    #[error("the offsets begin at {first}, not at 0")]
+    FirstOffset {
+        /// The first of them.
+        first: u64,
+    },
+    /// Offsets that fall.
+    #[error("the offsets fall from {before} to {after} at row {row}")]
+    FallingOffsets {
+        /// The row whose list would have a negative length.
+        row: u64,
+        /// Its start.
+        before: u64,
+        /// Its end.
+        after: u64,
+    },
+    /// An id that names no node.
+    #[error("{name}[{position}] is {id}, but there are only {limit} of them")]
+    IdOutOfRange {
+        /// Which array.
+        name: &'static str,
+        /// Where in it.
+        position: u64,
+        /// The id.
+        id: u64,
+        /// Ids are below this.
+        limit: u64,
+    },
+    /// A weight that is no weight.
+    #[error("weight {weight} at position {position}: weights are finite and not negative")]
+    BadWeight {
+        /// Where.
+        position: u64,
+        /// The weight.
+        weight: f32,
+    },
+    /// A node type or relation that is not in the schema.
+    #[error("there is no {kind} {name:?}; there are: {known}")]
+    Unknown {
+        /// `node type` or `relation`.
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A name that stands twice in a schema.
+    #[error("{kind} {name:?} stands twice in the schema")]
+    Twice {
+        /// `node type` or `relation`.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A topology that does not fit its relation.
+    #[error("relation {relation}: the topology has {found} {what}, the schema says {expected}")]
+    Shape {
+        /// Which relation.
+        relation: String,
+        /// `rows` or `columns`.
+        what: &'static str,
+        /// What the topology has.
+        found: u64,
+        /// What the node type has.
+        expected: u64,
+    },
+    /// Relations of one graph that are stored in different layouts.
+    #[error("relation {relation} is stored as {found:?}, the others as {expected:?}")]
+    MixedLayouts {
+        /// Which relation.
+        relation: String,
+        /// Its layout.
+        found: Layout,
+        /// That of the first one.
+        expected: Layout,
+    },
+}

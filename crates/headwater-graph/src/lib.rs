@@ -23,6 +23,7 @@
 pub mod column;
 pub mod error;
 pub mod graph;
+pub mod progress;
 pub mod random;
 pub mod schema;
 pub mod topology;
@@ -30,5 +31,6 @@ pub mod topology;
 pub use column::{Column, Ids};
 pub use error::{Error, Result};
 pub use graph::Graph;
+pub use progress::{Progress, Silent};
 pub use schema::{NodeType, Relation, Schema};
 pub use topology::{Layout, Topology};

@@ -118,4 +118,39 @@ pub enum Error {
         /// That of the first one.
         expected: Layout,
     },
+    /// A fan-out that is neither a count nor -1.
+    #[error("fan-out {number}: a fan-out is a count, or -1 for all neighbours")]
+    Fanout {
+        /// What was asked for.
+        number: i64,
+    },
+    /// Options that exclude each other.
+    #[error("{why}")]
+    Options {
+        /// Which, and why.
+        why: &'static str,
+    },
+    /// Temporal sampling of rows that are not ordered by time.
+    #[error("relation {relation} has times, but its rows are not in the order of time: sort them first")]
+    RowsNotInTime {
+        /// Which relation.
+        relation: String,
+    },
+    /// Weighted sampling of a relation without weights.
+    #[error("relation {relation} has no weights")]
+    NoWeights {
+        /// Which relation.
+        relation: String,
+    },
+    /// More disjoint trees than can be told apart.
+    #[error("{trees} disjoint trees of {nodes} nodes are more than 64 bits can number")]
+    TooManyTrees {
+        /// Nodes of the largest type.
+        nodes: u64,
+        /// Trees asked for.
+        trees: u64,
+    },
+    /// A sample with more nodes than local numbers.
+    #[error("the sample has more than 2^32 nodes of one type")]
+    SampleTooLarge,
 }

@@ -5,6 +5,7 @@
 //! | What is an immutable array, whoever owns it? | [`column`] |
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
+//! | Which neighbours today? | [`sample`] |
 //! | Which random number? | [`random`] |
 //!
 //! A homogeneous graph is the case of one node type and one relation; there is no second code for it. The crate knows
@@ -25,6 +26,7 @@ pub mod error;
 pub mod graph;
 pub mod progress;
 pub mod random;
+pub mod sample;
 pub mod schema;
 pub mod topology;
 

@@ -44,6 +44,19 @@ pub fn prefetch(line: &[u8]) {
     let _ = line;
 }
 
+/// Asks for the line of one element ahead of its use, to be kept in every cache. Past the end it does nothing harmful.
+#[inline]
+pub fn prefetch_element<T>(elements: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; any address is allowed, and none is formed by arithmetic that could be undefined.
+    unsafe {
+        let address = elements.as_ptr().wrapping_add(at);
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (elements, at);
+}
+
 /// # Safety
 /// `to` is aligned to a vector, and both ranges hold `vectors` vectors and do not overlap.
 #[cfg(target_arch = "x86_64")]

@@ -1,0 +1,41 @@
+//! Which neighbours today?
+//!
+//! A sample is a pure function of the graph, the seeds, the options and a [`Key`] made of (seed, epoch, batch): the same
+//! on one thread and on sixteen, on the CPU and on a GPU, today and after a restart. Every draw is keyed by hop, relation
+//! and node, so no draw depends on what was drawn before it.
+//!
+//! - Seeds come first, as given; a seed that stands twice is two nodes with the same neighbours.
+//! - A node is expanded once, in the hop after it was found. Hops follow breadth first.
+//! - Edges point from neighbour to seed: `row` is the neighbour, `col` the node that asked for it.
+//! - In a hop, relations come in the schema's order, and in a relation the nodes in the order they were found. New nodes
+//!   are numbered by first sight.
+//! - Neighbours are drawn without replacement unless asked, every subset equally likely; a row that has no more than the
+//!   fan-out is taken whole, in its order.
+//!
+//! | the question | the room |
+//! | --- | --- |
+//! | What can be asked for? | [`SampleOptions`] |
+//! | Which positions of a row? | [`Chooser`] |
+//! | Which nodes and edges? | [`NeighbourSampler`], [`Sample`] |
+
+mod choose;
+mod index;
+mod neighbour;
+mod options;
+mod output;
+#[cfg(test)]
+mod tests;
+
+pub use choose::Chooser;
+pub use index::{Entry, Index};
+pub use neighbour::{NeighbourSampler, Seeds};
+pub use options::{Bias, EdgeIds, Fanout, Recency, Replacement, SampleOptions, Trees};
+pub use output::{Block, RelationEdges, Sample, TypeNodes};
+
+use crate::random::Key;
+
+/// The key of one batch.
+#[must_use]
+pub fn batch_key(seed: u64, epoch: u64, batch: u64) -> Key {
+    Key::new(seed).of(epoch).of(batch)
+}

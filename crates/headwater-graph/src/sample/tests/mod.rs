@@ -1,0 +1,178 @@
+//! The samplers against plain references, against their distributions, and against themselves on other threads.
+#![allow(clippy::cast_possible_truncation, reason = "numbers in tests are small")]
+
+mod distribution;
+mod property;
+mod reference;
+
+use super::*;
+use crate::random::mix;
+use crate::schema::{NodeType, Relation, Schema};
+use crate::{Column, Graph, Ids, Layout, Topology};
+
+/// A topology from lists.
+fn lists(columns: u64, rows: &[Vec<u32>]) -> Topology {
+    let mut offsets = vec![0u64];
+    rows.iter().for_each(|row| offsets.push(offsets[offsets.len() - 1] + row.len() as u64));
+    Topology::new(Layout::Csc, columns, offsets.into(), rows.concat().into()).unwrap()
+}
+
+/// One row with so many neighbours: node 0 is next to all others.
+fn star(degree: u32) -> Graph {
+    let mut rows = vec![(1..=degree).collect::<Vec<u32>>()];
+    rows.resize(degree as usize + 1, Vec::new());
+    Graph::homogeneous(lists(u64::from(degree) + 1, &rows)).unwrap()
+}
+
+/// Random lists with isolated nodes, self-loops, multi-edges and hubs.
+fn tangle(nodes: u64, seed: u64) -> Graph {
+    Graph::homogeneous(tangled(nodes, nodes, seed)).unwrap()
+}
+
+fn tangled(rows: u64, columns: u64, seed: u64) -> Topology {
+    let mut edges = 0u64;
+    let mut row = |at: u64| -> Vec<u32> {
+        let degree = match mix(seed ^ at) % 8 {
+            _ if columns == 0 => 0,
+            0 | 1 => 0,
+            2 => 1,
+            3 => 40,
+            4 if at.is_multiple_of(5) => 300,
+            _ => mix(seed ^ at ^ 99) % 20,
+        };
+        (0..degree)
+            .map(|_| {
+                edges += 1;
+                u32::try_from(mix(seed.wrapping_add(edges << 20)) % columns).unwrap()
+            })
+            .collect()
+    };
+    lists(columns, &(0..rows).map(&mut row).collect::<Vec<_>>())
+}
+
+/// Three types, four relations, one of them empty, one within a type.
+fn citations(seed: u64) -> Graph {
+    let node_types = [("paper", 60), ("author", 25), ("field", 0)];
+    let relations = [(0, "cites", 0), (1, "writes", 0), (0, "written", 1), (2, "names", 0)];
+    let counts = node_types.map(|(_, count)| count);
+    let node_types = node_types.map(|(name, count)| NodeType { name: name.into(), count });
+    let topologies = relations.iter().enumerate();
+    let topologies = topologies
+        .map(|(at, &(source, _, target))| tangled(counts[target], counts[source], seed + at as u64))
+        .collect();
+    let relations = relations.map(|(source, name, target)| Relation { source, name: name.into(), target });
+    Graph::new(Schema::new(node_types.into(), relations.into()).unwrap(), topologies).unwrap()
+}
+
+fn run(graph: &Graph, options: &SampleOptions, seeds: Seeds<'_>, key: Key) -> Sample {
+    NeighbourSampler::new(graph.clone(), options.clone()).unwrap().sample_alone(seeds, key).unwrap()
+}
+
+/// A number that changes when anything in a sample does.
+fn hash(sample: &Sample) -> u64 {
+    let mut hash = 0;
+    let mut add = |value: u64| hash = mix(hash ^ value).wrapping_add(1);
+    for nodes in &sample.nodes {
+        nodes.ids.iter().for_each(|&id| add(id));
+        nodes.trees.iter().flatten().for_each(|&tree| add(u64::from(tree)));
+        nodes.per_hop.iter().for_each(|&count| add(count as u64));
+    }
+    for edges in &sample.edges {
+        edges.row.iter().chain(&edges.col).for_each(|&number| add(u64::from(number)));
+        edges.ids.iter().flatten().for_each(|&id| add(id));
+        edges.per_hop.iter().for_each(|&count| add(count as u64));
+    }
+    hash
+}
+
+#[test]
+fn fan_out_beyond_the_degree_is_breadth_first_search() {
+    // 0 <- 1, 2; 1 <- 3, 0; 2 <- 3.
+    let graph = Graph::homogeneous(lists(4, &[vec![1, 2], vec![3, 0], vec![3], vec![]])).unwrap();
+    for numbers in [[-1, -1], [9, 9]] {
+        let options = SampleOptions::fanouts(&numbers).unwrap();
+        let sample = run(&graph, &options, Seeds::of(&[0]), Key::new(1));
+        assert_eq!((&sample.nodes[0].ids, &sample.nodes[0].per_hop), (&vec![0, 1, 2, 3], &vec![1, 2, 1]));
+        let edges = &sample.edges[0];
+        assert_eq!((&edges.row, &edges.col), (&vec![1, 2, 3, 0, 3], &vec![0, 0, 1, 1, 2]));
+        assert_eq!((edges.ids.as_ref().unwrap(), &edges.per_hop), (&vec![0, 1, 2, 3, 4], &vec![2, 3]));
+        let blocks = sample.blocks();
+        let sizes = |block: &Block| (block.sources[0], block.targets[0], block.edges[0].clone());
+        assert_eq!(blocks.iter().map(sizes).collect::<Vec<_>>(), [(4, 3, 0..5), (3, 1, 0..2)]);
+    }
+}
+
+#[test]
+fn seeds_stand_first_and_twice_when_given_twice() {
+    let graph = tangle(50, 3);
+    let seeds = [7, 3, 7, 49];
+    let sample = run(&graph, &SampleOptions::fanouts(&[3, 2]).unwrap(), Seeds::of(&seeds), Key::new(5));
+    assert_eq!(sample.nodes[0].ids[..4], seeds);
+    assert_eq!(sample.nodes[0].per_hop[0], 4);
+    let of = |col: u32| {
+        let edges = &sample.edges[0];
+        let rows = edges.col.iter().zip(&edges.row).filter(move |(c, _)| **c == col);
+        rows.map(|(_, &row)| row).collect::<Vec<_>>()
+    };
+    assert!(!of(0).is_empty());
+    assert_eq!(of(0), of(2));
+}
+
+#[test]
+fn bad_seeds_and_options_are_named() {
+    use crate::Error;
+    let sampler = |options| NeighbourSampler::new(tangle(50, 3), options);
+    let plain = SampleOptions::fanouts(&[2]).unwrap();
+    let bad = sampler(plain.clone()).unwrap().sample(Seeds::of(&[1, 50]), Key::new(1));
+    assert!(matches!(bad, Err(Error::IdOutOfRange { name: "seeds", position: 1, id: 50, limit: 50 })));
+    assert!(matches!(SampleOptions::fanouts(&[-2]), Err(Error::Fanout { number: -2 })));
+    let two = SampleOptions { fanouts: vec![vec![Fanout::All; 2]], ..plain.clone() };
+    assert!(matches!(sampler(two), Err(Error::Length { found: 2, expected: 1, .. })));
+    let weighted = SampleOptions { bias: Bias::Weights, ..plain.clone() };
+    assert!(matches!(sampler(weighted), Err(Error::NoWeights { .. })));
+    let timed = Seeds { times: Some(&[1]), ..Seeds::of(&[1]) };
+    assert!(matches!(sampler(plain.clone()).unwrap().sample(timed, Key::new(1)), Err(Error::Options { .. })));
+    let disjoint = SampleOptions { trees: Trees::Disjoint, ..plain };
+    let short = Seeds { times: Some(&[1]), ..Seeds::of(&[1, 2]) };
+    assert!(matches!(sampler(disjoint).unwrap().sample(short, Key::new(1)), Err(Error::Length { .. })));
+}
+
+#[test]
+fn damaged_lists_are_errors_not_crashes() {
+    let trusted = |offsets: Vec<u64>, neighbours: Vec<u32>| {
+        let topology = Topology::trusted(Layout::Csc, 3, offsets.into(), neighbours.into()).unwrap();
+        let sampler =
+            NeighbourSampler::new(Graph::homogeneous(topology).unwrap(), SampleOptions::fanouts(&[5, 5]).unwrap());
+        sampler.unwrap().sample(Seeds::of(&[0, 1, 2]), Key::new(1))
+    };
+    assert!(matches!(trusted(vec![0, 1, 2, 2], vec![7, 1]), Err(crate::Error::IdOutOfRange { id: 7, .. })));
+    assert!(matches!(trusted(vec![0, 9, 2, 2], vec![1, 1]), Err(crate::Error::FallingOffsets { .. })));
+}
+
+/// Samples may never change: a checkpoint resumes in the middle of an epoch.
+#[test]
+fn golden_samples() {
+    let tangle = tangle(300, 11);
+    let seeds: Vec<u64> = (0..40).map(|i| mix(i) % 300).collect();
+    let plain = SampleOptions::fanouts(&[5, 3, 2]).unwrap();
+    let with = SampleOptions { replacement: Replacement::With, ..plain.clone() };
+    let disjoint = SampleOptions { trees: Trees::Disjoint, ..plain.clone() };
+    let key = batch_key(1, 2, 3);
+    let found: Vec<u64> =
+        [&plain, &with, &disjoint].map(|options| hash(&run(&tangle, options, Seeds::of(&seeds), key))).into();
+    let papers = hash(&run(&citations(5), &plain, Seeds::of(&[1, 2, 3, 59]), key));
+    let weights: Vec<f32> = (0..tangle.edges()).map(|i| (mix(i) % 5) as f32).collect();
+    let weighted = tangle.relation(0).clone().with_weights(weights.into()).unwrap();
+    let weighted = Graph::homogeneous(weighted).unwrap();
+    let by_weight = SampleOptions { bias: Bias::Weights, ..plain };
+    let by_weight = hash(&run(&weighted, &by_weight, Seeds::of(&seeds), key));
+    assert_eq!([found, vec![papers, by_weight]].concat(), GOLDEN);
+}
+
+const GOLDEN: [u64; 5] = [
+    7_294_198_599_040_669_881,
+    18_252_140_661_423_382_176,
+    7_163_942_831_688_562_135,
+    2_111_962_724_677_304_455,
+    3_584_280_754_479_390_343,
+];

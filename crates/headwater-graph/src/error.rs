@@ -153,4 +153,20 @@ pub enum Error {
     /// A sample with more nodes than local numbers.
     #[error("the sample has more than 2^32 nodes of one type")]
     SampleTooLarge,
+    /// A parameter outside its range.
+    #[error("{name} is {value}: {expected}")]
+    Parameter {
+        /// Which.
+        name: &'static str,
+        /// What was given.
+        value: f64,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// Negatives of a relation that has no pairs to draw from.
+    #[error("relation {relation} has a node type without nodes: there are no pairs to draw negatives from")]
+    NoPairs {
+        /// Which relation.
+        relation: String,
+    },
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::column::{Column, Ids};
+use crate::column::{Column, Id, Ids};
 use crate::error::{Error, Result};
 
 /// Which end of an edge owns it.
@@ -170,6 +170,21 @@ impl Topology {
     #[must_use]
     pub fn edge_id(&self, position: usize) -> u64 {
         self.edge_ids.as_ref().map_or(position as u64, |ids| ids.at(position))
+    }
+
+    /// Whether `neighbour` stands in a row's list: a search where rows are in that order, else a scan.
+    #[must_use]
+    pub fn has_edge(&self, row: u64, neighbour: u64) -> bool {
+        fn stands<I: Id>(list: &[I], wanted: u64, order: RowOrder) -> bool {
+            match order {
+                RowOrder::Neighbour => list.binary_search_by_key(&wanted, |id| id.wide()).is_ok(),
+                RowOrder::Any | RowOrder::Time => list.iter().any(|id| id.wide() == wanted),
+            }
+        }
+        match &self.neighbours {
+            Ids::U32(ids) => stands(&ids[self.list(row)], neighbour, self.order),
+            Ids::U64(ids) => stands(&ids[self.list(row)], neighbour, self.order),
+        }
     }
 
     /// Bytes of all arrays.

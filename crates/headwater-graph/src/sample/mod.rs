@@ -16,21 +16,34 @@
 //! | --- | --- |
 //! | What can be asked for? | [`SampleOptions`] |
 //! | Which positions of a row? | [`Chooser`] |
-//! | Which nodes and edges? | [`NeighbourSampler`], [`Sample`] |
+//! | Which nodes and edges around seeds? | [`NeighbourSampler`], [`Sample`] |
+//! | Around the ends of edges, with edges that are none? | [`sample_links`], [`negative_edges`], [`Excluded`] |
+//! | Every edge among some nodes? | [`induced_subgraph`], [`khop_subgraph`] |
+//! | Which way does a walker go? | [`random_walks`] |
 
 mod choose;
+mod exclude;
 mod index;
+mod link;
+mod negative;
 mod neighbour;
 mod options;
 mod output;
+mod subgraph;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 pub use choose::Chooser;
+pub use exclude::Excluded;
 pub use index::{Entry, Index};
+pub use link::{LinkSample, LinkSeeds, Negative, sample_links};
+pub use negative::{Negatives, Strictness, negative_edges};
 pub use neighbour::{NeighbourSampler, Seeds};
 pub use options::{Bias, EdgeIds, Fanout, Recency, Replacement, SampleOptions, Trees};
 pub use output::{Block, RelationEdges, Sample, TypeNodes};
+pub use subgraph::{Subgraph, induced_subgraph, khop_subgraph};
+pub use walk::{WalkOptions, random_walks};
 
 use crate::random::Key;
 

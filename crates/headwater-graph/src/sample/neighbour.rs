@@ -12,6 +12,7 @@ use headwater_memory::prefetch_element;
 use rayon::prelude::*;
 
 use super::choose::Chooser;
+use super::exclude::{Excluded, Pairs};
 use super::index::{Entry, Index};
 use super::options::{Bias, EdgeIds, Fanout, Recency, Replacement, SampleOptions, Trees};
 use super::output::{RelationEdges, Sample, TypeNodes};
@@ -86,27 +87,32 @@ impl NeighbourSampler {
 
     /// The neighbourhood of `seeds` under `key`, on the threads of the current pool where that pays.
     pub fn sample(&self, seeds: Seeds<'_>, key: Key) -> Result<Sample> {
-        self.run(&[seeds], key, rayon::current_num_threads())
+        self.run(&[seeds], None, key, rayon::current_num_threads())
     }
 
     /// The neighbourhood of seeds of several types.
     pub fn sample_types(&self, seeds: &[Seeds<'_>], key: Key) -> Result<Sample> {
-        self.run(seeds, key, rayon::current_num_threads())
+        self.run(seeds, None, key, rayon::current_num_threads())
+    }
+
+    /// As [`NeighbourSampler::sample_types`], without the edges that `excluded` names.
+    pub fn sample_without(&self, seeds: &[Seeds<'_>], excluded: &Excluded, key: Key) -> Result<Sample> {
+        self.run(seeds, Some(excluded), key, rayon::current_num_threads())
     }
 
     /// As [`NeighbourSampler::sample`], on this thread alone: what to use when many batches are drawn at once.
     pub fn sample_alone(&self, seeds: Seeds<'_>, key: Key) -> Result<Sample> {
-        self.run(&[seeds], key, 1)
+        self.run(&[seeds], None, key, 1)
     }
 
-    fn run(&self, seeds: &[Seeds<'_>], key: Key, threads: usize) -> Result<Sample> {
+    fn run(&self, seeds: &[Seeds<'_>], excluded: Option<&Excluded>, key: Key, threads: usize) -> Result<Sample> {
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut memory = kept().pop().unwrap_or_default();
         let narrow = self.most_key(seeds)? <= u64::MOST;
         let sampled = if narrow {
-            Batch::new(self, &mut memory.narrow, seeds)?.run(key, threads)
+            Batch::new(self, &mut memory.narrow, seeds, excluded)?.run(key, threads)
         } else {
-            Batch::new(self, &mut memory.wide, seeds)?.run(key, threads)
+            Batch::new(self, &mut memory.wide, seeds, excluded)?.run(key, threads)
         };
         if kept().len() < MOST_KEPT {
             kept().push(memory);
@@ -139,10 +145,16 @@ struct Batch<'a, E> {
     sample: Sample,
     /// The time of each tree, when seeds have times.
     times: Option<Vec<i64>>,
+    excluded: Option<&'a Excluded>,
 }
 
 impl<'a, E: Entry> Batch<'a, E> {
-    fn new(sampler: &'a NeighbourSampler, known: &'a mut Vec<Index<E>>, seeds: &[Seeds<'_>]) -> Result<Self> {
+    fn new(
+        sampler: &'a NeighbourSampler,
+        known: &'a mut Vec<Index<E>>,
+        seeds: &[Seeds<'_>],
+        excluded: Option<&'a Excluded>,
+    ) -> Result<Self> {
         let (graph, options) = (&sampler.graph, &sampler.options);
         known.resize_with(graph.schema().node_types().len(), Index::new);
         known.iter_mut().for_each(Index::clear);
@@ -154,7 +166,7 @@ impl<'a, E: Entry> Batch<'a, E> {
             nodes: vec![nodes; graph.schema().node_types().len()],
             edges: vec![edges; graph.relations().len()],
         };
-        let mut batch = Self { sampler, known, sample, times: None };
+        let mut batch = Self { sampler, known, sample, times: None, excluded };
         batch.plant(seeds)?;
         Ok(batch)
     }
@@ -246,8 +258,18 @@ impl<'a, E: Entry> Batch<'a, E> {
         let ids = nodes.ids[frontier.clone()].to_vec();
         let trees = nodes.trees.as_ref().map(|trees| trees[frontier.clone()].to_vec());
         let times = self.times.take();
-        let draw =
-            Draw { topology, lists, options, fanout, key, ids: &ids, trees: trees.as_deref(), times: times.as_deref() };
+        let excluded = self.excluded.and_then(|excluded| excluded.of(at));
+        let draw = Draw {
+            excluded,
+            topology,
+            lists,
+            options,
+            fanout,
+            key,
+            ids: &ids,
+            trees: trees.as_deref(),
+            times: times.as_deref(),
+        };
         let settle = Settle { topology, asking_first: frontier.start, at, found };
         let parts = threads.min(ids.len() / ROWS_PER_THREAD);
         let outcome =
@@ -345,6 +367,7 @@ struct Draw<'a, I> {
     ids: &'a [u64],
     trees: Option<&'a [u32]>,
     times: Option<&'a [i64]>,
+    excluded: Option<&'a Pairs>,
 }
 
 /// Some rows' neighbours.
@@ -400,7 +423,29 @@ impl<I: Id> Draw<'_, I> {
         }
         drawn.trees.extend(self.trees.into_iter().flat_map(|trees| &trees[rows.clone()]));
         drawn.neighbours.extend(drawn.positions[begin..].iter().map(|&position| self.lists[index(position)]));
+        if let Some(excluded) = self.excluded {
+            self.drop_excluded(excluded, rows, begin, drawn);
+        }
         Ok(())
+    }
+
+    /// Takes excluded edges out again: they count as drawn, but nothing of them stays.
+    fn drop_excluded(&self, excluded: &Pairs, rows: Range<usize>, begin: usize, drawn: &mut Drawn<I>) {
+        let (mut from, mut to) = (begin, begin);
+        let first_length = drawn.lengths.len() - rows.len();
+        for (length, row) in drawn.lengths[first_length..].iter_mut().zip(rows) {
+            let list = from..from + *length as usize;
+            (from, *length) = (list.end, 0);
+            for at in list {
+                if !excluded.contains(&(self.ids[row], drawn.neighbours[at].wide())) {
+                    (drawn.neighbours[to], drawn.positions[to]) = (drawn.neighbours[at], drawn.positions[at]);
+                    to += 1;
+                    *length += 1;
+                }
+            }
+        }
+        drawn.neighbours.truncate(to);
+        drawn.positions.truncate(to);
     }
 
     /// Chooses positions of one row, counted from its first.

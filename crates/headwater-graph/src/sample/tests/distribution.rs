@@ -3,7 +3,7 @@
 use super::*;
 
 /// Fails when counts are further from their expectations than one run in ten thousand would be.
-fn chi_square(counts: &[u64], expected: &[f64]) {
+pub fn chi_square(counts: &[u64], expected: &[f64]) {
     assert_eq!(counts.len(), expected.len());
     let statistic: f64 = counts.iter().zip(expected).map(|(&n, e)| (n as f64 - e).powi(2) / e).sum();
     let freedom = counts.len() as f64 - 1.0;

@@ -2,8 +2,10 @@
 #![allow(clippy::cast_possible_truncation, reason = "numbers in tests are small")]
 
 mod distribution;
+mod links;
 mod property;
 mod reference;
+mod walks;
 
 use super::*;
 use crate::random::mix;

@@ -5,6 +5,7 @@
 //! | What is an immutable array, whoever owns it? | [`column`] |
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
+//! | Where does a graph lie on disk? | [`dataset`] |
 //! | Which random number? | [`random`] |
 //!
 //! A homogeneous graph is the case of one node type and one relation; there is no second code for it. The crate knows
@@ -21,6 +22,7 @@
 //! ```
 
 pub mod column;
+pub mod dataset;
 pub mod error;
 pub mod graph;
 pub mod progress;
@@ -29,6 +31,7 @@ pub mod schema;
 pub mod topology;
 
 pub use column::{Column, Ids};
+pub use dataset::{Dataset, DatasetWriter};
 pub use error::{Error, Result};
 pub use graph::Graph;
 pub use progress::{Progress, Silent};

@@ -6,6 +6,7 @@
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
 //! | Which neighbours today? | [`sample`] |
+//! | Where does a graph lie on disk? | [`dataset`] |
 //! | Which random number? | [`random`] |
 //!
 //! A homogeneous graph is the case of one node type and one relation; there is no second code for it. The crate knows
@@ -22,6 +23,7 @@
 //! ```
 
 pub mod column;
+pub mod dataset;
 pub mod error;
 pub mod graph;
 pub mod progress;
@@ -31,6 +33,7 @@ pub mod schema;
 pub mod topology;
 
 pub use column::{Column, Ids};
+pub use dataset::{Dataset, DatasetWriter};
 pub use error::{Error, Result};
 pub use graph::Graph;
 pub use progress::{Progress, Silent};

@@ -200,11 +200,15 @@ pub enum LaunchProblem {
 /// The code kernels report for an id outside its table. The same number stands in `prelude.cuh` as a define.
 pub const FAULT_ID_OUT_OF_RANGE: u32 = 1;
 
+/// The code kernels report for more elements, or a larger sum, than there is room for. It stands in `prelude.cuh` too.
+pub const FAULT_TOO_MANY: u32 = 2;
+
 fn fault_sentence(code: u32, position: u64, value: i64, limit: u64) -> String {
     match code {
         FAULT_ID_OUT_OF_RANGE => {
             format!("id {value} at position {position} is out of range for a table of {limit} rows")
         }
+        FAULT_TOO_MANY => format!("{value} elements on the GPU, where there is room for {limit}"),
         other => format!("a kernel reported fault {other} at position {position}: value {value}, limit {limit}"),
     }
 }

@@ -54,7 +54,7 @@ mod stream;
 
 pub use bandwidth::{Bandwidths, SOURCES};
 pub use cublas::{Gemm, GemmOperand, GemmType, cublas_available};
-pub use error::{Error, FAULT_ID_OUT_OF_RANGE, LaunchProblem, Result};
+pub use error::{Error, FAULT_ID_OUT_OF_RANGE, FAULT_TOO_MANY, LaunchProblem, Result};
 pub use gpu::{DeviceMemory, Facts, Gpu, PcieLink};
 pub use graph::Graph;
 pub use kernel::{Element, Grid, Kernel, KernelStruct, Launch, Param, Scalar};

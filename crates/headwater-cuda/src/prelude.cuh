@@ -54,6 +54,7 @@ struct Fault {
     u64 limit;
 };
 #define FAULT_ID_OUT_OF_RANGE 1u
+#define FAULT_TOO_MANY 2u
 
 #define FAULT_BEING_WRITTEN 0xffffffffu
 

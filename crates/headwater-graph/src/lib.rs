@@ -29,8 +29,13 @@ pub mod graph;
 pub mod progress;
 pub mod random;
 pub mod sample;
+pub mod scan;
 pub mod schema;
+#[cfg(test)]
+mod testing;
 pub mod topology;
+pub mod unique;
+pub mod width;
 
 pub use column::{Column, Ids};
 pub use dataset::{Dataset, DatasetWriter};
@@ -39,3 +44,10 @@ pub use graph::Graph;
 pub use progress::{Progress, Silent};
 pub use schema::{NodeType, Relation, Schema};
 pub use topology::{Layout, Topology};
+pub use width::IdWidth;
+
+/// Every kernel text of this crate with every set of defines it is used with, for tests that compile all of them.
+#[must_use]
+pub fn kernel_builds() -> Vec<(&'static headwater_cuda::Source, headwater_cuda::Defines)> {
+    [scan::kernel_builds, unique::kernel_builds].into_iter().flat_map(|folder| folder()).collect()
+}

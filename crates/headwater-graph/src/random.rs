@@ -4,6 +4,9 @@
 //! the same number. The mixing function is SplitMix64's finaliser; `random.cuh` is its twin, and both are integers only.
 //! Bounded draws are exact: Lemire's multiplication with rejection.
 
+/// Name and text of the twin, for the sources of kernels that draw.
+pub const CUDA_HEADER: (&str, &str) = ("random.cuh", include_str!("random.cuh"));
+
 /// What makes two streams of draws different.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key(u64);

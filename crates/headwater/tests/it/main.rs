@@ -21,6 +21,7 @@ mod device_leaks;
 mod device_memory;
 mod device_pools;
 mod device_probing;
+mod device_random;
 mod device_registry;
 mod device_requests;
 mod device_two_processes;

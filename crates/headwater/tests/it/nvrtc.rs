@@ -12,7 +12,9 @@ fn builds() -> Vec<(&'static Source, Defines)> {
     let bandwidth = headwater::cuda::SOURCES.iter().map(|source| (*source, Defines::new().with("VECTOR_BYTES", 16)));
     let mut all: Vec<(&'static Source, Defines)> = bandwidth.collect();
     all.push((&crate::kernels::STEPS, Defines::new().with("STEP", 1)));
+    all.push((&crate::device_random::DRAWS, Defines::new()));
     all.extend(headwater::tensor::kernel_builds());
+    all.extend(headwater::graph::kernel_builds());
     all
 }
 

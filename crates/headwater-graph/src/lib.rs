@@ -6,6 +6,8 @@
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
 //! | Which random number? | [`random`] |
+//! | Where does it lie? | [`place`] decides, [`placed`] and [`interleave`] hold |
+//! | What do samplers on the GPU stand on? | [`scan`], [`unique`] |
 //!
 //! A homogeneous graph is the case of one node type and one relation; there is no second code for it. The crate knows
 //! nothing of features, but it carries the files they lie in.
@@ -23,6 +25,9 @@
 pub mod column;
 pub mod error;
 pub mod graph;
+pub mod interleave;
+pub mod place;
+pub mod placed;
 pub mod progress;
 pub mod random;
 pub mod scan;
@@ -31,11 +36,14 @@ pub mod schema;
 mod testing;
 pub mod topology;
 pub mod unique;
+mod upload;
 pub mod width;
 
 pub use column::{Column, Ids};
 pub use error::{Error, Result};
 pub use graph::Graph;
+pub use place::{Storage, Wish};
+pub use placed::{PlacedGraph, PlacedIds, PlacedRelation};
 pub use progress::{Progress, Silent};
 pub use schema::{NodeType, Relation, Schema};
 pub use topology::{Layout, Topology};
@@ -44,5 +52,8 @@ pub use width::IdWidth;
 /// Every kernel text of this crate with every set of defines it is used with, for tests that compile all of them.
 #[must_use]
 pub fn kernel_builds() -> Vec<(&'static headwater_cuda::Source, headwater_cuda::Defines)> {
-    [scan::kernel_builds, unique::kernel_builds].into_iter().flat_map(|folder| folder()).collect()
+    [interleave::kernel_builds, scan::kernel_builds, unique::kernel_builds]
+        .into_iter()
+        .flat_map(|folder| folder())
+        .collect()
 }

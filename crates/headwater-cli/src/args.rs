@@ -59,6 +59,12 @@ pub enum BenchCommand {
   headwater bench gather --json > rows.jsonl
   headwater bench gather --from rows.jsonl --plot gather.svg")]
     Gather(Box<GatherArgs>),
+    /// Neighbourhoods drawn out of a dataset's graph.
+    #[command(after_help = "Examples:
+  headwater bench sample DATASET --fanout 12,12,12
+  headwater bench sample DATASET --fanout 15,10,5 --features     rows fetched as well
+  headwater bench sample DATASET --fanout 10,10 --json | jq .seeds_per_s")]
+    Sample(SampleArgs),
 }
 
 /// What `bench gather` takes.
@@ -125,4 +131,47 @@ pub enum Suite {
 fn variant() -> impl TypedValueParser<Value = Variant> {
     let by_name = |name: String| Variant::ALL.into_iter().find(|variant| variant.name() == name).ok_or(name);
     PossibleValuesParser::new(Variant::ALL.map(Variant::name)).try_map(by_name)
+}
+
+/// What `bench sample` takes.
+#[derive(Debug, Group)]
+pub struct SampleArgs {
+    /// A dataset folder.
+    pub dataset: PathBuf,
+    /// Neighbours a hop, seeds first; -1 for all.
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "15,10,5")]
+    pub fanout: Vec<i64>,
+    /// Seeds a batch.
+    #[arg(long, default_value_t = 1024)]
+    pub batch: usize,
+    /// Batches to measure over.
+    #[arg(long, default_value_t = 96)]
+    pub batches: usize,
+    /// Who draws.
+    #[arg(long, value_enum, default_value_t = SampleDevice::Cpu)]
+    pub device: SampleDevice,
+    /// Threads of the CPU sampler. Default: all cores.
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Also fetch the rows of features of every node.
+    #[arg(long)]
+    pub features: bool,
+    /// Also return the ids of edges.
+    #[arg(long)]
+    pub edge_ids: bool,
+    /// Seed of the draws.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Who draws neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SampleDevice {
+    /// CPU threads.
+    Cpu,
+    /// A GPU.
+    Cuda,
 }

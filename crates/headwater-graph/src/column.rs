@@ -8,7 +8,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use headwater_memory::Foreign;
+use headwater_memory::{Buffer, Foreign, Host};
+use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 
@@ -38,6 +39,17 @@ impl<T: Pod + Send + Sync> Column<T> {
         bytemuck::cast_slice(self.bytes.as_slice())
     }
 
+    /// A copy in ordinary memory of large pages. Scattered reads miss the translation caches far less there than in a
+    /// mapped file, whose pages are small.
+    pub fn in_memory(&self) -> Result<Self> {
+        let mut copy = Buffer::<T, Host>::new(self.len())?;
+        let (from, to) = (self.as_slice(), copy.as_mut_slice()?);
+        to.par_chunks_mut(COPIED_TOGETHER)
+            .zip(from.par_chunks(COPIED_TOGETHER))
+            .for_each(|(to, from)| to.copy_from_slice(from));
+        Ok(Self { bytes: Foreign::new(Arc::new(LargePages(copy))), of: PhantomData })
+    }
+
     /// The bytes with their owner, for registering them with a GPU.
     #[must_use]
     pub fn foreign(&self) -> &Foreign {
@@ -56,6 +68,18 @@ impl<T: Pod + Send + Sync> Deref for Column<T> {
 impl<T: Pod + Send + Sync> From<Vec<T>> for Column<T> {
     fn from(elements: Vec<T>) -> Self {
         Self { bytes: Foreign::new(Arc::new(Elements(elements))), of: PhantomData }
+    }
+}
+
+/// Elements a thread copies at a time.
+const COPIED_TOGETHER: usize = 1 << 20;
+
+/// A buffer that lends its bytes.
+struct LargePages<T: Pod>(Buffer<T, Host>);
+
+impl<T: Pod> AsRef<[u8]> for LargePages<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_slice().map(bytemuck::cast_slice).unwrap_or_default()
     }
 }
 
@@ -109,6 +133,14 @@ impl Ids {
             Self::U32(_) => 4,
             Self::U64(_) => 8,
         }
+    }
+
+    /// As [`Column::in_memory`].
+    pub fn in_memory(&self) -> Result<Self> {
+        Ok(match self {
+            Self::U32(ids) => Self::U32(ids.in_memory()?),
+            Self::U64(ids) => Self::U64(ids.in_memory()?),
+        })
     }
 
     /// All of them, widened.
@@ -168,6 +200,9 @@ mod tests {
         let address = vector.as_ptr();
         let column = Column::from(vector);
         assert_eq!((column.clone().as_slice().as_ptr(), &column[..]), (address, &[1, 2, 3][..]));
+        let copy = column.in_memory().unwrap();
+        assert!(copy[..] == column[..] && copy.as_ptr() != address);
+        assert!(Column::from(Vec::<u64>::new()).in_memory().unwrap().is_empty());
         let odd = Foreign::new(Arc::new(vec![0u8; 6]));
         assert!(matches!(Column::<u32>::over(odd, "indices"), Err(Error::Bytes { name: "indices", bytes: 6, .. })));
     }

@@ -99,6 +99,18 @@ impl Topology {
         Self { order, ..self }
     }
 
+    /// A copy in memory of large pages; see [`Column::in_memory`].
+    pub fn in_memory(&self) -> Result<Self> {
+        Ok(Self {
+            offsets: self.offsets.in_memory()?,
+            neighbours: self.neighbours.in_memory()?,
+            edge_ids: self.edge_ids.as_ref().map(Ids::in_memory).transpose()?,
+            weights: self.weights.as_ref().map(Column::in_memory).transpose()?,
+            times: self.times.as_ref().map(Column::in_memory).transpose()?,
+            ..*self
+        })
+    }
+
     /// Which end owns the lists.
     #[must_use]
     pub fn layout(&self) -> Layout {

@@ -10,5 +10,6 @@ pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Info(args) => info::run(&args),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
+        Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),
     }
 }

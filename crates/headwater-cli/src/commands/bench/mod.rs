@@ -4,12 +4,13 @@ mod gather_cpu;
 mod gather_gpu;
 mod gather_steps;
 mod gather_view;
+mod sample;
 mod usage;
 
 use anyhow::Context;
 use headwater::cuda::Gpu;
 
-use crate::args::GatherArgs;
+use crate::args::{GatherArgs, SampleArgs};
 use crate::{picture, report};
 
 /// `headwater bench gather`.
@@ -33,4 +34,9 @@ pub fn gather(args: &GatherArgs) -> anyhow::Result<()> {
         }
     }
     view.finish().context("showing the result")
+}
+
+/// `headwater bench sample`.
+pub fn sample(args: &SampleArgs) -> anyhow::Result<()> {
+    sample::run(args)
 }

@@ -1,0 +1,170 @@
+//! `headwater bench sample`: how fast neighbourhoods are drawn.
+//!
+//! Two figures of the CPU sampler, because people use it in two ways: one batch on all threads (`ms_per_batch`), and as a
+//! loader does it, many batches at once, each on one thread (`seeds_per_s`, `edges_per_s`).
+
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use headwater::graph::dataset::Split;
+use headwater::graph::sample::{EdgeIds, NeighbourSampler, Sample, SampleOptions, Seeds, batch_key};
+use headwater::graph::{Dataset, Graph};
+use headwater::tensor::gather::{IdSlice, gather_host};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::gather_gpu::median_and_spread;
+use crate::args::{SampleArgs, SampleDevice};
+use crate::report;
+
+/// What is printed: one object.
+#[derive(Debug, Serialize)]
+struct Figures {
+    system: &'static str,
+    dataset: String,
+    fanout: Vec<i64>,
+    batch: usize,
+    batches: usize,
+    /// Median time of one batch.
+    ms_per_batch: f64,
+    /// The range over the median.
+    spread: f64,
+    seeds_per_s: f64,
+    edges_per_s: f64,
+    /// Of a batch, on average.
+    unique_nodes: f64,
+    /// Of a batch, on average.
+    edges: f64,
+    features: bool,
+    threads: usize,
+    device: &'static str,
+    graph: &'static str,
+    peak_bytes: u64,
+}
+
+/// Measures and prints.
+pub fn run(args: &SampleArgs) -> anyhow::Result<()> {
+    let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
+    let seeds = seeds(&dataset, args)?;
+    ensure!(args.device == SampleDevice::Cpu, "sampling on a GPU is not built yet");
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.unwrap_or(0)).build()?;
+    let figures = pool.install(|| on_cpu(args, &dataset, &seeds))?;
+    if args.json { report::json(&figures) } else { show(&figures) }
+}
+
+/// The first type's training nodes, or all nodes, repeated until there are enough batches.
+fn seeds(dataset: &Dataset, args: &SampleArgs) -> anyhow::Result<Vec<u64>> {
+    let nodes: Vec<u64> = match dataset.split(0, Split::Train)? {
+        Some(train) if !train.is_empty() => train.iter().collect(),
+        _ => (0..dataset.schema().node_types().first().context("a dataset without node types")?.count).collect(),
+    };
+    ensure!(!nodes.is_empty(), "the first node type has no nodes to start from");
+    ensure!(args.batch > 0 && args.batches > 0, "--batch and --batches are at least 1");
+    Ok(nodes.iter().copied().cycle().take(args.batch * args.batches).collect())
+}
+
+fn on_cpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result<Figures> {
+    let graph: Graph = dataset.graph()?.in_memory()?;
+    let mut options = SampleOptions::fanouts(&args.fanout)?;
+    options.edge_ids = if args.edge_ids { EdgeIds::Kept } else { EdgeIds::Dropped };
+    let sampler = NeighbourSampler::new(graph, options)?;
+    let table = if args.features { Some(Table::new(dataset)?) } else { None };
+    let fetch = |sample: &Sample| table.as_ref().map_or(Ok(()), |table| table.rows(&sample.nodes[0].ids));
+    let batches: Vec<&[u64]> = seeds.chunks(args.batch).collect();
+    let key = |at: usize| batch_key(args.seed, 0, at as u64);
+    // Caches, pages and working memory as they are in the middle of an epoch.
+    batches.par_iter().take(8).try_for_each(|batch| sampler.sample_alone(Seeds::of(batch), key(0)).map(drop))?;
+
+    let mut seconds = Vec::new();
+    for (at, batch) in batches.iter().enumerate().take(args.batches.min(32)) {
+        let begun = Instant::now();
+        fetch(&sampler.sample(Seeds::of(batch), key(at))?)?;
+        seconds.push(begun.elapsed().as_secs_f64());
+    }
+    let (median_s, spread) = median_and_spread(&mut seconds);
+
+    let begun = Instant::now();
+    let one = |(at, batch): (usize, &&[u64])| -> anyhow::Result<(usize, usize)> {
+        let sample = sampler.sample_alone(Seeds::of(batch), key(at))?;
+        fetch(&sample)?;
+        Ok((sample.node_count(), sample.edge_count()))
+    };
+    let counts = batches.par_iter().enumerate().map(one).collect::<anyhow::Result<Vec<_>>>()?;
+    let all_s = begun.elapsed().as_secs_f64();
+    let (nodes, edges) = counts.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+    Ok(Figures {
+        system: "headwater",
+        dataset: dataset.manifest().name.clone(),
+        fanout: args.fanout.clone(),
+        batch: args.batch,
+        batches: batches.len(),
+        ms_per_batch: median_s * 1e3,
+        spread,
+        seeds_per_s: seeds.len() as f64 / all_s,
+        edges_per_s: edges as f64 / all_s,
+        unique_nodes: nodes as f64 / batches.len() as f64,
+        edges: edges as f64 / batches.len() as f64,
+        features: args.features,
+        threads: rayon::current_num_threads(),
+        device: "cpu",
+        graph: "cpu",
+        peak_bytes: peak_bytes(),
+    })
+}
+
+/// The features of the first node type, in memory of large pages.
+struct Table {
+    bytes: headwater::graph::Column<u8>,
+    width_bytes: usize,
+}
+
+impl Table {
+    fn new(dataset: &Dataset) -> anyhow::Result<Self> {
+        let features = dataset.features(0).context("the first node type has no features")?;
+        let rows = features.shape().first().copied().unwrap_or(0);
+        let bytes = headwater::graph::Column::<u8>::over(features.data().clone(), "features")?.in_memory()?;
+        let width_bytes = bytes.len() / rows.max(1);
+        Ok(Self { bytes, width_bytes })
+    }
+
+    fn rows(&self, ids: &[u64]) -> anyhow::Result<()> {
+        let mut out = vec![0; ids.len() * self.width_bytes];
+        gather_host(&self.bytes, self.width_bytes, IdSlice::U64(ids), &mut out)?;
+        Ok(())
+    }
+}
+
+/// The most memory this process has had.
+fn peak_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib: Option<u64> = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn show(figures: &Figures) -> anyhow::Result<()> {
+    let fanout: Vec<String> = figures.fanout.iter().map(ToString::to_string).collect();
+    report::line(format!(
+        "{}: fan-out ({}), batch {}, {} on {} threads, graph in {}{}",
+        figures.dataset,
+        fanout.join(", "),
+        figures.batch,
+        figures.device,
+        figures.threads,
+        figures.graph,
+        if figures.features { ", features fetched" } else { "" }
+    ));
+    report::line(format!(
+        "{:.2} ms a batch; {:.1} k seeds/s, {:.1} M edges/s with batches side by side",
+        figures.ms_per_batch,
+        figures.seeds_per_s / 1e3,
+        figures.edges_per_s / 1e6
+    ));
+    report::line(format!(
+        "{:.0} nodes and {:.0} edges a batch; peak {:.2} GiB",
+        figures.unique_nodes,
+        figures.edges,
+        figures.peak_bytes as f64 / (1u64 << 30) as f64
+    ));
+    Ok(())
+}

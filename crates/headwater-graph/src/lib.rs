@@ -5,6 +5,7 @@
 //! | What is an immutable array, whoever owns it? | [`column`] |
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
+//! | How does an edge list become lists? | [`build`] |
 //! | Which random number? | [`random`] |
 //!
 //! A homogeneous graph is the case of one node type and one relation; there is no second code for it. The crate knows
@@ -20,11 +21,16 @@
 //! # Ok::<(), headwater_graph::Error>(())
 //! ```
 
+pub mod build;
 pub mod column;
 pub mod error;
 pub mod graph;
+mod lane;
+pub mod order;
+mod pieces;
 pub mod progress;
 pub mod random;
+pub mod reorder;
 pub mod schema;
 pub mod topology;
 

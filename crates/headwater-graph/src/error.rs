@@ -1,5 +1,7 @@
 //! What can be wrong with a graph, as data.
 
+use std::path::PathBuf;
+
 use crate::topology::Layout;
 
 /// The result of this crate's calls.
@@ -18,6 +20,54 @@ pub enum Error {
     /// An array could not be handled.
     #[error(transparent)]
     Tensor(#[from] headwater_tensor::Error),
+    /// The system refused something that a file or a folder is needed for.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried: `write`, `read`, `create`.
+        action: &'static str,
+        /// With which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A dataset that cannot be written as it is described or where it should go.
+    #[error("{}: {why}", path.display())]
+    DatasetFolder {
+        /// The folder or the file in it.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// A manifest that is not one.
+    #[error("{}: {why}", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A dataset of a later format.
+    #[error("{}: format version {found} is not read here; this program reads {known}", path.display())]
+    DatasetVersion {
+        /// The manifest.
+        path: PathBuf,
+        /// The version it names.
+        found: String,
+        /// What is read.
+        known: &'static str,
+    },
+    /// An array's file that is not what the manifest says, or not what its role asks for.
+    #[error("{}: {what} is {found}; expected {expected}", path.display())]
+    ArrayFile {
+        /// The file.
+        path: PathBuf,
+        /// `shape`, `element type`, `length` or `checksum`.
+        what: &'static str,
+        /// What it is.
+        found: String,
+        /// What it should be.
+        expected: String,
+    },
     /// Bytes that are no array of the wanted type.
     #[error("{name}: {bytes} bytes are no array of {element_bytes}-byte elements: {why}")]
     Bytes {

@@ -6,6 +6,7 @@
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
 //! | How does an edge list become lists? | [`build`] |
+//! | Where does a graph lie on disk? | [`dataset`] |
 //! | Which random number? | [`random`] |
 //!
 //! A homogeneous graph is the case of one node type and one relation; there is no second code for it. The crate knows
@@ -23,6 +24,7 @@
 
 pub mod build;
 pub mod column;
+pub mod dataset;
 pub mod error;
 pub mod graph;
 mod lane;
@@ -35,6 +37,7 @@ pub mod schema;
 pub mod topology;
 
 pub use column::{Column, Ids};
+pub use dataset::{Dataset, DatasetWriter};
 pub use error::{Error, Result};
 pub use graph::Graph;
 pub use progress::{Progress, Silent};

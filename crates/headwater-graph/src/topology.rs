@@ -78,6 +78,12 @@ impl Topology {
         Ok(Self { weights: Some(weights), ..self })
     }
 
+    /// As [`Topology::with_weights`], for weights that were checked when they were written.
+    pub fn with_trusted_weights(self, weights: Column<f32>) -> Result<Self> {
+        self.same_length("weights", weights.len())?;
+        Ok(Self { weights: Some(weights), ..self })
+    }
+
     /// With the time of every edge. Temporal sampling also wants rows in the order of time.
     pub fn with_times(self, times: Column<i64>) -> Result<Self> {
         self.same_length("times", times.len())?;

@@ -120,6 +120,25 @@ pub enum Error {
         /// Ids are below this.
         limit: u64,
     },
+    /// Numbers that are no permutation.
+    #[error("no permutation of {count}: {id} stands there {times} times")]
+    NotPermutation {
+        /// The first number that does not stand there once.
+        id: u64,
+        /// How often it does.
+        times: u64,
+        /// How many numbers there are.
+        count: u64,
+    },
+    /// A score that cannot be compared.
+    #[error("score {position} is not a number")]
+    BadScore {
+        /// Where.
+        position: u64,
+    },
+    /// Rows to be ordered by time whose edges have none.
+    #[error("the edges have no times to be ordered by; give them times, or take those of their neighbours")]
+    NoTimes,
     /// A weight that is no weight.
     #[error("weight {weight} at position {position}: weights are finite and not negative")]
     BadWeight {

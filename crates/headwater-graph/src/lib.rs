@@ -6,6 +6,7 @@
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
 //! | Which neighbours today? | [`sample`] |
+//! | How does an edge list become lists? | [`build`] |
 //! | Where does a graph lie on disk? | [`dataset`] |
 //! | Which random number? | [`random`] |
 //! | Where does it lie? | [`place`] decides, [`placed`] and [`interleave`] hold |
@@ -24,15 +25,20 @@
 //! # Ok::<(), headwater_graph::Error>(())
 //! ```
 
+pub mod build;
 pub mod column;
 pub mod dataset;
 pub mod error;
 pub mod graph;
 pub mod interleave;
+mod lane;
+pub mod order;
+mod pieces;
 pub mod place;
 pub mod placed;
 pub mod progress;
 pub mod random;
+pub mod reorder;
 pub mod sample;
 pub mod scan;
 pub mod schema;

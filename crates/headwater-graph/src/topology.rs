@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::column::{Column, Id, Ids};
+use crate::column::{Column, Ids};
 use crate::error::{Error, Result};
 
 /// Which end of an edge owns it.
@@ -74,11 +74,8 @@ impl Topology {
     /// With the weight of every edge: finite, not negative.
     pub fn with_weights(self, weights: Column<f32>) -> Result<Self> {
         self.same_length("weights", weights.len())?;
-        let bad = weights.par_iter().position_first(|weight| !(weight.is_finite() && *weight >= 0.0));
-        match bad {
-            Some(at) => Err(Error::BadWeight { position: at as u64, weight: weights[at] }),
-            None => Ok(Self { weights: Some(weights), ..self }),
-        }
+        check_weights(&weights)?;
+        Ok(Self { weights: Some(weights), ..self })
     }
 
     /// As [`Topology::with_weights`], for weights that were checked when they were written.
@@ -190,21 +187,6 @@ impl Topology {
         self.edge_ids.as_ref().map_or(position as u64, |ids| ids.at(position))
     }
 
-    /// Whether `neighbour` stands in a row's list: a search where rows are in that order, else a scan.
-    #[must_use]
-    pub fn has_edge(&self, row: u64, neighbour: u64) -> bool {
-        fn stands<I: Id>(list: &[I], wanted: u64, order: RowOrder) -> bool {
-            match order {
-                RowOrder::Neighbour => list.binary_search_by_key(&wanted, |id| id.wide()).is_ok(),
-                RowOrder::Any | RowOrder::Time => list.iter().any(|id| id.wide() == wanted),
-            }
-        }
-        match &self.neighbours {
-            Ids::U32(ids) => stands(&ids[self.list(row)], neighbour, self.order),
-            Ids::U64(ids) => stands(&ids[self.list(row)], neighbour, self.order),
-        }
-    }
-
     /// Bytes of all arrays.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -219,25 +201,15 @@ impl Topology {
         if found == expected { Ok(()) } else { Err(Error::Length { name, found, expected, of: "the edges" }) }
     }
 
-    fn check(&self) -> Result<()> {
+    /// Checks every offset and every id, as [`Topology::new`] does.
+    pub fn check(&self) -> Result<()> {
         self.check_ends()?;
         let falls = self.offsets.par_windows(2).position_first(|pair| pair[0] > pair[1]);
         if let Some(row) = falls {
             let (before, after) = (self.offsets[row], self.offsets[row + 1]);
             return Err(Error::FallingOffsets { row: row as u64, before, after });
         }
-        let limit = self.columns;
-        let bad = match &self.neighbours {
-            Ids::U32(ids) => ids.par_iter().position_first(|id| u64::from(*id) >= limit),
-            Ids::U64(ids) => ids.par_iter().position_first(|id| *id >= limit),
-        };
-        match bad {
-            Some(at) => {
-                let (position, id) = (at as u64, self.neighbours.at(at));
-                Err(Error::IdOutOfRange { name: "neighbours", position, id, limit })
-            }
-            None => Ok(()),
-        }
+        self.neighbours.check_below(self.columns, "neighbours")
     }
 
     fn check_ends(&self) -> Result<()> {
@@ -254,6 +226,12 @@ impl Topology {
             Err(Error::Length { name: "neighbours", found, expected: last, of: "the offsets" })
         }
     }
+}
+
+/// Whether all weights are finite and none is negative.
+pub(crate) fn check_weights(weights: &[f32]) -> Result<()> {
+    let bad = weights.par_iter().position_first(|weight| !(weight.is_finite() && *weight >= 0.0));
+    bad.map_or(Ok(()), |at| Err(Error::BadWeight { position: at as u64, weight: weights[at] }))
 }
 
 /// Addresses are 64 bits wide on every machine this runs on.

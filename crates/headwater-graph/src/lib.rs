@@ -2,7 +2,7 @@
 //!
 //! | the question | the room |
 //! | --- | --- |
-//! | What is an immutable array, whoever owns it? | [`column`] |
+//! | What is an immutable array, whoever owns it? | [`mod@column`] |
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
 //! | Which neighbours today? | [`sample`] |

@@ -12,14 +12,17 @@ use crate::error::{Error, Result};
 
 /// Long enough to hide the hand-over, short enough for the last-level cache of a server.
 const STAGE_BYTES: usize = 16 << 20;
-/// What one core copies at a time.
-const COPY_BYTES: usize = 512 << 10;
+/// What one core writes at a time.
+const PART_BYTES: usize = 512 << 10;
 
-/// Copies host memory to one GPU, array after array.
+/// Fills memory of one GPU from the host, array after array.
 pub(crate) struct Uploader {
+    /// Two, or none where nothing can be pinned.
     stages: Vec<Stage>,
-    plain: SpareStream,
     next: usize,
+    stage_bytes: usize,
+    /// Takes what is not staged.
+    plain: SpareStream,
 }
 
 struct Stage {
@@ -28,10 +31,11 @@ struct Stage {
 }
 
 impl Uploader {
-    /// Two stages of at most `largest_bytes`.
+    /// For arrays of at most `largest_bytes`.
     pub fn new(gpu: &Gpu, largest_bytes: usize) -> Result<Self> {
+        let stage_bytes = largest_bytes.clamp(1, STAGE_BYTES);
         let stage = || -> Result<Stage> {
-            let buffer = Buffer::<u8, Pinned>::new(gpu, largest_bytes.clamp(1, STAGE_BYTES))?;
+            let buffer = Buffer::<u8, Pinned>::new(gpu, stage_bytes)?;
             Ok(Stage { buffer, stream: gpu.spare_stream()? })
         };
         let stages = match stage().and_then(|first| Ok(vec![first, stage()?])) {
@@ -39,24 +43,38 @@ impl Uploader {
             Err(Error::Memory(why)) if why.is_out_of_memory() => Vec::new(),
             Err(why) => return Err(why),
         };
-        Ok(Self { stages, plain: gpu.spare_stream()?, next: 0 })
+        Ok(Self { stages, next: 0, stage_bytes, plain: gpu.spare_stream()? })
     }
 
-    /// Copies `from` to `to`, which is as long; done only after [`Uploader::finish`].
+    /// Copies `from` to `to`, which is as long. Done only after [`Uploader::finish`], as all of this.
     pub fn copy(&mut self, from: &[u8], to: &Span) -> Result<()> {
-        let Some(stage_bytes) = self.stages.first().map(|stage| stage.buffer.len()) else {
-            return Ok(self.plain.upload(from, to)?);
-        };
-        for (at, piece) in from.chunks(stage_bytes).enumerate() {
-            let stage = &mut self.stages[self.next];
-            // Waits until this stage's last copy is done; the other one's goes on.
-            let staged = &mut stage.buffer.as_mut_slice()?[..piece.len()];
-            let parts = staged.par_chunks_mut(COPY_BYTES).zip(piece.par_chunks(COPY_BYTES));
-            parts.for_each(|(to, from)| to.copy_from_slice(from));
-            let there = to.part(at * stage_bytes, piece.len());
-            let here = stage.buffer.part(0..piece.len());
-            if let Some((here, there)) = here.zip(there) {
-                stage.stream.copy(&here, &there)?;
+        self.fill(to, |at, part| {
+            if let Some(from) = from.get(at..at + part.len()) {
+                part.copy_from_slice(from);
+            }
+        })
+    }
+
+    /// Fills `to` with what `write` puts into its parts. It is told where each begins, and called from many threads.
+    pub fn fill(&mut self, to: &Span, write: impl Fn(usize, &mut [u8]) + Sync) -> Result<()> {
+        let mut unpinned = Vec::new();
+        for start in (0..to.bytes()).step_by(self.stage_bytes) {
+            let bytes = self.stage_bytes.min(to.bytes() - start);
+            let Some(there) = to.part(start, bytes) else { break };
+            let write_all = |staged: &mut [u8]| {
+                let parts = staged.par_chunks_mut(PART_BYTES).enumerate();
+                parts.for_each(|(at, part)| write(start + at * PART_BYTES, part));
+            };
+            if let Some(Stage { buffer, stream }) = self.stages.get_mut(self.next) {
+                // Waits until this stage's last copy is done; the other one's goes on.
+                write_all(&mut buffer.as_mut_slice()?[..bytes]);
+                if let Some(here) = buffer.part(0..bytes) {
+                    stream.copy(&here, &there)?;
+                }
+            } else {
+                unpinned.resize(bytes, 0);
+                write_all(&mut unpinned);
+                self.plain.upload(&unpinned, &there)?;
             }
             self.next = 1 - self.next;
         }
@@ -65,7 +83,6 @@ impl Uploader {
 
     /// Waits for all copies.
     pub fn finish(self) -> Result<()> {
-        self.stages.iter().try_for_each(|stage| stage.stream.synchronize())?;
-        Ok(self.plain.synchronize()?)
+        Ok(self.stages.iter().try_for_each(|stage| stage.stream.synchronize())?)
     }
 }

@@ -4,10 +4,11 @@
 use bytemuck::Pod;
 use headwater_cuda::{Allocation, Defines, Element, Gpu, Kernel, Param, Scalar, Source, Span, Stream};
 
-use super::{Interleave, MOST_MEMBERS};
+use super::{Interleave, MOST_MEMBERS, Place, Spread};
 use crate::error::{Error, Result};
 use crate::scan::persistent_grid;
 use crate::topology::index;
+use crate::upload::Uploader;
 use crate::width::IdWidth;
 
 const HEADER: (&str, &str) = ("interleave.cuh", include_str!("interleave.cuh"));
@@ -60,9 +61,13 @@ impl Interleaved {
         let rule = Interleave::new(group.len(), block_log2).ok_or(too_many)?;
         connect(group)?;
         let share_bytes = index(rule.share_len(count)).saturating_mul(width.bytes());
+        let spread = Spread { bytes: bytemuck::cast_slice(all), element_bytes: width.bytes(), rule };
         let members = group.iter().enumerate().map(|(member, gpu)| {
             let span = Span::whole(Allocation::shareable(gpu, share_bytes)?);
-            send(gpu, super::share(all, rule, member), &span)?;
+            let mut uploader = Uploader::new(gpu, share_bytes)?;
+            let place = |at: usize| Place { member, offset: (at / width.bytes()) as u64 };
+            uploader.fill(&span, |at, part| spread.read(place(at), part))?;
+            uploader.finish()?;
             Ok(span)
         });
         Ok(Self { rule, width, count, members: members.collect::<Result<_>>()? })
@@ -107,28 +112,6 @@ fn connect(group: &[Gpu]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Blocks are gathered and sent a piece at a time: a share may be larger than what is left of host memory.
-fn send<'a, T: Pod>(gpu: &Gpu, blocks: impl Iterator<Item = &'a [T]>, to: &Span) -> Result<()> {
-    const PIECE_BYTES: usize = 64 << 20;
-    let stream = gpu.spare_stream()?;
-    let (mut piece, mut sent): (Vec<u8>, usize) = (Vec::new(), 0);
-    let mut flush = |piece: &mut Vec<u8>| -> Result<()> {
-        if let Some(part) = to.part(sent, piece.len()) {
-            stream.upload(piece, &part)?;
-        }
-        sent += piece.len();
-        piece.clear();
-        Ok(())
-    };
-    for block in blocks {
-        piece.extend_from_slice(bytemuck::cast_slice(block));
-        if piece.len() >= PIECE_BYTES {
-            flush(&mut piece)?;
-        }
-    }
-    flush(&mut piece)
 }
 
 fn defines(rule: Interleave, width: IdWidth) -> Defines {

@@ -12,7 +12,7 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-pub use cpu::share;
+pub use cpu::Spread;
 pub use cuda::{Interleaved, kernel_builds};
 
 /// Members of a group at most: the GPUs that one switch connects.
@@ -48,6 +48,13 @@ impl Interleave {
         let (block, inside) = (position >> self.block_log2, position & ((1 << self.block_log2) - 1));
         let member = crate::topology::index(block % self.members);
         Place { member, offset: (block / self.members) << self.block_log2 | inside }
+    }
+
+    /// The element that lies at `place`.
+    #[must_use]
+    pub fn position(self, place: Place) -> u64 {
+        let (block, inside) = (place.offset >> self.block_log2, place.offset & ((1 << self.block_log2) - 1));
+        ((block * self.members + place.member as u64) << self.block_log2) | inside
     }
 
     /// Elements each member has room for when there are `count` in all. The last blocks may be missing or short.

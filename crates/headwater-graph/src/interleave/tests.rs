@@ -1,20 +1,30 @@
 //! Addresses by arithmetic, by dealing out blocks, and through several memories of one GPU.
 
-use super::{Interleave, Place, share};
+use super::{Interleave, Place, Spread};
+
+/// A member's share, read in two pieces that meet inside a block.
+fn share(spread: &Spread<'_>, member: usize, count: u64) -> Vec<u64> {
+    let mut share = vec![7; usize::try_from(spread.rule.share_len(count)).unwrap()];
+    let (first, second) = share.split_at_mut(7);
+    spread.read(Place { member, offset: 0 }, bytemuck::cast_slice_mut(first));
+    spread.read(Place { member, offset: 7 }, bytemuck::cast_slice_mut(second));
+    share
+}
 
 #[test]
 fn every_position_has_a_place_of_its_own() {
     for members in 1..=8 {
         for block_log2 in [0, 1, 5] {
             let rule = Interleave::new(members, block_log2).unwrap();
-            let all: Vec<u64> = (0..333).collect();
-            let shares: Vec<Vec<u64>> =
-                (0..members).map(|member| share(&all, rule, member).flatten().copied().collect()).collect();
-            assert_eq!(shares.iter().map(Vec::len).sum::<usize>(), all.len());
-            for position in all {
-                let Place { member, offset } = rule.at(position);
-                assert!(offset < rule.share_len(333));
-                assert_eq!(shares[member][usize::try_from(offset).unwrap()], position, "{rule:?}");
+            let all: Vec<u64> = (1..334).collect();
+            let spread = Spread { bytes: bytemuck::cast_slice(&all), element_bytes: 8, rule };
+            let shares: Vec<Vec<u64>> = (0..members).map(|member| share(&spread, member, 333)).collect();
+            let kept = |share: &Vec<u64>| share.iter().filter(|element| **element > 0).count();
+            assert_eq!(shares.iter().map(kept).sum::<usize>(), all.len());
+            for position in 0..333 {
+                let place = rule.at(position);
+                assert_eq!(rule.position(place), position);
+                assert_eq!(shares[place.member][usize::try_from(place.offset).unwrap()], position + 1, "{rule:?}");
             }
         }
     }

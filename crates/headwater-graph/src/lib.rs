@@ -5,6 +5,7 @@
 //! | What is an immutable array, whoever owns it? | [`column`] |
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
+//! | How many neighbours do nodes have, and who has none? | [`degrees`], [`mod@isolated`] |
 //! | Where does a graph lie on disk? | [`dataset`] |
 //! | Which random number? | [`random`] |
 //!
@@ -23,8 +24,10 @@
 
 pub mod column;
 pub mod dataset;
+pub mod degrees;
 pub mod error;
 pub mod graph;
+pub mod isolated;
 pub mod progress;
 pub mod random;
 pub mod schema;
@@ -32,8 +35,10 @@ pub mod topology;
 
 pub use column::{Column, Ids};
 pub use dataset::{Dataset, DatasetWriter};
+pub use degrees::Degrees;
 pub use error::{Error, Result};
 pub use graph::Graph;
+pub use isolated::isolated;
 pub use progress::{Progress, Silent};
 pub use schema::{NodeType, Relation, Schema};
 pub use topology::{Layout, Topology};

@@ -7,6 +7,7 @@
 //! | Who is next to whom? | [`topology`], [`graph`] |
 //! | Which neighbours today? | [`sample`] |
 //! | How does an edge list become lists? | [`build`] |
+//! | How many neighbours do nodes have, and who has none? | [`degrees`], [`mod@isolated`] |
 //! | Where does a graph lie on disk? | [`dataset`] |
 //! | Which random number? | [`random`] |
 //! | Where does it lie? | [`place`] decides, [`placed`] and [`interleave`] hold |
@@ -28,9 +29,11 @@
 pub mod build;
 pub mod column;
 pub mod dataset;
+pub mod degrees;
 pub mod error;
 pub mod graph;
 pub mod interleave;
+pub mod isolated;
 mod lane;
 pub mod order;
 mod pieces;
@@ -51,8 +54,10 @@ pub mod width;
 
 pub use column::{Column, Ids};
 pub use dataset::{Dataset, DatasetWriter};
+pub use degrees::Degrees;
 pub use error::{Error, Result};
 pub use graph::Graph;
+pub use isolated::isolated;
 pub use place::{Storage, Wish};
 pub use placed::{PlacedGraph, PlacedIds, PlacedRelation};
 pub use progress::{Progress, Silent};

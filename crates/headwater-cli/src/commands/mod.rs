@@ -1,7 +1,9 @@
 //! One file a verb.
 
 mod bench;
+mod export;
 mod info;
+mod inspect;
 
 use crate::args::{BenchCommand, Command};
 
@@ -9,6 +11,8 @@ use crate::args::{BenchCommand, Command};
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Info(args) => info::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),
     }

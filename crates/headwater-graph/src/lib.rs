@@ -7,6 +7,8 @@
 //! | Who is next to whom? | [`topology`], [`graph`] |
 //! | How does an edge list become lists? | [`build`] |
 //! | Where does a graph lie on disk? | [`dataset`] |
+//! | How is a graph made up? | [`generate`] |
+//! | How are rows ordered and nodes renumbered? | [`order`], [`reorder`] |
 //! | Which random number? | [`random`] |
 //!
 //! A homogeneous graph is the case of one node type and one relation; there is no second code for it. The crate knows
@@ -26,6 +28,7 @@ pub mod build;
 pub mod column;
 pub mod dataset;
 pub mod error;
+pub mod generate;
 pub mod graph;
 mod lane;
 pub mod order;

@@ -1,6 +1,7 @@
 //! The headwater command line: parse, run, exit code.
 
 mod args;
+mod bars;
 mod commands;
 mod picture;
 mod report;

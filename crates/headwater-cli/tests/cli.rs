@@ -84,6 +84,33 @@ fn info_says_what_is_there_and_what_is_not() {
 }
 
 #[test]
+fn graphs_are_made_as_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let rmat = ["generate", "rmat", "--nodes-log2", "8", "--features", "4", "--classes", "3", "-o", &path("rmat")];
+    let text = succeeds(&rmat);
+    assert!(["256 nodes", "4096 edges", "memory", "made"].iter().all(|word| text.contains(word)), "{text}");
+    fails_with(&rmat, "rmat");
+    let kinds: [&[&str]; 3] = [
+        &["planted", "--nodes", "300", "-o", &path("planted")],
+        &["like", "aifb", "--scale", "0.1", "-o", &path("aifb")],
+        &["--like", "mag", "--scale", "0.001", "-o", &path("mag")],
+    ];
+    for kind in kinds {
+        let printed = succeeds(&[&["generate"], kind, &["--json"]].concat());
+        let made: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        assert!(made["edges"].as_u64().unwrap() > 0 && made["peak_bytes"].as_u64().unwrap() > 0, "{made}");
+        let directory = made["directory"].as_str().unwrap();
+        assert!(Path::new(directory).join("headwater.json").exists(), "{made}");
+    }
+    let planned = succeeds(&["generate", "--like", "papers100m", "--plan", "--json", "-o", &path("papers")]);
+    assert!(planned.contains("1615685872") && !Path::new(&path("papers")).exists(), "{planned}");
+    fails_with(&["generate", "rmat", "--nodes-log2", "39", "-o", &path("huge")], "smaller --scale");
+    fails_with(&["generate", "rmat", "--nodes-log2", "99", "-o", &path("huge")], "nodes-log2 is 99");
+    fails_with(&["generate", "like", "cora", "-o", &path("cora")], "papers100m");
+}
+
+#[test]
 fn refusals_are_clear() {
     fails_with(&["bench", "gather", "--width", "0", "--table-gib", "0.01"], "width");
     fails_with(&["bench", "gather", "--table-gib", "1000000"], "nothing to run");
@@ -94,7 +121,9 @@ fn refusals_are_clear() {
 
 #[test]
 fn help_has_examples() {
-    for arguments in [&["--help"][..], &["info", "--help"], &["bench", "gather", "--help"]] {
+    for arguments in
+        [&["--help"][..], &["info", "--help"], &["generate", "rmat", "--help"], &["bench", "gather", "--help"]]
+    {
         assert!(succeeds(arguments).contains("Examples:"), "{arguments:?}");
     }
 }

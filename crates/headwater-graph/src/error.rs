@@ -120,6 +120,16 @@ pub enum Error {
         /// Ids are below this.
         limit: u64,
     },
+    /// A setting that cannot be followed.
+    #[error("{name} is {value}; it should be {expected}")]
+    Setting {
+        /// Which setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        expected: String,
+    },
     /// Numbers that are no permutation.
     #[error("no permutation of {count}: {id} stands there {times} times")]
     NotPermutation {

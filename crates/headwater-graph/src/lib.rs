@@ -9,6 +9,8 @@
 //! | How does an edge list become lists? | [`build`] |
 //! | How many neighbours do nodes have, and who has none? | [`degrees`], [`mod@isolated`] |
 //! | Where does a graph lie on disk? | [`dataset`] |
+//! | How is a graph made up? | [`generate`] |
+//! | How are rows ordered and nodes renumbered? | [`order`], [`reorder`] |
 //! | Which random number? | [`random`] |
 //! | Where does it lie? | [`place`] decides, [`placed`] and [`interleave`] hold |
 //! | What do samplers on the GPU stand on? | [`scan`], [`unique`] |
@@ -31,6 +33,7 @@ pub mod column;
 pub mod dataset;
 pub mod degrees;
 pub mod error;
+pub mod generate;
 pub mod graph;
 pub mod interleave;
 pub mod isolated;

@@ -56,8 +56,7 @@ impl Topology {
     pub fn without(&self, what: LeaveOut, edge_ids: EdgeIds) -> Result<Self> {
         self.check()?;
         let ordered = what.repeats && self.order() != RowOrder::Neighbour;
-        // Ids stay until the end: the positions that stand for them change twice.
-        let sorted = if ordered { self.sorted(RowOrder::Neighbour, EdgeIds::Kept)? } else { self.clone() };
+        let sorted = if ordered { self.sorted(RowOrder::Neighbour, edge_ids)? } else { self.clone() };
         let neighbours = sorted.neighbours();
         let stays = |row: u64, at: usize, begin: usize| {
             let neighbour = neighbours.at(at);

@@ -2,6 +2,7 @@
 
 mod bench;
 mod export;
+mod generate;
 mod info;
 mod inspect;
 
@@ -13,6 +14,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Info(args) => info::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Generate(args) => generate::run(&args.kind),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),
     }

@@ -1,0 +1,67 @@
+//! R-MAT as Graph500 draws it.
+
+use super::skew::Skew;
+use super::{EdgeRecipe, Names, NodeRecipe, Recipe, Ways, setting, split_by_tenths};
+use crate::error::Result;
+use crate::order::LeaveOut;
+use crate::schema::Schema;
+
+/// A power-law graph of a power of two nodes.
+#[derive(Debug, Clone)]
+pub struct Rmat {
+    /// Nodes are 2 to this power.
+    pub nodes_log2: u32,
+    /// Edges drawn, a node.
+    pub edges_per_node: u64,
+    /// Features a node; 0 for none.
+    pub features: u64,
+    /// Classes; 0 for none.
+    pub classes: u64,
+    /// How edges crowd.
+    pub skew: Skew,
+    /// Whether hubs come first or are anywhere.
+    pub names: Names,
+    /// What is left out again.
+    pub leave_out: LeaveOut,
+    /// What makes it different from another.
+    pub seed: u64,
+}
+
+impl Default for Rmat {
+    fn default() -> Self {
+        Self {
+            nodes_log2: 20,
+            edges_per_node: 16,
+            features: 0,
+            classes: 0,
+            skew: Skew::GRAPH500,
+            names: Names::Shuffled,
+            leave_out: LeaveOut::default(),
+            seed: 1,
+        }
+    }
+}
+
+impl Rmat {
+    /// What will be made.
+    pub fn recipe(&self) -> Result<Recipe> {
+        setting("nodes-log2", self.nodes_log2, self.nodes_log2 <= 40, "at most 40")?;
+        setting("edges-per-node", self.edges_per_node, self.edges_per_node <= 1 << 20, "at most 2^20")?;
+        let nodes = 1 << self.nodes_log2;
+        let (skew, leave_out) = (self.skew, self.leave_out);
+        let edges = EdgeRecipe { edges: nodes * self.edges_per_node, skew, homophily: 0.0, ways: Ways::One, leave_out };
+        let labelled = self.classes > 0;
+        let splits = if labelled { split_by_tenths(nodes, [1, 1, 1]) } else { [0; 3] };
+        let node = NodeRecipe { features: self.features, labelled, splits, names: self.names, ..Default::default() };
+        let recipe = Recipe {
+            name: format!("rmat-{}", self.nodes_log2),
+            origin: format!("R-MAT, 2^{} nodes, {} edges a node", self.nodes_log2, self.edges_per_node),
+            seed: self.seed,
+            schema: Schema::homogeneous(nodes),
+            classes: self.classes,
+            nodes: vec![node],
+            relations: vec![edges],
+        };
+        recipe.check().map(|()| recipe)
+    }
+}

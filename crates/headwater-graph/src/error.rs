@@ -21,14 +21,14 @@ pub enum Error {
     #[error(transparent)]
     Tensor(#[from] headwater_tensor::Error),
     /// The system refused something that a file or a folder is needed for.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {why}", path.display())]
     File {
         /// What was tried: `write`, `read`, `create`.
         action: &'static str,
         /// With which file or folder.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// A dataset that cannot be written as it is described or where it should go.
     #[error("{}: {why}", path.display())]

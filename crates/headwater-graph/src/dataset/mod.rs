@@ -73,5 +73,5 @@ pub const MANIFEST: &str = "headwater.json";
 
 /// Says what was tried with which file.
 fn refused(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    move |source| Error::File { action, path: path.to_owned(), source }
+    move |why| Error::File { action, path: path.to_owned(), why }
 }

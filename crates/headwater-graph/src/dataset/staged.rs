@@ -80,7 +80,7 @@ fn check_vacant(target: &Path) -> Result<()> {
         Ok(true) => Ok(()),
         Ok(false) => Err(unfit(target, "is there and not empty; choose another folder or remove it")),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(source) => Err(Error::File { action: "make a dataset at", path: target.to_owned(), source }),
+        Err(why) => Err(Error::File { action: "make a dataset at", path: target.to_owned(), why }),
     }
 }
 

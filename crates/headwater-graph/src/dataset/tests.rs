@@ -216,14 +216,26 @@ fn a_description_that_does_not_fit_is_refused_and_leaves_nothing() {
         let said = refusal(&path, change);
         assert!(said.contains(words), "{said}");
     };
-    refused("\"none.npy\"", |_, d| Ok(d.nodes[0].features = Some("none".into())));
-    refused("expected [4, ...]", |_, d| Ok(d.nodes[0].labels = Some("paper.train".into())));
-    refused("expected int64", |_, d| Ok(d.nodes[1].times = Some("author__writes__paper.weights".into())));
+    refused("\"none.npy\"", |_, d| {
+        d.nodes[0].features = Some("none".into());
+        Ok(())
+    });
+    refused("expected [4, ...]", |_, d| {
+        d.nodes[0].labels = Some("paper.train".into());
+        Ok(())
+    });
+    refused("expected int64", |_, d| {
+        d.nodes[1].times = Some("author__writes__paper.weights".into());
+        Ok(())
+    });
     refused("[1, 3]", |w, d| {
         d.links.test.as_mut().unwrap().triples = "pairs".into();
         w.array("pairs", &[1, 2], &[0u32, 1])
     });
-    refused("author__writes__paper is stored as Csc", |_, d| Ok(d.layout = Layout::Csr));
+    refused("author__writes__paper is stored as Csc", |_, d| {
+        d.layout = Layout::Csr;
+        Ok(())
+    });
     refused("the schema has 2", |w, _| w.relation(2, &cites()));
     refused("paper.labels.npy is taken", |w, _| w.array("paper.labels", &[1], &[1u8]));
     refused("paper_labels.npy is taken", |w, _| {

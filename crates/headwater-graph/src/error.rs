@@ -1,5 +1,8 @@
 //! What can be wrong with a graph, as data.
 
+use std::path::PathBuf;
+
+use crate::ingest::fault::{Fault, Place};
 use crate::topology::Layout;
 
 /// The result of this crate's calls.
@@ -117,5 +120,15 @@ pub enum Error {
         found: Layout,
         /// That of the first one.
         expected: Layout,
+    },
+    /// A source that cannot be taken in.
+    #[error("{}{place}: {fault}", path.display())]
+    Source {
+        /// The file or folder.
+        path: PathBuf,
+        /// Where in it.
+        place: Place,
+        /// What is wrong there.
+        fault: Box<Fault>,
     },
 }

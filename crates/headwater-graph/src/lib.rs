@@ -5,6 +5,7 @@
 //! | What is an immutable array, whoever owns it? | [`column`] |
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
+//! | How does a graph that others wrote come in? | [`ingest`] |
 //! | Which random number? | [`random`] |
 //!
 //! A homogeneous graph is the case of one node type and one relation; there is no second code for it. The crate knows
@@ -23,6 +24,7 @@
 pub mod column;
 pub mod error;
 pub mod graph;
+pub mod ingest;
 pub mod progress;
 pub mod random;
 pub mod schema;

@@ -111,6 +111,15 @@ impl Ids {
         }
     }
 
+    /// The bytes with their owner.
+    #[must_use]
+    pub(crate) fn into_foreign(self) -> Foreign {
+        match self {
+            Self::U32(ids) => ids.bytes,
+            Self::U64(ids) => ids.bytes,
+        }
+    }
+
     /// All of them, widened.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.len()).map(|position| self.at(position))

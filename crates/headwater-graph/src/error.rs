@@ -21,6 +21,54 @@ pub enum Error {
     /// An array could not be handled.
     #[error(transparent)]
     Tensor(#[from] headwater_tensor::Error),
+    /// The system refused something that a file or a folder is needed for.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried: `write`, `read`, `create`.
+        action: &'static str,
+        /// With which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A dataset that cannot be written as it is described or where it should go.
+    #[error("{}: {why}", path.display())]
+    DatasetFolder {
+        /// The folder or the file in it.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// A manifest that is not one.
+    #[error("{}: {why}", path.display())]
+    Manifest {
+        /// The manifest.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A dataset of a later format.
+    #[error("{}: format version {found} is not read here; this program reads {known}", path.display())]
+    DatasetVersion {
+        /// The manifest.
+        path: PathBuf,
+        /// The version it names.
+        found: String,
+        /// What is read.
+        known: &'static str,
+    },
+    /// An array's file that is not what the manifest says, or not what its role asks for.
+    #[error("{}: {what} is {found}; expected {expected}", path.display())]
+    ArrayFile {
+        /// The file.
+        path: PathBuf,
+        /// `shape`, `element type`, `length` or `checksum`.
+        what: &'static str,
+        /// What it is.
+        found: String,
+        /// What it should be.
+        expected: String,
+    },
     /// Bytes that are no array of the wanted type.
     #[error("{name}: {bytes} bytes are no array of {element_bytes}-byte elements: {why}")]
     Bytes {
@@ -73,6 +121,25 @@ pub enum Error {
         /// Ids are below this.
         limit: u64,
     },
+    /// Numbers that are no permutation.
+    #[error("no permutation of {count}: {id} stands there {times} times")]
+    NotPermutation {
+        /// The first number that does not stand there once.
+        id: u64,
+        /// How often it does.
+        times: u64,
+        /// How many numbers there are.
+        count: u64,
+    },
+    /// A score that cannot be compared.
+    #[error("score {position} is not a number")]
+    BadScore {
+        /// Where.
+        position: u64,
+    },
+    /// Rows to be ordered by time whose edges have none.
+    #[error("the edges have no times to be ordered by; give them times, or take those of their neighbours")]
+    NoTimes,
     /// A weight that is no weight.
     #[error("weight {weight} at position {position}: weights are finite and not negative")]
     BadWeight {

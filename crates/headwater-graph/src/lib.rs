@@ -6,6 +6,8 @@
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
 //! | How does a graph that others wrote come in? | [`ingest`] |
+//! | How does an edge list become lists? | [`build`] |
+//! | Where does a graph lie on disk? | [`dataset`] |
 //! | Which random number? | [`random`] |
 //!
 //! A homogeneous graph is the case of one node type and one relation; there is no second code for it. The crate knows
@@ -21,16 +23,23 @@
 //! # Ok::<(), headwater_graph::Error>(())
 //! ```
 
+pub mod build;
 pub mod column;
+pub mod dataset;
 pub mod error;
 pub mod graph;
 pub mod ingest;
+mod lane;
+pub mod order;
+mod pieces;
 pub mod progress;
 pub mod random;
+pub mod reorder;
 pub mod schema;
 pub mod topology;
 
 pub use column::{Column, Ids};
+pub use dataset::{Dataset, DatasetWriter};
 pub use error::{Error, Result};
 pub use graph::Graph;
 pub use progress::{Progress, Silent};

@@ -74,11 +74,14 @@ impl Topology {
     /// With the weight of every edge: finite, not negative.
     pub fn with_weights(self, weights: Column<f32>) -> Result<Self> {
         self.same_length("weights", weights.len())?;
-        let bad = weights.par_iter().position_first(|weight| !(weight.is_finite() && *weight >= 0.0));
-        match bad {
-            Some(at) => Err(Error::BadWeight { position: at as u64, weight: weights[at] }),
-            None => Ok(Self { weights: Some(weights), ..self }),
-        }
+        check_weights(&weights)?;
+        Ok(Self { weights: Some(weights), ..self })
+    }
+
+    /// As [`Topology::with_weights`], for weights that were checked when they were written.
+    pub fn with_trusted_weights(self, weights: Column<f32>) -> Result<Self> {
+        self.same_length("weights", weights.len())?;
+        Ok(Self { weights: Some(weights), ..self })
     }
 
     /// With the time of every edge. Temporal sampling also wants rows in the order of time.
@@ -186,25 +189,15 @@ impl Topology {
         if found == expected { Ok(()) } else { Err(Error::Length { name, found, expected, of: "the edges" }) }
     }
 
-    fn check(&self) -> Result<()> {
+    /// Checks every offset and every id, as [`Topology::new`] does.
+    pub fn check(&self) -> Result<()> {
         self.check_ends()?;
         let falls = self.offsets.par_windows(2).position_first(|pair| pair[0] > pair[1]);
         if let Some(row) = falls {
             let (before, after) = (self.offsets[row], self.offsets[row + 1]);
             return Err(Error::FallingOffsets { row: row as u64, before, after });
         }
-        let limit = self.columns;
-        let bad = match &self.neighbours {
-            Ids::U32(ids) => ids.par_iter().position_first(|id| u64::from(*id) >= limit),
-            Ids::U64(ids) => ids.par_iter().position_first(|id| *id >= limit),
-        };
-        match bad {
-            Some(at) => {
-                let (position, id) = (at as u64, self.neighbours.at(at));
-                Err(Error::IdOutOfRange { name: "neighbours", position, id, limit })
-            }
-            None => Ok(()),
-        }
+        self.neighbours.check_below(self.columns, "neighbours")
     }
 
     fn check_ends(&self) -> Result<()> {
@@ -221,6 +214,12 @@ impl Topology {
             Err(Error::Length { name: "neighbours", found, expected: last, of: "the offsets" })
         }
     }
+}
+
+/// Whether all weights are finite and none is negative.
+pub(crate) fn check_weights(weights: &[f32]) -> Result<()> {
+    let bad = weights.par_iter().position_first(|weight| !(weight.is_finite() && *weight >= 0.0));
+    bad.map_or(Ok(()), |at| Err(Error::BadWeight { position: at as u64, weight: weights[at] }))
 }
 
 /// Addresses are 64 bits wide on every machine this runs on.

@@ -56,6 +56,12 @@ impl Foreign {
     }
 }
 
+impl AsRef<[u8]> for Foreign {
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
 impl fmt::Debug for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Foreign({} bytes)", self.bytes)

@@ -9,7 +9,7 @@
 //! | An array in one of them | [`Buffer`], with the place in its type |
 //! | Short-lived arrays, again and again | [`Pool`], which hands out [`Lease`]s |
 //! | A lot of pinned memory, fast | [`pinned_arena`] |
-//! | Memory somebody else owns | [`Foreign`], [`lay_over`], [`Registered`] |
+//! | Memory somebody else owns | [`Foreign`], [`map_file`], [`lay_over`], [`Registered`] |
 //! | Memory of another process | [`SharedHost`], [`send_device`], [`receive_device`] |
 //! | Files | [`io`] |
 //!
@@ -30,6 +30,7 @@ mod buffer;
 mod error;
 mod foreign;
 pub mod io;
+mod map_file;
 mod mapping;
 mod nontemporal;
 mod pinned_io;
@@ -42,6 +43,7 @@ pub use arena::pinned_arena;
 pub use buffer::{Buffer, Device, GpuVisible, Host, HostReadable, HostWritable, Managed, Pinned, WriteCombined};
 pub use error::{Error, Result};
 pub use foreign::{Foreign, Owner};
+pub use map_file::map_file;
 pub use mapping::Mapping;
 pub use nontemporal::{prefetch, stream_copy, stream_fence};
 pub use pool::{Lease, Pool, PoolConfig, PoolUse};

@@ -47,12 +47,18 @@ impl NpyFile {
 /// The bytes that precede the data of an array in row-major order. Their number is a multiple of 64, so mapped data is
 /// aligned for every element type.
 pub fn header_bytes(kind: NpyType, shape: &[usize]) -> Vec<u8> {
+    header_bytes_aligned(kind, shape, 64)
+}
+
+/// As [`header_bytes`], but a multiple of another power of two, such as a page, so that the data can be read past the
+/// page cache, and a header of another shape fits into the same room.
+pub fn header_bytes_aligned(kind: NpyType, shape: &[usize], alignment_bytes: usize) -> Vec<u8> {
     let dims: Vec<String> = shape.iter().map(usize::to_string).collect();
     let comma = if dims.len() == 1 { "," } else { "" };
     let text =
         format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{comma}), }}", kind.descr(), dims.join(", "));
     // Version 1.0 has a 16-bit length; only a rank no array here has would need the 32 bits of version 2.0.
-    let padded = |preamble: usize| (preamble + text.len() + 1).next_multiple_of(64) - preamble;
+    let padded = |preamble: usize| (preamble + text.len() + 1).next_multiple_of(alignment_bytes) - preamble;
     let mut bytes = b"\x93NUMPY".to_vec();
     match u16::try_from(padded(10)) {
         Ok(length) => {
@@ -118,6 +124,17 @@ impl NpyType {
         }
     }
 
+    /// NumPy's name in a program: `float32`, `uint64`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NpyType::Tensor(dtype) => dtype.name(),
+            NpyType::I16 => "int16",
+            NpyType::U16 => "uint16",
+            NpyType::U32 => "uint32",
+            NpyType::U64 => "uint64",
+        }
+    }
+
     /// The tensor type, or an error for the types that only indices have.
     pub fn dtype(self) -> Result<DType, NpyError> {
         match self {
@@ -132,6 +149,24 @@ impl From<DType> for NpyType {
         NpyType::Tensor(dtype)
     }
 }
+
+/// A Rust type that `.npy` files hold.
+pub trait NpyElement: bytemuck::Pod + Send + Sync {
+    /// Its name at run time.
+    const KIND: NpyType;
+}
+
+macro_rules! npy_elements {
+    ($($type:ty => $kind:expr),*) => {
+        $(impl NpyElement for $type { const KIND: NpyType = $kind; })*
+    };
+}
+npy_elements!(
+    f32 => NpyType::Tensor(DType::F32), f64 => NpyType::Tensor(DType::F64),
+    half::f16 => NpyType::Tensor(DType::F16), half::bf16 => NpyType::Tensor(DType::BF16),
+    i8 => NpyType::Tensor(DType::I8), u8 => NpyType::Tensor(DType::U8), i16 => NpyType::I16, u16 => NpyType::U16,
+    i32 => NpyType::Tensor(DType::I32), u32 => NpyType::U32, i64 => NpyType::Tensor(DType::I64), u64 => NpyType::U64
+);
 
 /// What is wrong with a `.npy` header or with the length of its file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,131 @@
+//! One array of a dataset, in the file it lies in.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use headwater_memory::{Foreign, map_file};
+use headwater_tensor::npy::{NpyElement, NpyFile, NpyType, Order};
+use headwater_tensor::{Affinity, DType, Tensor};
+
+use super::manifest::FileEntry;
+use super::refused;
+use crate::column::{Column, Ids};
+use crate::error::{Error, Result};
+
+/// A mapped array. Clones share the mapping. While it is mapped, its file must not be cut short by anybody: touching what
+/// is lost would end the process.
+#[derive(Debug, Clone)]
+pub struct Array {
+    path: PathBuf,
+    kind: NpyType,
+    shape: Vec<usize>,
+    data: Foreign,
+}
+
+impl Array {
+    /// Maps a file after comparing it with what the manifest says.
+    pub(super) fn open(path: &Path, entry: &FileEntry) -> Result<Self> {
+        // Opening a pipe would wait for somebody to write to it.
+        let found = std::fs::metadata(path).map_err(refused("read", path))?;
+        let differs =
+            |what, found: String, expected: String| Error::ArrayFile { path: path.to_owned(), what, found, expected };
+        if !found.is_file() {
+            return Err(differs("the file", "something else".into(), "a regular file".into()));
+        }
+        if found.len() != entry.bytes {
+            return Err(differs("its length in bytes", found.len().to_string(), entry.bytes.to_string()));
+        }
+        let NpyFile { file, header } = NpyFile::open(path)?;
+        if header.kind.name() != entry.dtype {
+            return Err(differs("the element type", header.kind.name().into(), entry.dtype.clone()));
+        }
+        if !header.shape.iter().map(|dim| *dim as u64).eq(entry.shape.iter().copied()) {
+            return Err(differs("the shape", format!("{:?}", &header.shape[..]), format!("{:?}", entry.shape)));
+        }
+        if header.order != Order::C && header.shape.len() > 1 {
+            return Err(differs("the order", "column-major".into(), "row-major".into()));
+        }
+        let data = map_file(&file, header.data_offset as u64..entry.bytes)?;
+        Ok(Self { path: path.to_owned(), kind: header.kind, shape: header.shape.to_vec(), data })
+    }
+
+    /// The file it lies in.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The element type.
+    #[must_use]
+    pub fn kind(&self) -> NpyType {
+        self.kind
+    }
+
+    /// The shape.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The mapped data.
+    #[must_use]
+    pub fn data(&self) -> &Foreign {
+        &self.data
+    }
+
+    /// The elements in their order, when they are of this type.
+    pub fn column<T: NpyElement>(&self) -> Result<Column<T>> {
+        if self.kind != T::KIND {
+            return Err(self.not(T::KIND.name()));
+        }
+        Column::over(self.data.clone(), "a mapped array")
+    }
+
+    /// The elements as ids. Signed ones are copied; none of them may be negative.
+    pub fn ids(&self) -> Result<Ids> {
+        match self.kind {
+            NpyType::U32 => Ok(Ids::U32(self.column()?)),
+            NpyType::U64 => Ok(Ids::U64(self.column()?)),
+            NpyType::Tensor(DType::I32) => {
+                self.signed(|id: &i32| u32::try_from(*id).ok()).map(|ids| Ids::U32(ids.into()))
+            }
+            NpyType::Tensor(DType::I64) => {
+                self.signed(|id: &i64| u64::try_from(*id).ok()).map(|ids| Ids::U64(ids.into()))
+            }
+            _ => Err(self.not("uint32, uint64, int32 or int64")),
+        }
+    }
+
+    /// One integer.
+    pub(super) fn integer_at(&self, at: usize) -> Result<i128> {
+        Ok(match self.kind {
+            NpyType::U32 => self.column::<u32>()?[at].into(),
+            NpyType::U64 => self.column::<u64>()?[at].into(),
+            NpyType::Tensor(DType::I32) => self.column::<i32>()?[at].into(),
+            NpyType::Tensor(DType::I64) => self.column::<i64>()?[at].into(),
+            _ => return Err(self.not("an integer type")),
+        })
+    }
+
+    /// A unified tensor over the mapped data.
+    pub fn tensor(&self, affinity: Affinity) -> Result<Tensor> {
+        let dtype = self.kind.dtype().map_err(|_| self.not("a type that tensors have"))?;
+        Ok(Tensor::lay_over_bytes(Arc::new(self.data.clone()), dtype, &self.shape, affinity)?)
+    }
+
+    fn signed<T: NpyElement + std::fmt::Debug, U>(&self, widen: impl Fn(&T) -> Option<U>) -> Result<Vec<U>> {
+        let column = self.column::<T>()?;
+        let negative = |id: &T| Error::ArrayFile {
+            path: self.path.clone(),
+            what: "an id",
+            found: format!("{id:?}"),
+            expected: "none below 0".into(),
+        };
+        column.iter().map(|id| widen(id).ok_or_else(|| negative(id))).collect()
+    }
+
+    fn not(&self, expected: &str) -> Error {
+        let found = self.kind.name().to_owned();
+        Error::ArrayFile { path: self.path.clone(), what: "the element type", found, expected: expected.to_owned() }
+    }
+}

@@ -1,0 +1,157 @@
+//! Reading a dataset: the manifest is checked, the arrays are mapped, nothing is copied.
+//!
+//! Opening looks at the manifest and at the header and length of every file, so it takes milliseconds whatever the size.
+//! Whether the bytes are those that were written is what [`Dataset::verify`] finds out, and it reads them all.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::array::Array;
+use super::manifest::{EdgeFiles, Manifest, Split};
+use super::{MANIFEST, names, verify};
+use crate::column::Ids;
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::progress::Progress;
+use crate::schema::Schema;
+use crate::topology::{Layout, Topology};
+
+/// An open dataset.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    folder: PathBuf,
+    manifest: Manifest,
+    schema: Schema,
+    arrays: BTreeMap<String, Array>,
+}
+
+impl Dataset {
+    /// Opens the dataset in a folder.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let manifest = Manifest::read(&dir.join(MANIFEST))?;
+        let schema = manifest.schema()?;
+        let open = |(name, entry)| Ok((String::clone(name), Array::open(&dir.join(name), entry)?));
+        let arrays = manifest.files.iter().map(open).collect::<Result<_>>()?;
+        Ok(Self { folder: dir.to_owned(), manifest, schema, arrays })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the manifest says.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The node types and relations.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The graph over the mapped arrays. Ends and lengths are checked, not every list.
+    pub fn graph(&self) -> Result<Graph> {
+        let topologies = (0..self.manifest.relations.len()).map(|at| self.topology(at)).collect::<Result<_>>()?;
+        Graph::new(self.schema.clone(), topologies)
+    }
+
+    /// One relation of the graph.
+    pub fn topology(&self, at: usize) -> Result<Topology> {
+        let relation = &self.schema.relations()[at];
+        let columns = match self.manifest.layout {
+            Layout::Csr => relation.target,
+            Layout::Csc => relation.source,
+        };
+        let files = &self.manifest.relations[at].files;
+        let EdgeFiles { offsets, neighbours, edge_ids, weights, times, labels: _, order } = files;
+        let (offsets, neighbours) = (self.file(offsets)?.column()?, self.file(neighbours)?.ids()?);
+        let columns = self.schema.node_types()[columns].count;
+        let mut made = Topology::trusted(self.manifest.layout, columns, offsets, neighbours)?.with_order(*order);
+        if let Some(edge_ids) = edge_ids {
+            made = made.with_edge_ids(self.file(edge_ids)?.ids()?)?;
+        }
+        if let Some(weights) = weights {
+            made = made.with_trusted_weights(self.file(weights)?.column()?)?;
+        }
+        if let Some(times) = times {
+            made = made.with_times(self.file(times)?.column()?)?;
+        }
+        Ok(made)
+    }
+
+    /// An array by the name it was written under or by its file's name.
+    #[must_use]
+    pub fn array(&self, name: &str) -> Option<&Array> {
+        self.arrays.get(name).or_else(|| self.arrays.get(&names::file_name(name)))
+    }
+
+    /// The features of the node type at a position of the schema.
+    #[must_use]
+    pub fn features(&self, node_type: usize) -> Option<&Array> {
+        self.array(self.manifest.nodes.get(node_type)?.files.features.as_ref()?)
+    }
+
+    /// The labels of a node type.
+    #[must_use]
+    pub fn labels(&self, node_type: usize) -> Option<&Array> {
+        self.array(self.manifest.nodes.get(node_type)?.files.labels.as_ref()?)
+    }
+
+    /// The times of a node type.
+    #[must_use]
+    pub fn times(&self, node_type: usize) -> Option<&Array> {
+        self.array(self.manifest.nodes.get(node_type)?.files.times.as_ref()?)
+    }
+
+    /// The nodes of a split. Every id is checked.
+    pub fn split(&self, node_type: usize, split: Split) -> Result<Option<Ids>> {
+        let Some(node) = self.manifest.nodes.get(node_type) else { return Ok(None) };
+        let Some(file) = node.files.splits.get(split) else { return Ok(None) };
+        let ids = self.file(file)?.ids()?;
+        let bad = ids.iter().position(|id| id >= node.count);
+        match bad {
+            Some(at) => {
+                let (position, id, limit) = (at as u64, ids.at(at), node.count);
+                Err(Error::IdOutOfRange { name: split.name(), position, id, limit })
+            }
+            None => Ok(Some(ids)),
+        }
+    }
+
+    /// What a node was called where the dataset came from, when that is known.
+    pub fn original_id(&self, node_type: usize, node: u64) -> Result<Option<String>> {
+        let Some(files) = self.manifest.nodes.get(node_type).map(|entry| &entry.files) else { return Ok(None) };
+        let Some(ids) = &files.original_ids else { return Ok(None) };
+        let ids = self.file(ids)?;
+        let limit = self.schema.node_types()[node_type].count;
+        let Some(at) = usize::try_from(node).ok().filter(|_| node < limit) else {
+            return Err(Error::IdOutOfRange { name: "original ids", position: 0, id: node, limit });
+        };
+        let Some(offsets) = &files.original_id_offsets else { return Ok(Some(ids.integer_at(at)?.to_string())) };
+        let offsets = self.file(offsets)?.column::<u64>()?;
+        let range = usize::try_from(offsets[at]).unwrap_or(usize::MAX)..usize::try_from(offsets[at + 1]).unwrap_or(0);
+        let name = ids.data().as_slice().get(range).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let wrong = || Error::ArrayFile {
+            path: ids.path().to_owned(),
+            what: "a name",
+            found: format!("damaged at node {node}"),
+            expected: "UTF-8 where the offsets say".into(),
+        };
+        name.map(|name| Some(name.to_owned())).ok_or_else(wrong)
+    }
+
+    /// Reads every file and compares its checksum. The first file that differs, by name, is the error. Progress is
+    /// counted in bytes.
+    pub fn verify(&self, progress: &dyn Progress) -> Result<()> {
+        verify::verify(&self.folder, &self.manifest, progress)
+    }
+
+    fn file(&self, file: &str) -> Result<&Array> {
+        let missing = || Error::Manifest { path: self.folder.join(MANIFEST), why: format!("{file:?} is not listed") };
+        self.arrays.get(file).ok_or_else(missing)
+    }
+}

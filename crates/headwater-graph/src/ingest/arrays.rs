@@ -3,6 +3,7 @@
 //! Whatever a header claims, memory grows only with the bytes that really come. A 57 GB member of an archive passes
 //! through a buffer of a megabyte.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -146,6 +147,12 @@ impl<'a> Array<'a> {
         fault.at(&self.path, Place::Array(self.name.clone()))
     }
 
+    /// Makes errors about elements of this array, also when it is gone.
+    pub fn placer(&self) -> impl Fn(Fault, u64) -> Error + use<> {
+        let (path, name) = (self.path.clone(), self.name.clone());
+        move |fault, at| fault.at(&path, Place::Element(name.clone(), at))
+    }
+
     /// Fails unless the first axis has this length.
     pub fn expect_rows(self, expected: u64, of: &str) -> Result<Self> {
         let found = self.rows();
@@ -174,11 +181,7 @@ impl<'a> Array<'a> {
     }
 
     /// Takes single-precision numbers in pieces. Wider ones are rounded.
-    pub fn for_each_floats(
-        self,
-        progress: &dyn Progress,
-        mut take: impl FnMut(&[f32]) -> Result<()>,
-    ) -> Result<()> {
+    pub fn for_each_floats(self, progress: &dyn Progress, mut take: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
         let kind = self.header.kind;
         let mut numbers = Vec::new();
         self.for_each_piece(progress, |piece| {
@@ -217,11 +220,11 @@ impl<'a> Array<'a> {
 
     /// All of it as ids, which are not negative.
     pub fn ids(self) -> Result<GrowingIds> {
-        let (path, name) = (self.path.clone(), self.name.clone());
+        let place = self.placer();
         let mut all = GrowingIds::default();
         let mut ids = Vec::new();
         self.for_each_integer(|start, piece| {
-            checked_ids(piece, &mut ids).map_err(|(at, value)| negative(value).at(&path, element(&name, start, at)))?;
+            checked_ids(piece, &mut ids).map_err(|(at, value)| place(negative(value), start + at as u64))?;
             all.extend(&ids);
             Ok(())
         })?;
@@ -331,34 +334,38 @@ fn read_start(body: &mut (impl Read + ?Sized)) -> std::io::Result<Vec<u8>> {
     Ok(start)
 }
 
-fn elements<T: Pod>(bytes: &[u8]) -> impl Iterator<Item = T> + '_ {
-    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
+/// Bytes as elements: in place where they are aligned, otherwise copied.
+pub(super) fn elements<T: Pod>(bytes: &[u8]) -> Cow<'_, [T]> {
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(elements) => Cow::Borrowed(elements),
+        Err(_) => Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()),
+    }
 }
 
 /// Widened, or the position of the first that does not fit.
 fn integers(kind: NpyType, bytes: &[u8]) -> Result<Vec<i64>, u64> {
     Ok(match kind {
-        NpyType::Tensor(DType::I64) => elements::<i64>(bytes).collect(),
-        NpyType::Tensor(DType::I32) => elements::<i32>(bytes).map(i64::from).collect(),
-        NpyType::Tensor(DType::I8) => elements::<i8>(bytes).map(i64::from).collect(),
+        NpyType::Tensor(DType::I64) => elements::<i64>(bytes).into_owned(),
+        NpyType::Tensor(DType::I32) => elements::<i32>(bytes).iter().map(|value| i64::from(*value)).collect(),
+        NpyType::Tensor(DType::I8) => elements::<i8>(bytes).iter().map(|value| i64::from(*value)).collect(),
         NpyType::Tensor(_) => bytes.iter().map(|byte| i64::from(*byte)).collect(),
-        NpyType::I16 => elements::<i16>(bytes).map(i64::from).collect(),
-        NpyType::U16 => elements::<u16>(bytes).map(i64::from).collect(),
-        NpyType::U32 => elements::<u32>(bytes).map(i64::from).collect(),
+        NpyType::I16 => elements::<i16>(bytes).iter().map(|value| i64::from(*value)).collect(),
+        NpyType::U16 => elements::<u16>(bytes).iter().map(|value| i64::from(*value)).collect(),
+        NpyType::U32 => elements::<u32>(bytes).iter().map(|value| i64::from(*value)).collect(),
         NpyType::U64 => {
-            let wide = |(at, value)| i64::try_from(value).map_err(|_| at as u64);
-            return elements::<u64>(bytes).enumerate().map(wide).collect();
+            let narrow = |(at, value): (u64, &u64)| i64::try_from(*value).map_err(|_| at);
+            return (0..).zip(elements::<u64>(bytes).iter()).map(narrow).collect();
         }
     })
 }
 
 fn floats(kind: NpyType, bytes: &[u8], to: &mut Vec<f32>) {
     match kind {
-        NpyType::Tensor(DType::F32) => to.extend(elements::<f32>(bytes)),
-        NpyType::Tensor(DType::F16) => to.extend(elements::<f16>(bytes).map(f32::from)),
-        NpyType::Tensor(DType::BF16) => to.extend(elements::<bf16>(bytes).map(f32::from)),
-        NpyType::Tensor(DType::F64) => to.extend(elements::<f64>(bytes).map(rounded)),
-        NpyType::U64 => to.extend(elements::<u64>(bytes).map(|value| value as f32)),
+        NpyType::Tensor(DType::F32) => to.extend_from_slice(&elements::<f32>(bytes)),
+        NpyType::Tensor(DType::F16) => to.extend(elements::<f16>(bytes).iter().map(|value| f32::from(*value))),
+        NpyType::Tensor(DType::BF16) => to.extend(elements::<bf16>(bytes).iter().map(|value| f32::from(*value))),
+        NpyType::Tensor(DType::F64) => to.extend(elements::<f64>(bytes).iter().map(|value| rounded(*value))),
+        NpyType::U64 => to.extend(elements::<u64>(bytes).iter().map(|value| *value as f32)),
         _ => to.extend(integers(kind, bytes).into_iter().flatten().map(|value| value as f32)),
     }
 }

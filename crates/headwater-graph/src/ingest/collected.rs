@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use headwater_tensor::DType;
 use headwater_tensor::npy::{NpyElement, NpyType};
 
-use super::arrays::Array;
+use super::arrays::{Array, elements};
 use super::edges::EdgeList;
 use super::fault::Fault;
 use super::text::read_matrix;
@@ -57,6 +57,41 @@ pub enum Found {
     List(EdgeList),
     /// In lists already.
     Lists(Topology),
+}
+
+impl Found {
+    /// How many edges there are.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::List(edges) => edges.len() as u64,
+            Self::Lists(topology) => topology.edges(),
+        }
+    }
+
+    /// Bytes they take.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::List(edges) => edges.bytes(),
+            Self::Lists(topology) => topology.bytes(),
+        }
+    }
+
+    /// Bytes of one edge's weight and of its time; 0 where it has none.
+    pub fn value_bytes(&self) -> [u64; 2] {
+        let (weights, times) = match self {
+            Self::List(edges) => (edges.weights.is_some(), edges.times.is_some()),
+            Self::Lists(topology) => (topology.weights().is_some(), topology.times().is_some()),
+        };
+        [u64::from(weights) * 4, u64::from(times) * 8]
+    }
+
+    /// The edges one after the other, taken out of lists when they are in lists.
+    pub fn into_list(self) -> EdgeList {
+        match self {
+            Self::List(edges) => edges,
+            Self::Lists(topology) => EdgeList::from(&topology.to_coo()),
+        }
+    }
 }
 
 /// What readers write to and report to.
@@ -199,6 +234,6 @@ pub fn there(path: PathBuf) -> Option<PathBuf> {
 
 fn copy<T: NpyElement>(array: Array<'_>, name: &str, row_shape: &[u64], sink: &Sink<'_>) -> Result<()> {
     let mut to = sink.writer.append::<T>(name, row_shape)?;
-    array.for_each_piece(sink.progress, |piece| to.push(&bytemuck::pod_collect_to_vec::<u8, T>(piece)))?;
+    array.for_each_piece(sink.progress, |piece| to.push(&elements::<T>(piece)))?;
     to.close().map(|_| ())
 }

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use crate::build::Coo;
 use crate::column::{Id, Ids};
 
 /// Ids that arrive one after the other. They take four bytes each until one of them needs eight.
@@ -127,6 +128,17 @@ impl EdgeList {
         self.sources.len()
     }
 
+    /// Bytes they take.
+    pub fn bytes(&self) -> u64 {
+        let ids = |ids: &GrowingIds| match ids {
+            GrowingIds::U32(ids) => ids.len() as u64 * 4,
+            GrowingIds::U64(ids) => ids.len() as u64 * 8,
+        };
+        let weights = self.weights.as_ref().map_or(0, |weights| weights.len() as u64 * 4);
+        let times = self.times.as_ref().map_or(0, |times| times.len() as u64 * 8);
+        ids(&self.sources) + ids(&self.targets) + weights + times
+    }
+
     /// Adds the reverse of every edge after all of them, with the same weight and time.
     pub fn add_reverses(&mut self) {
         let sources = self.sources.clone();
@@ -147,6 +159,21 @@ impl EdgeList {
             targets: self.sources.clone(),
             weights: self.weights.clone(),
             times: self.times.clone(),
+        }
+    }
+}
+
+impl From<&Coo> for EdgeList {
+    fn from(coo: &Coo) -> Self {
+        let ids = |ids: &Ids| match ids {
+            Ids::U32(ids) => GrowingIds::U32(ids.to_vec()),
+            Ids::U64(ids) => GrowingIds::U64(ids.to_vec()),
+        };
+        Self {
+            sources: ids(&coo.sources),
+            targets: ids(&coo.targets),
+            weights: coo.weights.as_ref().map(|weights| weights.to_vec()),
+            times: coo.times.as_ref().map(|times| times.to_vec()),
         }
     }
 }

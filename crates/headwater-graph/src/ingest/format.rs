@@ -93,10 +93,12 @@ fn decide_file(ending: &str, start: &[u8]) -> std::result::Result<Format, Fault>
     // Pickles of protocol 2 and later begin so; torch wraps them in an archive.
     let is_pickle = matches!(start, [0x80, 2..=5, ..]);
     if PICKLES.contains(&ending) || is_pickle {
-        let instead = "save its arrays with np.savez(\"graph.npz\", edge_index=..., x=..., y=...) and ingest that".into();
+        let instead =
+            "save its arrays with np.savez(\"graph.npz\", edge_index=..., x=..., y=...) and ingest that".into();
         return Err(Fault::Pickle { instead });
     }
-    let is_array = start.starts_with(b"\x93NUMPY") || start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06");
+    let is_array =
+        start.starts_with(b"\x93NUMPY") || start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06");
     let is_packed = start.starts_with(b"\x1f\x8b");
     let is_text = !start.is_empty() && !start.contains(&0);
     match (is_array, is_packed || is_text) {

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use flate2::bufread::MultiGzDecoder;
 
+use super::fields::meant;
 use crate::error::Result;
 use crate::ingest::fault::{Fault, Place};
 use crate::progress::Progress;
@@ -35,6 +36,9 @@ pub struct Block {
 pub struct Blocks {
     path: PathBuf,
     ready: Receiver<io::Result<Block>>,
+    /// A block that was taken and put back.
+    pending: Option<Block>,
+    first_line: u64,
 }
 
 impl Blocks {
@@ -69,15 +73,36 @@ impl Blocks {
             }
         };
         std::thread::Builder::new().name("read-ahead".into()).spawn(work).map_err(wrong)?;
-        Ok(Self { path: path.to_owned(), ready })
+        Ok(Self { path: path.to_owned(), ready, pending: None, first_line: 1 })
     }
 
     /// The next block; none at the end.
     pub fn next(&mut self) -> Result<Option<Block>> {
+        if let Some(block) = self.pending.take() {
+            return Ok(Some(block));
+        }
         match self.ready.recv() {
             Ok(block) => block.map(Some).map_err(|error| Fault::Io(error).of(&self.path)),
             Err(_) => Ok(None),
         }
+    }
+
+    /// Drops everything up to the end of the first line that is neither empty nor a comment: the header.
+    pub fn skip_header(&mut self) -> Result<()> {
+        while let Some(mut block) = self.next()? {
+            let mut end = 0;
+            let found = block.bytes.split_inclusive(|byte| *byte == b'\n').any(|line| {
+                end += line.len();
+                self.first_line += 1;
+                meant(line.strip_suffix(b"\n").unwrap_or(line)).is_some()
+            });
+            if found {
+                block.bytes.drain(..end);
+                self.pending = Some(block);
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// Parses blocks in parallel and takes the results in order. Faults are numbered by line within their block.
@@ -89,7 +114,7 @@ impl Blocks {
     ) -> Result<()> {
         use rayon::prelude::*;
         let at_once = 2 * rayon::current_num_threads();
-        let mut line = 1;
+        let mut line = self.first_line;
         loop {
             let mut batch = Vec::with_capacity(at_once);
             while batch.len() < at_once {

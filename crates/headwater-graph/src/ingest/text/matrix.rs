@@ -90,7 +90,7 @@ pub fn integer_column(path: &Path, progress: &dyn Progress) -> Result<Vec<i64>> 
 }
 
 /// The fields of every line of a small file.
-pub fn single_line(path: &Path) -> Result<Vec<Vec<String>>> {
+pub fn small_table(path: &Path) -> Result<Vec<Vec<String>>> {
     let mut blocks = Blocks::open(path)?;
     let mut rows = Vec::new();
     while let Some(block) = blocks.next()? {

@@ -9,8 +9,8 @@ mod fields;
 mod matrix;
 mod rows;
 
-pub use blocks::{Block, Blocks};
+pub use blocks::{Block, Blocks, Numbered};
 pub use dialect::{Asked, ColumnName, Delimiter, Dialect, detect};
 pub use fields::split;
-pub use matrix::{Matrix, Number, integer_column, integer_rows, read_matrix, single_line};
+pub use matrix::{Matrix, Number, integer_column, integer_rows, read_matrix, small_table};
 pub use rows::{Keys, Parsed, RowPlan, Words, parse_rows};

@@ -68,6 +68,15 @@ pub enum Keys {
 }
 
 impl Keys {
+    /// The words, when they are not numbers.
+    #[must_use]
+    pub fn words(&self) -> Option<&Words> {
+        match self {
+            Self::Integers(_) => None,
+            Self::Words(words) => Some(words),
+        }
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

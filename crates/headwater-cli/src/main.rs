@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod picture;
+mod progress;
 mod report;
 
 use std::process::ExitCode;

@@ -2,6 +2,7 @@
 
 mod bench;
 mod info;
+mod ingest;
 
 use crate::args::{BenchCommand, Command};
 
@@ -9,6 +10,7 @@ use crate::args::{BenchCommand, Command};
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Info(args) => info::run(&args),
+        Command::Ingest(args) => ingest::run(&args),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
     }
 }

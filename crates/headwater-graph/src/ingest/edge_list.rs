@@ -41,7 +41,7 @@ pub fn read(path: Option<&Path>, options: &IngestOptions, sink: &Sink<'_>) -> Re
 }
 
 fn dialect_of(path: &Path, options: &IngestOptions) -> Result<Dialect> {
-    let first = Blocks::open(path)?.next()?;
+    let first = Blocks::open(path)?.next_block()?;
     let text = first.map(|block| block.bytes).unwrap_or_default();
     detect(&text, &options.text).map_err(|(line, fault)| fault.at(path, Place::Line(line + 1)))
 }

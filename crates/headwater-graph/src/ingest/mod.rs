@@ -3,10 +3,10 @@
 //! | the question | the room |
 //! | --- | --- |
 //! | What is this source? | [`format`] |
-//! | What may the user say about it? | [`options`] |
-//! | Lines of text | [`text`], [`edge_list`], [`idmap`], [`compact`] |
-//! | Arrays and archives | [`arrays`], [`zip`], [`npz`], [`triples`], [`sparse`] |
-//! | OGB's folders | [`ogb`], [`mag240m`] |
+//! | What may the user say about it? | `options` |
+//! | Lines of text | [`text`], `edge_list`, `idmap`, `compact` |
+//! | Arrays and archives | `arrays`, [`zip`], `npz`, `triples`, `sparse` |
+//! | OGB's folders | `ogb`, `mag240m` |
 //! | What is wrong, and where? | [`fault`] |
 //!
 //! Readers put large arrays into the dataset as they read them and hold only edges and ids in memory. A dataset appears
@@ -25,21 +25,21 @@
 //! # Ok::<(), headwater_graph::Error>(())
 //! ```
 
-pub mod arrays;
-pub mod collected;
-pub mod compact;
-pub mod edge_list;
-pub mod edges;
+mod arrays;
+mod collected;
+mod compact;
+mod edge_list;
+mod edges;
 pub mod fault;
 pub mod format;
-pub mod idmap;
-pub mod mag240m;
-pub mod npz;
-pub mod ogb;
-pub mod options;
-pub mod sparse;
+mod idmap;
+mod mag240m;
+mod npz;
+mod ogb;
+mod options;
+mod sparse;
 pub mod text;
-pub mod triples;
+mod triples;
 pub mod zip;
 
 #[cfg(test)]
@@ -50,6 +50,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use headwater_memory::host_bytes_available;
+use rayon::prelude::*;
 use serde::Serialize;
 
 use self::arrays::Arrays;
@@ -67,6 +68,9 @@ use crate::topology::{Layout, Topology};
 
 /// A type with more nodes is a mistake: their offsets alone would take terabytes.
 const MOST_NODES: u64 = 1 << 40;
+
+/// Relations with fewer edges are built side by side: there may be hundreds of them, and each waits for the disk.
+const SMALL_EDGES: u64 = 1 << 20;
 
 /// A source that has been read. Its neighbour lists are still to be built.
 #[derive(Debug)]
@@ -160,10 +164,11 @@ impl Ingest {
             return Err(Fault::Refused(why).of(&self.origin));
         }
         let schema = self.schema()?;
-        for (at, relation) in std::mem::take(&mut self.collected.relations).into_iter().enumerate() {
-            let topology = self.topology(relation, progress)?;
-            self.writer.relation(at, &topology)?;
-        }
+        let relations: Vec<_> = std::mem::take(&mut self.collected.relations).into_iter().enumerate().collect();
+        let (small, large): (Vec<_>, Vec<_>) = relations.into_iter().partition(|(_, r)| r.edges.len() < SMALL_EDGES);
+        let write = |(at, relation)| self.writer.relation(at, &self.topology(relation, progress)?);
+        large.into_iter().try_for_each(write)?;
+        small.into_par_iter().try_for_each(write)?;
         let summary = Summary {
             format: self.format.name(),
             name: self.name.clone(),

@@ -77,7 +77,7 @@ impl Blocks {
     }
 
     /// The next block; none at the end.
-    pub fn next(&mut self) -> Result<Option<Block>> {
+    pub fn next_block(&mut self) -> Result<Option<Block>> {
         if let Some(block) = self.pending.take() {
             return Ok(Some(block));
         }
@@ -89,7 +89,7 @@ impl Blocks {
 
     /// Drops everything up to the end of the first line that is neither empty nor a comment: the header.
     pub fn skip_header(&mut self) -> Result<()> {
-        while let Some(mut block) = self.next()? {
+        while let Some(mut block) = self.next_block()? {
             let mut end = 0;
             let found = block.bytes.split_inclusive(|byte| *byte == b'\n').any(|line| {
                 end += line.len();
@@ -118,7 +118,7 @@ impl Blocks {
         loop {
             let mut batch = Vec::with_capacity(at_once);
             while batch.len() < at_once {
-                let Some(block) = self.next()? else { break };
+                let Some(block) = self.next_block()? else { break };
                 batch.push(block);
             }
             if batch.is_empty() {
@@ -218,7 +218,7 @@ mod tests {
 
     fn texts(path: &Path, block_bytes: usize) -> Vec<Vec<u8>> {
         let mut blocks = Blocks::with_block_bytes(path, block_bytes).unwrap();
-        std::iter::from_fn(|| blocks.next().unwrap()).map(|block| block.bytes).collect()
+        std::iter::from_fn(|| blocks.next_block().unwrap()).map(|block| block.bytes).collect()
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub fn integer_column(path: &Path, progress: &dyn Progress) -> Result<Vec<i64>> 
 pub fn small_table(path: &Path) -> Result<Vec<Vec<String>>> {
     let mut blocks = Blocks::open(path)?;
     let mut rows = Vec::new();
-    while let Some(block) = blocks.next()? {
+    while let Some(block) = blocks.next_block()? {
         for line in lines(&block.bytes).filter_map(|(_, line)| meant(line)) {
             let mut fields = Vec::new();
             split(line, Delimiter::Byte(b','), &mut fields).ok_or_else(|| unclosed(line).of(path))?;

@@ -16,6 +16,7 @@ use headwater::tensor::gather::Variant;
     after_help = "Examples:
   headwater info                     what this machine offers, and what is missing
   headwater ingest edges.csv -o d    a dataset out of an edge list, arrays or an OGB folder
+  headwater inspect data/products    what a dataset holds, and whether its files are sound
   headwater bench gather             gather scattered rows out of host memory, every way there is"
 )]
 pub struct Args {
@@ -47,6 +48,19 @@ pub enum Command {
 Ids that are not dense are numbered in ascending order, and what they were is kept with the dataset.
 A folder appears at its place when it is whole; an ingest that was stopped leaves nothing.")]
     Ingest(Box<IngestArgs>),
+    /// Show what a dataset is and check its files.
+    #[command(after_help = "Examples:
+  headwater inspect data/products
+  headwater inspect data/products --no-verify --plot degrees.svg
+  headwater inspect data/products --json | jq .relations[0].degrees")]
+    Inspect(InspectArgs),
+    /// Write a dataset's arrays for other programs.
+    #[command(after_help = "Examples:
+  headwater export data/products --npy arrays/products
+
+Writes indptr, indices, feat, label, train_idx, val_idx and test_idx; with several types, one folder
+for each relation and each node type. Ids are 64-bit signed integers.")]
+    Export(ExportArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -162,6 +176,32 @@ pub enum SparseAs {
     Half,
     /// They are left out.
     Skip,
+}
+
+/// What `inspect` takes.
+#[derive(Debug, Group)]
+pub struct InspectArgs {
+    /// The dataset's folder.
+    pub dataset: PathBuf,
+    /// Do not read every file to compare its checksum.
+    #[arg(long)]
+    pub no_verify: bool,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+    /// Also draw the degrees; the ending chooses SVG or PNG.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+/// What `export` takes.
+#[derive(Debug, Group)]
+pub struct ExportArgs {
+    /// The dataset's folder.
+    pub dataset: PathBuf,
+    /// The folder to make. It must not be there or be empty.
+    #[arg(long, value_name = "FOLDER")]
+    pub npy: PathBuf,
 }
 
 /// What can be measured.

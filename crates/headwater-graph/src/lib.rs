@@ -7,6 +7,7 @@
 //! | Who is next to whom? | [`topology`], [`graph`] |
 //! | How does a graph that others wrote come in? | [`ingest`] |
 //! | How does an edge list become lists? | [`build`] |
+//! | How many neighbours do nodes have, and who has none? | [`degrees`], [`mod@isolated`] |
 //! | Where does a graph lie on disk? | [`dataset`] |
 //! | Which random number? | [`random`] |
 //!
@@ -26,9 +27,11 @@
 pub mod build;
 pub mod column;
 pub mod dataset;
+pub mod degrees;
 pub mod error;
 pub mod graph;
 pub mod ingest;
+pub mod isolated;
 mod lane;
 pub mod order;
 mod pieces;
@@ -40,8 +43,10 @@ pub mod topology;
 
 pub use column::{Column, Ids};
 pub use dataset::{Dataset, DatasetWriter};
+pub use degrees::Degrees;
 pub use error::{Error, Result};
 pub use graph::Graph;
+pub use isolated::isolated;
 pub use progress::{Progress, Silent};
 pub use schema::{NodeType, Relation, Schema};
 pub use topology::{Layout, Topology};

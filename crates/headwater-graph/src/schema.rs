@@ -1,5 +1,6 @@
 //! Names and sizes: which node types there are, and which relations connect them.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -36,12 +37,12 @@ pub struct Schema {
 impl Schema {
     /// Checks names and ends. The same relation name may stand between different types.
     pub fn new(node_types: Vec<NodeType>, relations: Vec<Relation>) -> Result<Self> {
-        for (at, node_type) in node_types.iter().enumerate() {
-            if node_types[..at].iter().any(|other| other.name == node_type.name) {
-                return Err(Error::Twice { kind: "node type", name: node_type.name.clone() });
-            }
+        let mut seen = HashSet::new();
+        if let Some(node_type) = node_types.iter().find(|node_type| !seen.insert(&node_type.name)) {
+            return Err(Error::Twice { kind: "node type", name: node_type.name.clone() });
         }
         let schema = Self { node_types, relations };
+        let mut seen = HashSet::new();
         for (at, relation) in schema.relations.iter().enumerate() {
             let limit = schema.node_types.len() as u64;
             for (name, end) in [("source", relation.source), ("target", relation.target)] {
@@ -49,7 +50,7 @@ impl Schema {
                     return Err(Error::IdOutOfRange { name, position: at as u64, id: end as u64, limit });
                 }
             }
-            if schema.relations[..at].contains(relation) {
+            if !seen.insert((relation.source, &relation.name, relation.target)) {
                 return Err(Error::Twice { kind: "relation", name: schema.relation_name(at) });
             }
         }

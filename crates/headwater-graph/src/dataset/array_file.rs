@@ -30,14 +30,24 @@ pub(super) const BLOCK_BYTES: u64 = 1 << 20;
 const WIDE_BLOCK_BYTES: u64 = 64 << 20;
 
 /// Writes elements that are in memory.
-pub(super) fn write_slice<T: NpyElement>(path: &Path, shape: &[u64], elements: &[T]) -> Result<FileEntry> {
-    let file = ArrayFile::create(path, T::KIND, shape, BLOCK_BYTES)?;
-    let bytes: &[u8] = bytemuck::cast_slice(elements);
+pub(super) fn write_bytes(
+    path: &Path,
+    kind: NpyType,
+    shape: &[u64],
+    bytes: &[u8],
+    progress: &dyn Progress,
+) -> Result<FileEntry> {
+    let file = ArrayFile::create(path, kind, shape, BLOCK_BYTES)?;
     if bytes.len() as u64 != file.data_bytes {
-        let (found, expected) = (elements.len() as u64, file.data_bytes / size_of::<T>() as u64);
+        let element_bytes = kind.size_bytes() as u64;
+        let (found, expected) = (bytes.len() as u64 / element_bytes, file.data_bytes / element_bytes);
         return Err(Error::Length { name: "the slice", found, expected, of: "the array's shape" });
     }
-    file.write(|range, store| store(&bytes[index(range.start)..index(range.end)]))
+    progress.begin(&format!("writing {}", file.name()), file.data_bytes);
+    file.write(|range, store| {
+        progress.advance(range.end - range.start);
+        store(&bytes[index(range.start)..index(range.end)])
+    })
 }
 
 /// Writes rows that `fill` computes. It is given the rows and their elements, zeroed; it may be asked for a row twice.

@@ -4,7 +4,7 @@
 //! everything it says about arrays is checked by `roles.rs` before a byte of them is looked at. Fields that are not known
 //! are ignored, so a later minor version may add some; another major version is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -243,9 +243,11 @@ impl Manifest {
     pub fn schema(&self) -> Result<Schema> {
         let types = self.nodes.iter().map(|node| NodeType { name: node.name.clone(), count: node.count }).collect();
         let bare = Schema::new(types, Vec::new())?;
+        let positions: HashMap<&str, usize> = self.nodes.iter().map(|node| node.name.as_str()).zip(0..).collect();
+        // The schema knows how to say what is missing.
+        let end = |name: &str| positions.get(name).copied().map_or_else(|| bare.node_type(name), Ok);
         let relation = |entry: &RelationEntry| {
-            let (source, target) = (bare.node_type(&entry.source)?, bare.node_type(&entry.target)?);
-            Ok(Relation { source, name: entry.name.clone(), target })
+            Ok(Relation { source: end(&entry.source)?, name: entry.name.clone(), target: end(&entry.target)? })
         };
         let relations = self.relations.iter().map(relation).collect::<Result<Vec<_>>>()?;
         Schema::new(bare.node_types().to_vec(), relations)

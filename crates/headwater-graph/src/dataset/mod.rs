@@ -6,6 +6,7 @@
 //! | How is one read? | [`Dataset`] |
 //! | What does the manifest say? | [`Manifest`] |
 //! | Is a file what was written? | [`Checksum`] |
+//! | How do other programs read one? | [`export_npy`] |
 //!
 //! A folder is finished or it is not there: writers work in a hidden folder beside it, which gets its name when every byte
 //! is on the disk. The data of every file begins on a page, so it can be mapped, registered with a GPU or read past the
@@ -41,6 +42,7 @@ mod array;
 mod array_file;
 mod checksum;
 mod describe;
+mod export;
 mod growing;
 mod loader;
 mod manifest;
@@ -54,6 +56,7 @@ mod writer;
 
 pub use array::Array;
 pub use checksum::Checksum;
+pub use export::export_npy;
 pub use growing::Growing;
 pub use loader::Dataset;
 pub use manifest::{

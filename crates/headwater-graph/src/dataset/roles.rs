@@ -20,19 +20,18 @@ pub(super) fn check(manifest: &Manifest, path: &Path) -> Result<()> {
     if let Some(name) = manifest.files.keys().find(|name| !is_file_name(name)) {
         return Err(wrong(format!("{name:?} is no plain file name that ends in .npy")));
     }
-    manifest.schema()?;
+    let schema = manifest.schema()?;
     for node in &manifest.nodes {
         for role in node_roles(&node.files, node.count) {
             role.check(manifest).map_err(|why| wrong(format!("node type {:?}: {why}", node.name)))?;
         }
     }
-    let counts = |name: &str| manifest.nodes.iter().find(|node| node.name == name).map_or(0, |node| node.count);
-    for relation in &manifest.relations {
+    for (relation, ends) in manifest.relations.iter().zip(schema.relations()) {
         let rows = match manifest.layout {
-            Layout::Csr => counts(&relation.source),
-            Layout::Csc => counts(&relation.target),
+            Layout::Csr => ends.source,
+            Layout::Csc => ends.target,
         };
-        for role in edge_roles(&relation.files, rows, relation.edges) {
+        for role in edge_roles(&relation.files, schema.node_types()[rows].count, relation.edges) {
             role.check(manifest).map_err(|why| wrong(format!("relation {:?}: {why}", relation.name)))?;
         }
     }

@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
 use super::*;
-use crate::{Ids, Layout, NodeType, Relation, Result, Schema, Silent, Topology};
+use crate::{Error, Ids, Layout, NodeType, Relation, Result, Schema, Silent, Topology};
 
 /// Papers and authors, with everything a dataset can have.
 fn schema() -> Schema {
@@ -119,6 +122,30 @@ fn check_content(path: &Path) {
     assert_eq!(dataset.array("links.test").unwrap().shape(), [1, 3]);
 }
 
+/// A folder written by the first version of this format. It is never written again.
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/dataset-1.0")
+}
+
+#[test]
+fn version_1_0_stays_readable() {
+    check_content(&golden());
+}
+
+/// Fails when the bytes written change: then the version must.
+#[test]
+fn what_is_written_is_version_1_0_to_the_byte() {
+    let (_folder, path) = folder();
+    write(&path).unwrap();
+    let mut files = 0;
+    for entry in fs::read_dir(golden()).unwrap() {
+        let name = entry.unwrap().file_name();
+        assert_eq!(fs::read(golden().join(&name)).unwrap(), fs::read(path.join(&name)).unwrap(), "{name:?}");
+        files += 1;
+    }
+    assert_eq!(files, fs::read_dir(&path).unwrap().count());
+}
+
 #[test]
 fn what_is_written_is_read() {
     let (_folder, path) = folder();
@@ -130,5 +157,259 @@ fn what_is_written_is_read() {
     assert_eq!(names.len(), 17, "{names:?}");
     for name in ["author__writes__paper.neighbours.npy", "paper__cites__paper.offsets.npy", "headwater.json"] {
         assert!(names.contains(&name.to_owned()), "{names:?}");
+    }
+}
+
+/// Longer than several blocks, in rows that do not divide them, filled, given and appended: the same bytes.
+#[test]
+fn three_ways_to_write_give_one_file() {
+    let (_folder, path) = folder();
+    let writer = DatasetWriter::create(&path).unwrap();
+    let (rows, width) = (9_001u64, 77);
+    let value = |row: u64, column: u64| u32::try_from(row * 1000 + column).unwrap();
+    let all: Vec<u32> = (0..rows).flat_map(|row| (0..width).map(move |column| value(row, column))).collect();
+    let fill = |rows: std::ops::Range<u64>, out: &mut [u32]| {
+        let first = usize::try_from(rows.start * width).unwrap();
+        out.copy_from_slice(&all[first..first + out.len()]);
+    };
+    writer.rows("filled", &[rows, width], fill, &Silent).unwrap();
+    writer.array("given", &[rows, width], &all).unwrap();
+    let mut growing = writer.append::<u32>("appended", &[width]).unwrap();
+    all.chunks(100_003).for_each(|piece| growing.push(piece).unwrap());
+    assert_eq!((growing.rows(), growing.close().unwrap()), (rows, rows));
+    for (shape, is_array) in [(&[0u64, 5][..], true), (&[5, 0], true), (&[0, u64::MAX], true), (&[2, u64::MAX], false)]
+    {
+        let wrote = writer.rows(&format!("{shape:?}"), shape, |_, _: &mut [u8]| (), &Silent);
+        assert_eq!(wrote.is_ok(), is_array, "{shape:?}");
+    }
+    assert!(matches!(writer.array("short", &[3], &[1u8, 2]), Err(Error::Length { found: 2, expected: 3, .. })));
+    let folder = path.parent().unwrap().join(".data.partial");
+    let bytes = |name: &str| fs::read(folder.join(name)).unwrap();
+    assert_eq!(bytes("filled.npy"), bytes("given.npy"));
+    assert_eq!(bytes("filled.npy"), bytes("appended.npy"));
+    assert_eq!(bytes("filled.npy")[4096..], *bytemuck::cast_slice::<u32, u8>(&all));
+}
+
+#[test]
+fn checksums_are_those_of_b3sum() {
+    let (_folder, path) = folder();
+    write(&path).unwrap();
+    for (name, entry) in &Dataset::open(&path).unwrap().manifest().files {
+        let whole = blake3::hash(&fs::read(path.join(name)).unwrap());
+        assert_eq!(entry.blake3.to_string(), whole.to_hex().to_string(), "{name}");
+    }
+}
+
+fn refusal(path: &Path, change: impl FnOnce(&DatasetWriter, &mut Description) -> Result<()>) -> String {
+    let writer = DatasetWriter::create(path).unwrap();
+    let mut description = describe();
+    let finished =
+        fill(&writer).and_then(|()| change(&writer, &mut description)).and_then(|()| writer.finish(description));
+    assert!(fs::read_dir(path.parent().unwrap()).unwrap().next().is_none(), "something is left");
+    finished.unwrap_err().to_string()
+}
+
+#[test]
+fn a_description_that_does_not_fit_is_refused_and_leaves_nothing() {
+    let (_folder, path) = folder();
+    let refused = |words: &str, change: fn(&DatasetWriter, &mut Description) -> Result<()>| {
+        let said = refusal(&path, change);
+        assert!(said.contains(words), "{said}");
+    };
+    refused("\"none.npy\"", |_, d| Ok(d.nodes[0].features = Some("none".into())));
+    refused("expected [4, ...]", |_, d| Ok(d.nodes[0].labels = Some("paper.train".into())));
+    refused("expected int64", |_, d| Ok(d.nodes[1].times = Some("author__writes__paper.weights".into())));
+    refused("[1, 3]", |w, d| {
+        d.links.test.as_mut().unwrap().triples = "pairs".into();
+        w.array("pairs", &[1, 2], &[0u32, 1])
+    });
+    refused("author__writes__paper is stored as Csc", |_, d| Ok(d.layout = Layout::Csr));
+    refused("the schema has 2", |w, _| w.relation(2, &cites()));
+    refused("paper.labels.npy is taken", |w, _| w.array("paper.labels", &[1], &[1u8]));
+    refused("paper_labels.npy is taken", |w, _| {
+        w.array("paper/labels", &[1], &[1u8])?;
+        w.array("paper_labels", &[1], &[1u8])
+    });
+    refused("relation paper__likes__paper were not written", |_, d| {
+        let third = Relation { source: 0, name: "likes".into(), target: 0 };
+        let relations = [d.schema.relations(), &[third]].concat();
+        d.schema = Schema::new(d.schema.node_types().to_vec(), relations)?;
+        Ok(())
+    });
+    refused("begun and not brought to its end", |w, _| w.append::<u8>("open", &[]).map(drop));
+    refused("whole rows", |w, _| {
+        let mut growing = w.append::<u8>("uneven", &[2])?;
+        growing.push(&[1])?;
+        growing.close().map(|_| ())
+    });
+    refused("columns", |_, d| {
+        let node_types = [("paper", 4), ("author", 2)].map(|(name, count)| NodeType { name: name.into(), count });
+        d.schema = Schema::new(node_types.into(), d.schema.relations().to_vec())?;
+        d.nodes.truncate(1);
+        Ok(())
+    });
+}
+
+/// No disk has room for this, and the file system says so before anything is computed.
+#[test]
+fn a_disk_that_is_too_small_is_named_before_the_work() {
+    let (_folder, path) = folder();
+    let writer = DatasetWriter::create(&path).unwrap();
+    let never = |_: std::ops::Range<u64>, _: &mut [u8]| unreachable!("there is no room");
+    let said = writer.rows("vast", &[1 << 54], never, &Silent).unwrap_err();
+    assert!(matches!(&said, Error::File { action: "write", path, .. } if path.ends_with("vast.npy")), "{said}");
+    let said = writer.finish(describe()).unwrap_err().to_string();
+    assert!(said.contains("writes"), "{said}");
+    assert!(!path.exists() && fs::read_dir(path.parent().unwrap()).unwrap().next().is_none());
+}
+
+#[test]
+fn an_array_still_open_is_not_lost_silently() {
+    let (_folder, path) = folder();
+    let writer = DatasetWriter::create(&path).unwrap();
+    fill(&writer).unwrap();
+    let growing = writer.append::<u8>("open", &[]).unwrap();
+    assert!(writer.finish(describe()).unwrap_err().to_string().contains("close it first"));
+    drop(growing);
+    assert!(!path.exists());
+}
+
+fn edited(path: &Path, edit: impl FnOnce(&mut Value)) -> String {
+    let file = path.join(MANIFEST);
+    let before = fs::read(&file).unwrap();
+    let mut value: Value = serde_json::from_slice(&before).unwrap();
+    edit(&mut value);
+    fs::write(&file, value.to_string()).unwrap();
+    let said = Dataset::open(path).map(|_| ()).unwrap_err().to_string();
+    fs::write(&file, before).unwrap();
+    said
+}
+
+#[test]
+fn manifests_that_lie_are_refused() {
+    let (_folder, path) = folder();
+    write(&path).unwrap();
+    let edits: [(&str, Value, &str); 14] = [
+        ("/version", json!("2.0"), "format version 2.0 is not read here"),
+        ("/version", json!(1), "no manifest"),
+        ("/format", json!("something"), "expected \"headwater dataset\""),
+        ("/nodes/0/count", json!(5), "expected [5, ...]"),
+        ("/nodes/0/count", json!(u64::MAX), "expected ["),
+        ("/nodes/0/count", json!(-1), "invalid value"),
+        ("/relations/0/edges", json!(5), "expected [5]"),
+        ("/relations/0/source", json!("nobody"), "no node type \"nobody\""),
+        ("/relations/0/offsets", json!("paper.train.npy"), "expected uint64"),
+        ("/relations/0/neighbours", json!("../data/x.npy"), "not among the files"),
+        ("/files/paper.train.npy/bytes", json!(1), "its length in bytes is 4104; expected 1"),
+        ("/files/paper.train.npy/shape", json!([1]), "the shape is [2]; expected [1]"),
+        ("/files/paper.train.npy/dtype", json!("int32"), "the element type is uint32; expected int32"),
+        ("/files/paper.train.npy/blake3", json!("zz"), "no checksum"),
+    ];
+    for (pointer, value, words) in edits {
+        let said = edited(&path, |manifest| *manifest.pointer_mut(pointer).unwrap() = value);
+        assert!(said.contains(words), "{pointer}: {said}");
+    }
+    let said = edited(&path, |manifest| {
+        let entry = manifest["files"]["paper.train.npy"].clone();
+        manifest["files"]["../../outside.npy"] = entry;
+    });
+    assert!(said.contains("no plain file name"), "{said}");
+    // Fields that a later minor version may add do no harm.
+    let file = path.join(MANIFEST);
+    let mut value: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    (value["version"], value["news"]) = (json!("1.9"), json!({"x": 1}));
+    fs::write(&file, value.to_string()).unwrap();
+    check_content(&path);
+}
+
+#[test]
+fn files_that_are_none_are_refused_without_waiting() {
+    let (_folder, path) = folder();
+    write(&path).unwrap();
+    let file = path.join("paper.train.npy");
+    fs::remove_file(&file).unwrap();
+    assert!(Dataset::open(&path).unwrap_err().to_string().contains("paper.train.npy"));
+    rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    assert!(Dataset::open(&path).unwrap_err().to_string().contains("a regular file"));
+    assert!(Dataset::open(path.parent().unwrap()).unwrap_err().to_string().contains(MANIFEST));
+}
+
+#[test]
+fn splits_name_nodes_that_are_there() {
+    let (_folder, path) = folder();
+    let writer = DatasetWriter::create(&path).unwrap();
+    fill(&writer).unwrap();
+    writer.array("far", &[2], &[0u64, 4]).unwrap();
+    writer.array("negative", &[1], &[-1i64]).unwrap();
+    let mut description = describe();
+    description.nodes[0].splits.valid = Some("far".into());
+    description.nodes[0].splits.test = Some("negative".into());
+    writer.finish(description).unwrap();
+    let dataset = Dataset::open(&path).unwrap();
+    let far = dataset.split(0, Split::Valid).unwrap_err();
+    assert!(matches!(far, Error::IdOutOfRange { name: "valid", position: 1, id: 4, limit: 4 }), "{far}");
+    assert!(dataset.split(0, Split::Test).unwrap_err().to_string().contains("none below 0"));
+}
+
+/// Reads all there is to read.
+fn read(path: &Path) -> Result<()> {
+    let dataset = Dataset::open(path)?;
+    // A mistake in the manifest may pass unseen; nothing may panic then either.
+    let graph = dataset.graph()?;
+    for at in 0..graph.relations().len() {
+        let _ = crate::Degrees::of(graph.relation(at));
+    }
+    for node_type in 0..dataset.schema().node_types().len() {
+        for split in Split::ALL {
+            dataset.split(node_type, split)?;
+        }
+        dataset.original_id(node_type, 0)?;
+    }
+    dataset.verify(&Silent)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn damage_is_found_and_named(which in 0usize..16, at in any::<prop::sample::Index>(), bits in 1u8.., cut in any::<bool>()) {
+        let (_folder, path) = folder();
+        write(&path).unwrap();
+        let names: Vec<String> = Dataset::open(&path).unwrap().manifest().files.keys().cloned().collect();
+        let name = &names[which % names.len()];
+        let mut bytes = fs::read(path.join(name)).unwrap();
+        let at = at.index(bytes.len());
+        if cut {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= bits;
+        }
+        // A new file: the old one's pages may still be mapped.
+        fs::remove_file(path.join(name)).unwrap();
+        fs::write(path.join(name), bytes).unwrap();
+        let _ = read(&path);
+        let said = Dataset::open(&path).and_then(|dataset| dataset.verify(&Silent)).unwrap_err().to_string();
+        prop_assert!(said.contains(name.as_str()), "{}", said);
+    }
+
+    #[test]
+    fn damaged_manifests_do_not_panic(at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<bool>()) {
+        let mut text = fs::read(golden().join(MANIFEST)).unwrap();
+        let at = at.index(text.len());
+        if cut {
+            text.truncate(at);
+        } else {
+            text[at] = byte;
+        }
+        let (_folder, path) = folder();
+        fs::create_dir(&path).unwrap();
+        for name in Dataset::open(&golden()).unwrap().manifest().files.keys() {
+            std::os::unix::fs::symlink(golden().join(name), path.join(name)).unwrap();
+        }
+        fs::write(path.join(MANIFEST), &text).unwrap();
+        let read = read(&path);
+        // Only the closing white space may be lost.
+        let whole = text.last() == Some(&b'}');
+        prop_assert!(!cut || read.is_err() || whole);
     }
 }

@@ -5,6 +5,7 @@
 //! checks, so what was finished can be opened.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,7 @@ use super::{MANIFEST, array_file, names, refused};
 use crate::column::Ids;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
-use crate::progress::Progress;
+use crate::progress::{Progress, Silent};
 use crate::schema::Schema;
 use crate::topology::{Layout, Topology};
 
@@ -69,7 +70,8 @@ impl DatasetWriter {
     /// Writes an array that is in memory.
     pub fn array<T: NpyElement>(&self, name: &str, shape: &[u64], elements: &[T]) -> Result<()> {
         let file = self.files.reserve(name)?;
-        let entry = array_file::write_slice(&self.files.folder().join(&file), shape, elements)?;
+        let path = self.files.folder().join(&file);
+        let entry = array_file::write_bytes(&path, T::KIND, shape, bytemuck::cast_slice(elements), &Silent)?;
         self.files.put(&file, entry);
         Ok(())
     }
@@ -163,12 +165,14 @@ impl Files {
     /// Takes a file's name for an array. Two arrays cannot have the same.
     pub(super) fn reserve(&self, name: &str) -> Result<String> {
         let file = names::file_name(name);
-        match self.lock().insert(file.clone(), None) {
-            None => Ok(file),
-            Some(_) => {
-                Err(self.unfit(format!("array {name:?}: {file} is taken by another array; choose another name")))
+        match self.lock().entry(file.clone()) {
+            Entry::Vacant(place) => place.insert(None),
+            Entry::Occupied(_) => {
+                let why = format!("array {name:?}: {file} is taken by another array; choose another name");
+                return Err(self.unfit(why));
             }
-        }
+        };
+        Ok(file)
     }
 
     /// Gives an array that is there another name. Returns its new file.

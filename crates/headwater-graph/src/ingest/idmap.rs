@@ -43,12 +43,6 @@ impl IdMap {
         self.integers.len() + self.words.len()
     }
 
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The number of an id that was met.
     #[must_use]
     pub fn find(&self, key: Key<'_>) -> Option<u32> {

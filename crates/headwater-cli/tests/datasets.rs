@@ -1,0 +1,184 @@
+//! `inspect` and `export` as a user types them, on a sound dataset, on a damaged one, and on a disk without room.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use headwater::graph::dataset::{DatasetWriter, Description, NodeFiles, Splits};
+use headwater::graph::{Dataset, Layout, NodeType, Relation, Schema, Silent, Topology};
+
+const HEADWATER: &str = env!("CARGO_BIN_EXE_headwater");
+
+fn headwater(arguments: &[&str]) -> Output {
+    Command::new(HEADWATER).args(arguments).output().unwrap()
+}
+
+fn succeeds(arguments: &[&str]) -> String {
+    let output = headwater(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn fails_with(arguments: &[&str], words: &str) {
+    let output = headwater(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains(words), "{arguments:?} said: {said}");
+}
+
+/// A ring of 100 nodes, each after the node before it, with features, labels and splits.
+fn ring(path: &Path) {
+    let topology = Topology::new(Layout::Csc, 100, (0..=100).collect::<Vec<u64>>().into(), before().into()).unwrap();
+    let writer = DatasetWriter::create(path).unwrap();
+    writer.relation(0, &topology).unwrap();
+    let fill = |rows: std::ops::Range<u64>, out: &mut [f32]| {
+        rows.zip(out.chunks_mut(64)).for_each(|(row, out)| out.fill(row as f32));
+    };
+    writer.rows("node.features", &[100, 64], fill, &Silent).unwrap();
+    writer.array("node.labels", &[100], &[3u8; 100]).unwrap();
+    for (name, ids) in [("node.train", [0u32, 1]), ("node.valid", [2, 3]), ("node.test", [4, 99])] {
+        writer.array(name, &[2], &ids).unwrap();
+    }
+    let name = |name: &str| Some(format!("node.{name}"));
+    let splits = Splits { train: name("train"), valid: name("valid"), test: name("test") };
+    let (features, labels) = (name("features"), name("labels"));
+    let files = NodeFiles { features, labels, classes: Some(4), splits, ..NodeFiles::default() };
+    let described = Description::new("ring", Schema::homogeneous(100), Layout::Csc, "a ring of 100 nodes");
+    writer.finish(Description { nodes: vec![files], ..described }).unwrap();
+}
+
+fn before() -> Vec<u32> {
+    (0..100).map(|node| (node + 99) % 100).collect()
+}
+
+fn folder() -> (tempfile::TempDir, String, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("ring");
+    ring(&data);
+    let out = folder.path().join("out");
+    (folder, data.to_str().unwrap().to_owned(), out)
+}
+
+#[test]
+fn inspect_says_what_there_is() {
+    let (_folder, data, out) = folder();
+    let text = succeeds(&["inspect", &data]);
+    for words in [
+        "ring: a ring of 100 nodes",
+        "nodes node: 100, 0 without any edge",
+        "every file is as it was written",
+        "features: float32 [100, 64]",
+        "labels (4 classes): uint8 [100]",
+        "splits: test 2, train 2, valid 2",
+        "edges node -to-> node: 100, 32-bit ids",
+        "in-degree: min 1, mean 1.00, max 1; 0 without neighbours",
+        "########",
+    ] {
+        assert!(text.contains(words), "{words:?} is not in:\n{text}");
+    }
+    let all: serde_json::Value = serde_json::from_str(&succeeds(&["inspect", &data, "--json"])).unwrap();
+    assert_eq!(all["nodes"][0]["isolated"], 0);
+    assert_eq!(all["verified"], true);
+    assert_eq!(all["relations"][0]["degrees"]["histogram"], serde_json::json!([0, 100]));
+    assert_eq!(all["nodes"][0]["splits"]["test"], 2);
+    fs::create_dir(&out).unwrap();
+    for (name, beginning) in [("degrees.svg", &b"<svg"[..]), ("degrees.png", &b"\x89PNG"[..])] {
+        let picture = out.join(name);
+        succeeds(&["inspect", &data, "--no-verify", "--plot", picture.to_str().unwrap()]);
+        assert!(fs::read(picture).unwrap().starts_with(beginning));
+    }
+}
+
+#[test]
+fn inspect_names_the_damaged_file() {
+    let (_folder, data, _) = folder();
+    let file = Path::new(&data).join("node.features.npy");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[5000] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    fails_with(&["inspect", &data], "node.features.npy: the checksum is");
+    assert!(succeeds(&["inspect", &data, "--no-verify"]).contains("not looked at"));
+    fs::write(&file, &bytes[..6000]).unwrap();
+    fails_with(&["inspect", &data, "--no-verify"], "node.features.npy: its length in bytes is 6000; expected 29696");
+    fails_with(&["inspect", "not-there"], "not-there/headwater.json");
+    fails_with(&["inspect", &data, "--plot", "x.bmp"], ".svg or .png");
+}
+
+#[test]
+fn exported_arrays_are_what_scripts_expect() {
+    let (_folder, data, out) = folder();
+    succeeds(&["export", &data, "--npy", out.to_str().unwrap()]);
+    let longs = |name: &str| -> Vec<i64> {
+        let bytes = fs::read(out.join(name)).unwrap();
+        assert!(String::from_utf8_lossy(&bytes[..128]).contains("'<i8'"), "{name}");
+        bytes[4096..].chunks(8).map(|eight| i64::from_le_bytes(eight.try_into().unwrap())).collect()
+    };
+    assert_eq!(longs("indptr.npy"), (0..=100).collect::<Vec<_>>());
+    assert_eq!(longs("indices.npy"), before().into_iter().map(i64::from).collect::<Vec<_>>());
+    assert_eq!(longs("label.npy"), [3; 100]);
+    assert_eq!(
+        (longs("train_idx.npy"), longs("val_idx.npy"), longs("test_idx.npy")),
+        (vec![0, 1], vec![2, 3], vec![4, 99])
+    );
+    let data_file = |folder: &Path, name: &str| fs::read(folder.join(name)).unwrap()[4096..].to_vec();
+    assert_eq!(data_file(&out, "feat.npy"), data_file(Path::new(&data), "node.features.npy"));
+    fails_with(&["export", &data, "--npy", out.to_str().unwrap()], "not empty");
+}
+
+#[test]
+fn several_types_go_to_several_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, out) = (folder.path().join("data"), folder.path().join("out"));
+    let node_types = [("a", 2), ("b", 1)].map(|(name, count)| NodeType { name: name.into(), count });
+    let relation = Relation { source: 0, name: "to".into(), target: 1 };
+    let schema = Schema::new(node_types.into(), vec![relation]).unwrap();
+    let writer = DatasetWriter::create(&data).unwrap();
+    let topology = Topology::new(Layout::Csc, 2, vec![0u64, 2].into(), vec![1u64, 0].into()).unwrap();
+    writer.relation(0, &topology.with_weights(vec![0.5, 1.0].into()).unwrap()).unwrap();
+    writer.array("b.features", &[1, 1], &[1.5f32]).unwrap();
+    let files = NodeFiles { features: Some("b.features".into()), ..NodeFiles::default() };
+    let nodes = vec![NodeFiles::default(), files];
+    writer.finish(Description { nodes, ..Description::new("two", schema, Layout::Csc, "a test") }).unwrap();
+    assert_eq!(Dataset::open(&data).unwrap().graph().unwrap().edges(), 2);
+    succeeds(&["export", data.to_str().unwrap(), "--npy", out.to_str().unwrap()]);
+    for file in ["a__to__b/indptr.npy", "a__to__b/indices.npy", "a__to__b/weight.npy", "b/feat.npy"] {
+        assert!(out.join(file).exists(), "{file}");
+    }
+}
+
+/// A limit on file sizes stands for a full disk: the write in the middle fails the same way.
+#[test]
+fn a_full_disk_is_named_and_leaves_nothing() {
+    let (_folder, data, out) = folder();
+    let command = format!("trap '' XFSZ; ulimit -f 8; exec '{HEADWATER}' export '{data}' --npy '{}'", out.display());
+    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("cannot write") && said.contains(".npy"), "{said}");
+    let left: Vec<_> = fs::read_dir(out.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["ring"]);
+}
+
+/// Wherever it is when it dies, there is a whole folder or none, and the next run is not in its way.
+#[test]
+fn a_killed_export_leaves_nothing_that_looks_finished() {
+    let (_folder, data, out) = folder();
+    for delay_ms in [0, 2, 4, 8, 16] {
+        let out_name = out.to_str().unwrap();
+        let mut child = Command::new(HEADWATER).args(["export", &data, "--npy", out_name]).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(delay_ms));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if !out.exists() {
+            succeeds(&["export", &data, "--npy", out_name]);
+        }
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 7);
+        fs::remove_dir_all(&out).unwrap();
+    }
+}
+
+#[test]
+fn help_has_examples() {
+    for verb in ["inspect", "export"] {
+        assert!(succeeds(&[verb, "--help"]).contains("Examples:"), "{verb}");
+    }
+}

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use headwater::graph::generate::Like;
+use headwater::graph::ingest::text::ColumnName;
+use headwater::graph::ingest::{Format, NodeCount, TypedFile};
 use headwater::tensor::gather::Variant;
 
 /// Train graph neural networks on graphs that do not fit in GPU memory.
@@ -14,6 +16,7 @@ use headwater::tensor::gather::Variant;
     version,
     after_help = "Examples:
   headwater info                     what this machine offers, and what is missing
+  headwater ingest edges.csv -o d    a dataset out of an edge list, arrays or an OGB folder
   headwater inspect data/products    what a dataset holds, and whether its files are sound
   headwater generate rmat -o rmat20  make a graph to try things on
   headwater bench gather             gather scattered rows out of host memory, every way there is"
@@ -33,6 +36,20 @@ pub enum Command {
   headwater info --bandwidth
   headwater info --json | jq .gpus[0].facts.name")]
     Info(InfoArgs),
+    /// Make a dataset out of an edge list, arrays or an OGB folder.
+    #[command(after_help = "Examples:
+  headwater ingest edges.csv -o data/mine                        ids are mapped when they are not dense
+  headwater ingest edges.tsv.gz -o data/mine --ids dense --nodes 1000000
+  headwater ingest trips.csv -o data/trips --source-column from --target-column to --time-column when
+  headwater ingest triples.tsv -o data/kg --relation-column 1
+  headwater ingest -o data/mag --edges author:writes:paper=w.csv --edges paper:cites:paper=c.csv
+  headwater ingest graph.npz -o data/mine                        edge_index, x, y, train_idx, ...
+  headwater ingest products -o data/products --reverse           a folder of OGB, raw files and splits
+  headwater ingest mag240m_kddcup2021 -o data/mag240m --nodes author=122383112
+
+Ids that are not dense are numbered in ascending order, and what they were is kept with the dataset.
+A folder appears at its place when it is whole; an ingest that was stopped leaves nothing.")]
+    Ingest(Box<IngestArgs>),
     /// Show what a dataset is and check its files.
     #[command(after_help = "Examples:
   headwater inspect data/products
@@ -66,6 +83,107 @@ pub struct InfoArgs {
     /// One JSON object instead of text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What `ingest` takes.
+#[derive(Debug, Group)]
+pub struct IngestArgs {
+    /// A file or a folder; none with --edges.
+    #[arg(required_unless_present = "edges")]
+    pub source: Option<PathBuf>,
+    /// The folder to make. It must not be there or be empty.
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// What the source is. Default: found out.
+    #[arg(long, value_parser = format())]
+    pub format: Option<Format>,
+    /// What the dataset is called. Default: the folder's name.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// How neighbour lists are stored: by target (csc) or by source (csr).
+    #[arg(long, value_enum, default_value = "csc")]
+    pub layout: IngestLayout,
+    /// Also let edges go the other way; between different types as a relation rev_NAME.
+    #[arg(long)]
+    pub reverse: bool,
+    /// Number of nodes, COUNT or TYPE=COUNT; may be given several times. Ids are then kept as they are.
+    #[arg(long, value_name = "COUNT")]
+    pub nodes: Vec<NodeCount>,
+    /// What becomes of sparse features.
+    #[arg(long, value_enum, default_value = "dense")]
+    pub sparse_features: SparseAs,
+    /// An edge list of one relation; may be given several times.
+    #[arg(long, value_name = "SOURCE:RELATION:TARGET=FILE", help_heading = "Edge lists")]
+    pub edges: Vec<TypedFile>,
+    /// What ids are.
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Edge lists")]
+    pub ids: IngestIds,
+    /// One character, or tab, comma, spaces. Default: found out.
+    #[arg(long, value_name = "CHARACTER", help_heading = "Edge lists")]
+    pub delimiter: Option<String>,
+    /// The first line names the columns. Default: found out.
+    #[arg(long, conflicts_with = "no_header", help_heading = "Edge lists")]
+    pub header: bool,
+    /// The first line is an edge.
+    #[arg(long, help_heading = "Edge lists")]
+    pub no_header: bool,
+    /// Column where edges begin, by name or by number from 0.
+    #[arg(long, value_name = "COLUMN", help_heading = "Edge lists")]
+    pub source_column: Option<ColumnName>,
+    /// Column where edges end.
+    #[arg(long, value_name = "COLUMN", help_heading = "Edge lists")]
+    pub target_column: Option<ColumnName>,
+    /// Column of weights.
+    #[arg(long, value_name = "COLUMN", help_heading = "Edge lists")]
+    pub weight_column: Option<ColumnName>,
+    /// Column of times, whole numbers.
+    #[arg(long, value_name = "COLUMN", help_heading = "Edge lists")]
+    pub time_column: Option<ColumnName>,
+    /// Column of relations.
+    #[arg(long, value_name = "COLUMN", help_heading = "Edge lists")]
+    pub relation_column: Option<ColumnName>,
+    /// Column of the types of nodes where edges begin.
+    #[arg(long, value_name = "COLUMN", help_heading = "Edge lists")]
+    pub source_type_column: Option<ColumnName>,
+    /// Column of the types of nodes where edges end.
+    #[arg(long, value_name = "COLUMN", help_heading = "Edge lists")]
+    pub target_type_column: Option<ColumnName>,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How neighbour lists are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IngestLayout {
+    /// A list has the sources of a target.
+    Csc,
+    /// A list has the targets of a source.
+    Csr,
+}
+
+/// What ids in text are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IngestIds {
+    /// Whole numbers if the first lines have nothing else, otherwise any text.
+    Auto,
+    /// Whole numbers that are kept.
+    Dense,
+    /// Whole numbers that are numbered anew unless they are dense.
+    Integer,
+    /// Any text.
+    String,
+}
+
+/// What becomes of sparse features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SparseAs {
+    /// Rows of 32-bit floats.
+    Dense,
+    /// Rows of 16-bit floats.
+    Half,
+    /// They are left out.
+    Skip,
 }
 
 /// What `inspect` takes.
@@ -338,4 +456,10 @@ pub enum SampleDevice {
     Cpu,
     /// A GPU.
     Cuda,
+}
+
+/// Takes the library's names of formats.
+fn format() -> impl TypedValueParser<Value = Format> {
+    let by_name = |name: String| name.parse::<Format>();
+    PossibleValuesParser::new(Format::ALL.map(Format::name)).try_map(by_name)
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::ingest::fault::{Fault, Place};
 use crate::topology::Layout;
 
 /// The result of this crate's calls.
@@ -247,5 +248,15 @@ pub enum Error {
     NoPairs {
         /// Which relation.
         relation: String,
+    },
+    /// A source that cannot be taken in.
+    #[error("{}{place}: {fault}", path.display())]
+    Source {
+        /// The file or folder.
+        path: PathBuf,
+        /// Where in it.
+        place: Place,
+        /// What is wrong there.
+        fault: Box<Fault>,
     },
 }

@@ -6,6 +6,7 @@
 //! | Which node types and relations are there? | [`schema`] |
 //! | Who is next to whom? | [`topology`], [`graph`] |
 //! | Which neighbours today? | [`sample`] |
+//! | How does a graph that others wrote come in? | [`ingest`] |
 //! | How does an edge list become lists? | [`build`] |
 //! | How many neighbours do nodes have, and who has none? | [`degrees`], [`mod@isolated`] |
 //! | Where does a graph lie on disk? | [`dataset`] |
@@ -35,6 +36,7 @@ pub mod degrees;
 pub mod error;
 pub mod generate;
 pub mod graph;
+pub mod ingest;
 pub mod interleave;
 pub mod isolated;
 mod lane;

@@ -4,6 +4,7 @@ mod bench;
 mod export;
 mod generate;
 mod info;
+mod ingest;
 mod inspect;
 
 use crate::args::{BenchCommand, Command};
@@ -12,6 +13,7 @@ use crate::args::{BenchCommand, Command};
 pub fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Info(args) => info::run(&args),
+        Command::Ingest(args) => ingest::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Generate(args) => generate::run(&args.kind),

@@ -1,0 +1,239 @@
+//! What a reader has found: small things in memory, large ones already in the dataset's files.
+
+use std::path::{Path, PathBuf};
+
+use half::{bf16, f16};
+use headwater_tensor::DType;
+use headwater_tensor::npy::{NpyElement, NpyType};
+
+use super::arrays::{Array, elements};
+use super::edges::EdgeList;
+use super::fault::Fault;
+use super::text::read_matrix;
+use crate::dataset::{DatasetWriter, Links, NodeFiles};
+use crate::error::Result;
+use crate::progress::Progress;
+use crate::topology::Topology;
+
+/// Everything that will be in the dataset.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// The node types.
+    pub nodes: Vec<Nodes>,
+    /// The relations.
+    pub relations: Vec<Edges>,
+    /// Edges to predict.
+    pub links: Links,
+}
+
+/// A node type.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    /// What it is called.
+    pub name: String,
+    /// How many there are.
+    pub count: u64,
+    /// Its arrays in the dataset.
+    pub files: NodeFiles,
+}
+
+/// A relation.
+#[derive(Debug)]
+pub struct Edges {
+    /// Position of the type its edges begin at.
+    pub source: usize,
+    /// What it is called.
+    pub name: String,
+    /// Position of the type its edges end at.
+    pub target: usize,
+    /// Its edges.
+    pub edges: Found,
+}
+
+/// Edges as they were found.
+#[derive(Debug)]
+pub enum Found {
+    /// One after the other.
+    List(EdgeList),
+    /// In lists already.
+    Lists(Topology),
+}
+
+impl Found {
+    /// How many edges there are.
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::List(edges) => edges.len() as u64,
+            Self::Lists(topology) => topology.edges(),
+        }
+    }
+
+    /// Bytes they take.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::List(edges) => edges.bytes(),
+            Self::Lists(topology) => topology.bytes(),
+        }
+    }
+
+    /// Bytes of one edge's weight and of its time; 0 where it has none.
+    pub fn value_bytes(&self) -> [u64; 2] {
+        let (weights, times) = match self {
+            Self::List(edges) => (edges.weights.is_some(), edges.times.is_some()),
+            Self::Lists(topology) => (topology.weights().is_some(), topology.times().is_some()),
+        };
+        [u64::from(weights) * 4, u64::from(times) * 8]
+    }
+
+    /// The edges one after the other, taken out of lists when they are in lists.
+    pub fn into_list(self) -> EdgeList {
+        match self {
+            Self::List(edges) => edges,
+            Self::Lists(topology) => EdgeList::from(&topology.to_coo()),
+        }
+    }
+}
+
+/// What readers write to and report to.
+pub struct Sink<'a> {
+    /// The dataset.
+    pub writer: &'a DatasetWriter,
+    /// Who wants to know how far it is.
+    pub progress: &'a dyn Progress,
+}
+
+impl Nodes {
+    /// A type without arrays.
+    #[must_use]
+    pub fn new(name: impl Into<String>, count: u64) -> Self {
+        Self { name: name.into(), count, files: NodeFiles::default() }
+    }
+
+    /// The name of one of its arrays.
+    fn array(&self, what: &str) -> String {
+        format!("{}.{what}", self.name)
+    }
+
+    /// Copies features as they are; doubles become single precision, which is what feature tables hold.
+    pub fn features(&mut self, array: Array<'_>, sink: &Sink<'_>) -> Result<()> {
+        let array = array.expect_rows(self.count, &format!("{} nodes", self.name))?.expect_rows_packed()?;
+        let name = self.array("features");
+        sink.progress.begin("features", array.count() * array.kind().size_bytes() as u64);
+        let row_shape: Vec<u64> = array.shape().iter().skip(1).map(|dim| *dim as u64).collect();
+        match array.kind() {
+            NpyType::Tensor(DType::F64) => {
+                let mut to = sink.writer.append::<f32>(&name, &row_shape)?;
+                array.for_each_floats(sink.progress, |piece| to.push(piece))?;
+                to.close()?;
+            }
+            NpyType::Tensor(DType::F32) => copy::<f32>(array, &name, &row_shape, sink)?,
+            NpyType::Tensor(DType::F16) => copy::<f16>(array, &name, &row_shape, sink)?,
+            NpyType::Tensor(DType::BF16) => copy::<bf16>(array, &name, &row_shape, sink)?,
+            NpyType::Tensor(DType::I64) => copy::<i64>(array, &name, &row_shape, sink)?,
+            NpyType::Tensor(DType::I32) => copy::<i32>(array, &name, &row_shape, sink)?,
+            NpyType::Tensor(DType::I8) => copy::<i8>(array, &name, &row_shape, sink)?,
+            NpyType::Tensor(DType::U8 | DType::Bool) => copy::<u8>(array, &name, &row_shape, sink)?,
+            NpyType::I16 => copy::<i16>(array, &name, &row_shape, sink)?,
+            NpyType::U16 => copy::<u16>(array, &name, &row_shape, sink)?,
+            NpyType::U32 => copy::<u32>(array, &name, &row_shape, sink)?,
+            NpyType::U64 => copy::<u64>(array, &name, &row_shape, sink)?,
+        }
+        self.files.features = Some(name);
+        Ok(())
+    }
+
+    /// Features out of a table of text.
+    pub fn features_of_text(&mut self, path: &Path, sink: &Sink<'_>) -> Result<()> {
+        let name = self.array("features");
+        begin(sink.progress, "features", path);
+        let mut to = None;
+        let (_, rows) = read_matrix::<f32>(path, sink.progress, |columns, values| {
+            if to.is_none() {
+                to = Some(sink.writer.append::<f32>(&name, &[columns as u64])?);
+            }
+            to.as_mut().map_or(Ok(()), |to| to.push(values))
+        })?;
+        self.expect(rows, path)?;
+        if let Some(to) = to {
+            to.close()?;
+            self.files.features = Some(name);
+        }
+        Ok(())
+    }
+
+    /// Labels, one a node or one row a node.
+    pub fn labels(&mut self, columns: usize, labels: &[i64], path: &Path, sink: &Sink<'_>) -> Result<()> {
+        self.expect((labels.len() / columns.max(1)) as u64, path)?;
+        let name = self.array("labels");
+        let shape = if columns == 1 { vec![self.count] } else { vec![self.count, columns as u64] };
+        sink.writer.array(&name, &shape, labels)?;
+        if columns == 1 {
+            let most = labels.iter().copied().max().unwrap_or(-1);
+            self.files.classes = u64::try_from(most).ok().map(|most| most + 1);
+        }
+        self.files.labels = Some(name);
+        Ok(())
+    }
+
+    /// When each node appeared.
+    pub fn times(&mut self, times: &[i64], path: &Path, sink: &Sink<'_>) -> Result<()> {
+        self.expect(times.len() as u64, path)?;
+        let name = self.array("times");
+        sink.writer.array(&name, &[self.count], times)?;
+        self.files.times = Some(name);
+        Ok(())
+    }
+
+    /// A list of nodes; each must be one.
+    pub fn split(&mut self, what: &'static str, ids: &[i64], path: &Path, sink: &Sink<'_>) -> Result<()> {
+        let bad = ids.iter().find(|id| u64::try_from(**id).map_or(true, |id| id >= self.count));
+        if let Some(bad) = bad {
+            let expected = format!("one of the {} {} nodes, from 0", self.count, self.name);
+            return Err(Fault::Value { value: format!("{what} node {bad}"), expected }.of(path));
+        }
+        let name = self.array(what);
+        sink.writer.array(&name, &[ids.len() as u64], ids)?;
+        let splits = &mut self.files.splits;
+        match what {
+            "train" => splits.train = Some(name),
+            "valid" => splits.valid = Some(name),
+            _ => splits.test = Some(name),
+        }
+        Ok(())
+    }
+
+    fn expect(&self, found: u64, path: &Path) -> Result<()> {
+        let expected = self.count;
+        if found == expected {
+            return Ok(());
+        }
+        Err(Fault::Length { found, expected, of: format!("{} nodes", self.name) }.of(path))
+    }
+}
+
+/// Checks that every end of an edge names a node.
+pub fn check_ends(edges: &EdgeList, ends: [&Nodes; 2], path: &Path) -> Result<()> {
+    for (what, ids, nodes) in [("source", &edges.sources, ends[0]), ("target", &edges.targets, ends[1])] {
+        if let Some((at, id)) = ids.first_from(nodes.count) {
+            let fault = Fault::IdOutOfRange { id, limit: nodes.count, of: nodes.name.clone() };
+            return Err(fault.at(path, super::arrays::element(what, 0, at)));
+        }
+    }
+    Ok(())
+}
+
+/// Says that a file is read, in its bytes.
+pub fn begin(progress: &dyn Progress, what: &str, path: &Path) {
+    progress.begin(what, path.metadata().map_or(0, |about| about.len()));
+}
+
+/// A file that may be there.
+pub fn there(path: PathBuf) -> Option<PathBuf> {
+    path.is_file().then_some(path)
+}
+
+fn copy<T: NpyElement>(array: Array<'_>, name: &str, row_shape: &[u64], sink: &Sink<'_>) -> Result<()> {
+    let mut to = sink.writer.append::<T>(name, row_shape)?;
+    array.for_each_piece(sink.progress, |piece| to.push(&elements::<T>(piece)))?;
+    to.close().map(|_| ())
+}

@@ -1,0 +1,243 @@
+//! Named arrays into a graph: a homogeneous one, or triples of head, relation and tail.
+//!
+//! | what | names |
+//! | --- | --- |
+//! | edges | `edge_index` `[2, E]` or `[E, 2]`; `row` and `col`; `indptr` and `indices` (CSR); `colptr` and `row` (CSC) |
+//! | triples | `head`, `rel`, `tail`, and `split` (0 train, 1 valid, 2 test) |
+//! | features | `x`, `node_feat`, `features`; or sparse rows `x_indptr`, `x_indices`, `x_values`, `x_shape` |
+//! | labels and splits | `y`, `labels`, `node_label`; `train_idx`, `train_mask` and so on |
+//! | of edges and nodes | `edge_weight`, `edge_time`, `node_time`, `node_year`, `num_nodes` |
+
+use super::arrays::{Array, Arrays, checked_ids, element, negative};
+use super::collected::{Collected, Edges, Found, Nodes, Sink};
+use super::edges::{EdgeList, GrowingIds};
+use super::fault::Fault;
+use super::options::IngestOptions;
+use super::sparse;
+use super::triples;
+use crate::column::{Column, Ids};
+use crate::error::Result;
+use crate::topology::{Layout, Topology};
+
+pub(super) const FEATURES: &[&str] = &["x", "node_feat", "features"];
+pub(super) const LABELS: &[&str] = &["y", "labels", "label", "node_label"];
+const WEIGHTS: &[&str] = &["edge_weight", "edge_weights", "weights"];
+const EDGE_TIMES: &[&str] = &["edge_time", "edge_times", "time", "t"];
+const NODE_TIMES: &[&str] = &["node_time", "node_times", "node_year"];
+const SPLITS: [(&str, &[&str], &[&str]); 3] = [
+    ("train", &["train_idx", "train"], &["train_mask"]),
+    ("valid", &["val_idx", "valid_idx", "valid", "val"], &["val_mask", "valid_mask"]),
+    ("test", &["test_idx", "test"], &["test_mask"]),
+];
+
+/// Which arrays have the edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeArrays {
+    /// Heads, relations and tails.
+    Triples,
+    /// Both ends in one array.
+    Index,
+    /// One array an end.
+    RowAndColumn,
+    /// Neighbour lists: offsets, neighbours, and which end owns them.
+    Lists(&'static str, &'static str, Layout),
+}
+
+/// Decides from the names of arrays which of them have the edges.
+pub fn edge_arrays(names: &[&str]) -> Option<EdgeArrays> {
+    let has = |wanted: &[&str]| wanted.iter().all(|name| names.contains(name));
+    if has(&["head", "rel", "tail"]) {
+        Some(EdgeArrays::Triples)
+    } else if has(&["edge_index"]) {
+        Some(EdgeArrays::Index)
+    } else if has(&["indptr", "indices"]) {
+        Some(EdgeArrays::Lists("indptr", "indices", Layout::Csr))
+    } else if has(&["colptr", "row"]) {
+        Some(EdgeArrays::Lists("colptr", "row", Layout::Csc))
+    } else if has(&["rowptr", "col"]) {
+        Some(EdgeArrays::Lists("rowptr", "col", Layout::Csr))
+    } else if has(&["row", "col"]) {
+        Some(EdgeArrays::RowAndColumn)
+    } else {
+        None
+    }
+}
+
+/// Reads them.
+pub fn read(arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result<Collected> {
+    let Some(which) = edge_arrays(&arrays.names()) else {
+        let what = "array with edges: edge_index, indptr and indices, row and col, or head, rel and tail".to_owned();
+        return Err(Fault::Missing { what, there: arrays.names().join(", ") }.of(arrays.path()));
+    };
+    if which == EdgeArrays::Triples {
+        return triples::read(arrays, options, sink);
+    }
+    sink.progress.begin("edges", 0);
+    let edges = match which {
+        EdgeArrays::Lists(offsets, neighbours, layout) => lists(arrays, offsets, neighbours, layout, options)?,
+        _ => Found::List(edge_list(arrays, which)?),
+    };
+    let count = match node_count(arrays, options, "node")? {
+        Some(count) => count,
+        None => match &edges {
+            Found::List(edges) => edges.sources.max().max(edges.targets.max()).map_or(0, |max| max + 1),
+            Found::Lists(topology) => topology.rows(),
+        },
+    };
+    let mut nodes = Nodes::new("node", count);
+    node_arrays(&mut nodes, arrays, options, sink)?;
+    let edges = Edges { source: 0, name: "to".into(), target: 0, edges };
+    Ok(Collected { nodes: vec![nodes], relations: vec![edges], ..Collected::default() })
+}
+
+/// What the arrays or the user say about the number of nodes.
+pub(super) fn node_count(arrays: &Arrays, options: &IngestOptions, of: &str) -> Result<Option<u64>> {
+    if let Some(count) = options.count_of(of, true) {
+        return Ok(Some(count));
+    }
+    if arrays.has("num_nodes") {
+        return scalar(arrays, "num_nodes").map(Some);
+    }
+    if arrays.has("x_shape") {
+        let shape = arrays.array("x_shape")?.integers()?;
+        return Ok(shape.first().and_then(|rows| u64::try_from(*rows).ok()));
+    }
+    let of_nodes = FEATURES.iter().chain(LABELS).chain(NODE_TIMES).chain(["train_mask"].iter());
+    let found = of_nodes.copied().find(|name| arrays.has(name));
+    found.map(|name| Ok(arrays.array(name)?.rows())).transpose()
+}
+
+/// A number that is alone in its array.
+pub(super) fn scalar(arrays: &Arrays, name: &str) -> Result<u64> {
+    let array = arrays.array(name)?;
+    let wrong = array.wrong(Fault::Shape { found: array.shape().to_vec(), expected: "a single number from 0 on" });
+    match array.integers()?[..] {
+        [number] => u64::try_from(number).map_err(|_| wrong),
+        _ => Err(wrong),
+    }
+}
+
+/// Features, labels, times and splits, those that are there.
+pub(super) fn node_arrays(nodes: &mut Nodes, arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result<()> {
+    if let Some(name) = arrays.first_of(FEATURES) {
+        nodes.features(arrays.array(name)?, sink)?;
+    } else if arrays.has("x_indptr") {
+        sparse::features(nodes, arrays, options.sparse_features, sink)?;
+    }
+    if let Some(name) = arrays.first_of(LABELS) {
+        let labels = arrays.array(name)?.expect_rows(nodes.count, "nodes")?.expect_rows_packed()?;
+        let columns = labels.shape().iter().skip(1).product();
+        nodes.labels(columns, &labels.labels()?, arrays.path(), sink)?;
+    }
+    if let Some(name) = arrays.first_of(NODE_TIMES) {
+        nodes.times(&arrays.array(name)?.integers()?, arrays.path(), sink)?;
+    }
+    for (what, lists, masks) in SPLITS {
+        if let Some(name) = arrays.first_of(lists) {
+            nodes.split(what, &arrays.array(name)?.integers()?, arrays.path(), sink)?;
+        } else if let Some(name) = arrays.first_of(masks) {
+            let mask = arrays.array(name)?.expect_rows(nodes.count, "nodes")?.integers()?;
+            let ids: Vec<i64> = (0..).zip(&mask).filter(|(_, chosen)| **chosen != 0).map(|(id, _)| id).collect();
+            nodes.split(what, &ids, arrays.path(), sink)?;
+        }
+    }
+    Ok(())
+}
+
+fn edge_list(arrays: &Arrays, which: EdgeArrays) -> Result<EdgeList> {
+    let mut edges = match which {
+        EdgeArrays::RowAndColumn => EdgeList {
+            sources: arrays.array("row")?.ids()?,
+            targets: arrays.array("col")?.ids()?,
+            ..EdgeList::default()
+        },
+        _ => edge_index(arrays.array("edge_index")?)?,
+    };
+    let (found, expected) = (edges.targets.len() as u64, edges.len() as u64);
+    if found != expected {
+        return Err(Fault::Length { found, expected, of: "in row".into() }.of(arrays.path()));
+    }
+    (edges.weights, edges.times) = weights_and_times(arrays, expected)?;
+    Ok(edges)
+}
+
+/// Both ends of edges, `[2, E]` or `[E, 2]`.
+pub(super) fn edge_index(array: Array<'_>) -> Result<EdgeList> {
+    let (rows_are_ends, edges) = match *array.shape() {
+        [2, edges] => (true, edges as u64),
+        [edges, 2] => (false, edges as u64),
+        _ => {
+            let found = array.shape().to_vec();
+            return Err(array.wrong(Fault::Shape { found, expected: "[2, edges] or [edges, 2]" }));
+        }
+    };
+    // Ends of an edge are neighbours in memory when edges are rows, or when columns are packed.
+    let interleaved = rows_are_ends == array.by_columns();
+    let mut list = EdgeList::default();
+    let place = array.placer();
+    let mut ids = Vec::new();
+    array.for_each_integer(|start, piece| {
+        checked_ids(piece, &mut ids).map_err(|(at, value)| place(negative(value), start + at as u64))?;
+        if interleaved {
+            for (at, id) in (start..).zip(&ids) {
+                if at % 2 == 0 { list.sources.push(*id) } else { list.targets.push(*id) }
+            }
+        } else {
+            let left = usize::try_from(edges.saturating_sub(start)).unwrap_or(usize::MAX).min(ids.len());
+            list.sources.extend(&ids[..left]);
+            list.targets.extend(&ids[left..]);
+        }
+        Ok(())
+    })?;
+    Ok(list)
+}
+
+type EdgeValues = (Option<Vec<f32>>, Option<Vec<i64>>);
+
+fn weights_and_times(arrays: &Arrays, edges: u64) -> Result<EdgeValues> {
+    let of = |names: &[&'static str]| {
+        let found = arrays.first_of(names);
+        found.map(|name| arrays.array(name)?.expect_rows(edges, "edges")).transpose()
+    };
+    Ok((of(WEIGHTS)?.map(Array::floats).transpose()?, of(EDGE_TIMES)?.map(Array::integers).transpose()?))
+}
+
+fn lists(arrays: &Arrays, offsets: &str, neighbours: &str, layout: Layout, options: &IngestOptions) -> Result<Found> {
+    let starts = match arrays.array(offsets)?.ids()? {
+        GrowingIds::U32(starts) => starts.into_iter().map(u64::from).collect(),
+        GrowingIds::U64(starts) => starts,
+    };
+    let ids = arrays.array(neighbours)?.ids()?;
+    let edges = ids.len() as u64;
+    let rows = (starts.len() as u64).saturating_sub(1);
+    let columns = node_count(arrays, options, "node")?.unwrap_or(rows);
+    let wrong = |error: crate::Error| Fault::Refused(error.to_string()).at(arrays.path(), element(offsets, 0, 0));
+    let mut made = Topology::new(layout, columns, starts.into(), Ids::from(ids)).map_err(wrong)?;
+    let (weights, times) = weights_and_times(arrays, edges)?;
+    if let Some(weights) = weights {
+        made = made.with_weights(Column::from(weights))?;
+    }
+    if let Some(times) = times {
+        made = made.with_times(Column::from(times))?;
+    }
+    Ok(Found::Lists(made))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_are_found_by_their_names() {
+        for (names, expected) in [
+            (&["x", "edge_index"][..], Some(EdgeArrays::Index)),
+            (&["head", "rel", "tail", "split"], Some(EdgeArrays::Triples)),
+            (&["indptr", "indices", "data"], Some(EdgeArrays::Lists("indptr", "indices", Layout::Csr))),
+            (&["row", "colptr"], Some(EdgeArrays::Lists("colptr", "row", Layout::Csc))),
+            (&["row", "col"], Some(EdgeArrays::RowAndColumn)),
+            (&["x", "y"], None),
+        ] {
+            assert_eq!(edge_arrays(names), expected, "{names:?}");
+        }
+    }
+}

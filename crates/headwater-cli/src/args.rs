@@ -260,6 +260,9 @@ pub struct RmatArgs {
     /// Classes; 0 for no labels.
     #[arg(long, default_value_t = 0)]
     pub classes: u64,
+    /// Let every pair of nodes be equally likely instead of crowding edges around hubs.
+    #[arg(long)]
+    pub even: bool,
     /// Leave out self-loops and repeated edges.
     #[arg(long)]
     pub simple: bool,
@@ -345,6 +348,7 @@ pub enum BenchCommand {
     #[command(after_help = "Examples:
   headwater bench sample DATASET --fanout 12,12,12
   headwater bench sample DATASET --fanout 15,10,5 --features     rows fetched as well
+  headwater bench sample DATASET --fanout 10,10 --device cuda --graph cuda
   headwater bench sample DATASET --fanout 10,10 --json | jq .seeds_per_s")]
     Sample(SampleArgs),
 }
@@ -432,6 +436,12 @@ pub struct SampleArgs {
     /// Who draws.
     #[arg(long, value_enum, default_value_t = SampleDevice::Cpu)]
     pub device: SampleDevice,
+    /// Where the graph lies. Default: `cpu` for CPU threads, `zero-copy` for a GPU.
+    #[arg(long, value_enum)]
+    pub graph: Option<GraphStorage>,
+    /// GPU to use.
+    #[arg(long, default_value_t = 0)]
+    pub gpu: usize,
     /// Threads of the CPU sampler. Default: all cores.
     #[arg(long)]
     pub threads: Option<usize>,
@@ -462,4 +472,15 @@ pub enum SampleDevice {
 fn format() -> impl TypedValueParser<Value = Format> {
     let by_name = |name: String| name.parse::<Format>();
     PossibleValuesParser::new(Format::ALL.map(Format::name)).try_map(by_name)
+}
+
+/// Where a graph lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GraphStorage {
+    /// In host memory.
+    Cpu,
+    /// In pinned host memory that the GPU reads.
+    ZeroCopy,
+    /// In GPU memory.
+    Cuda,
 }

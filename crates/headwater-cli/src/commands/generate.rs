@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use headwater::graph::generate::{GeneratePlan, Like, Names, Planted, Recipe, Rmat};
+use headwater::graph::generate::{GeneratePlan, Like, Names, Planted, Recipe, Rmat, Skew};
 use headwater::graph::order::LeaveOut;
 use headwater::memory::host_bytes_available;
 use serde::Serialize;
@@ -102,6 +102,7 @@ fn rmat(args: &RmatArgs) -> Rmat {
         edges_per_node: args.edges_per_node,
         features: args.features,
         classes: args.classes,
+        skew: if args.even { Skew::EVEN } else { Skew::GRAPH500 },
         names: if args.by_rank { Names::ByRank } else { Names::Shuffled },
         leave_out: LeaveOut { self_loops: args.simple, repeats: args.simple },
         seed: args.made.seed,

@@ -88,11 +88,12 @@ impl Recipe {
         }
         for (node_type, recipe) in self.schema.node_types().iter().zip(&self.nodes) {
             setting("nodes", node_type.count, node_type.count <= 1 << 48, "at most 2^48")?;
-            setting("features", recipe.features, recipe.features <= 1 << 20, "at most 2^20")?;
+            let values = recipe.features.saturating_mul(node_type.count.max(1));
+            setting("features", recipe.features, values <= 1 << 48, "at most 2^48 for all nodes together")?;
             setting("separation", recipe.separation, recipe.separation.is_finite(), "a finite number")?;
         }
         let values = self.classes.saturating_mul(self.nodes.iter().map(|node| node.features.max(1)).max().unwrap_or(1));
-        setting("classes", self.classes, values <= 1 << 28, "at most 2^28 together with features")?;
+        setting("classes", self.classes, values <= 1 << 24, "at most 2^24 together with features")?;
         self.relations.iter().enumerate().try_for_each(|(at, recipe)| self.check_edges(at, recipe))
     }
 

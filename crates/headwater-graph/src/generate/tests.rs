@@ -29,6 +29,25 @@ fn any_number_of_threads_makes_the_same_graph() {
     }
 }
 
+/// Made graphs stand in published results, so a seed means the same graph for ever.
+#[test]
+fn a_seed_means_the_same_graph_in_every_version() {
+    let fold = |hash: u64, value: u64| crate::random::mix(hash ^ value).wrapping_add(hash);
+    let hash = |recipe: Recipe| {
+        let graph = recipe.graph(&Silent).unwrap();
+        let ids = graph.relations().iter().flat_map(|r| r.offsets().to_vec().into_iter().chain(r.neighbours().iter()));
+        let mut features = vec![0.0; 64 * 4];
+        recipe.population(0).fill_features(0..4, &mut features);
+        ids.chain(features.iter().map(|value| u64::from(value.to_bits()))).fold(0, fold)
+    };
+    let made = [
+        small_rmat().recipe().unwrap(),
+        Planted { nodes: 500, ..Default::default() }.recipe().unwrap(),
+        Like { name: "aifb".into(), scale: 0.1, seed: 1 }.recipe().unwrap(),
+    ];
+    assert_eq!(made.map(hash), [6_361_295_312_983_596_476, 15_222_250_979_831_826_213, 5_829_153_051_395_339_786]);
+}
+
 #[test]
 fn rmat_has_hubs_and_planted_graphs_have_communities() {
     let hub = |graph: &Graph| graph.relation(0).degrees().into_iter().max().unwrap();
@@ -93,6 +112,7 @@ fn impossible_recipes_are_refused_with_the_setting() {
     };
     refused(Rmat { nodes_log2: 60, ..Default::default() }.recipe(), "nodes-log2 is 60");
     refused(Rmat { classes: 1 << 40, ..Default::default() }.recipe(), "classes");
+    refused(Rmat { features: u64::MAX, ..Default::default() }.recipe(), "features");
     refused(Rmat { skew: Skew { a: f64::NAN, ..Skew::EVEN }, ..Default::default() }.recipe(), "skew");
     refused(Planted { classes: 0, ..Default::default() }.recipe(), "classes is 0");
     refused(Planted { homophily: 1.5, ..Default::default() }.recipe(), "homophily is 1.5");

@@ -5,16 +5,19 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use headwater::cuda::{Gpu, Stream};
 use headwater::graph::dataset::Split;
-use headwater::graph::sample::{EdgeIds, NeighbourSampler, Sample, SampleOptions, Seeds, batch_key};
-use headwater::graph::{Dataset, Graph};
+use headwater::graph::sample::{
+    EdgeIds, GpuNeighbourSampler, NeighbourSampler, Sample, SampleOptions, Seeds, batch_key,
+};
+use headwater::graph::{Dataset, Graph, PlacedGraph, Storage, Wish};
 use headwater::tensor::gather::{IdSlice, gather_host};
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::gather_gpu::median_and_spread;
-use crate::args::{SampleArgs, SampleDevice};
+use crate::args::{GraphStorage, SampleArgs, SampleDevice};
 use crate::report;
 
 /// What is printed: one object.
@@ -38,7 +41,7 @@ struct Figures {
     features: bool,
     threads: usize,
     device: &'static str,
-    graph: &'static str,
+    graph: String,
     peak_bytes: u64,
 }
 
@@ -46,9 +49,15 @@ struct Figures {
 pub fn run(args: &SampleArgs) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     let seeds = seeds(&dataset, args)?;
-    ensure!(args.device == SampleDevice::Cpu, "sampling on a GPU is not built yet");
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.unwrap_or(0)).build()?;
-    let figures = pool.install(|| on_cpu(args, &dataset, &seeds))?;
+    let figures = match args.device {
+        SampleDevice::Cuda => on_gpu(args, &dataset, &seeds)?,
+        SampleDevice::Cpu => {
+            let has_storage = args.graph.is_some_and(|storage| storage != GraphStorage::Cpu);
+            ensure!(!has_storage, "CPU threads sample a graph in host memory: --graph cpu");
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.unwrap_or(0)).build()?;
+            pool.install(|| on_cpu(args, &dataset, &seeds))?
+        }
+    };
     if args.json { report::json(&figures) } else { show(&figures) }
 }
 
@@ -65,9 +74,7 @@ fn seeds(dataset: &Dataset, args: &SampleArgs) -> anyhow::Result<Vec<u64>> {
 
 fn on_cpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result<Figures> {
     let graph: Graph = dataset.graph()?.in_memory()?;
-    let mut options = SampleOptions::fanouts(&args.fanout)?;
-    options.edge_ids = if args.edge_ids { EdgeIds::Kept } else { EdgeIds::Dropped };
-    let sampler = NeighbourSampler::new(graph, options)?;
+    let sampler = NeighbourSampler::new(graph, options(args)?)?;
     let table = if args.features { Some(Table::new(dataset)?) } else { None };
     let fetch = |sample: &Sample| table.as_ref().map_or(Ok(()), |table| table.rows(&sample.nodes[0].ids));
     let batches: Vec<&[u64]> = seeds.chunks(args.batch).collect();
@@ -107,9 +114,66 @@ fn on_cpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
         features: args.features,
         threads: rayon::current_num_threads(),
         device: "cpu",
-        graph: "cpu",
+        graph: "cpu".into(),
         peak_bytes: peak_bytes(),
     })
+}
+
+/// Batches one after the other on one stream; a batch's time ends when the host knows its sizes.
+fn on_gpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result<Figures> {
+    ensure!(!args.features, "--features is measured on the CPU only so far");
+    let gpu = Gpu::open(args.gpu)?;
+    let storage = match args.graph.unwrap_or(GraphStorage::ZeroCopy) {
+        GraphStorage::Cpu => bail!("a GPU samples graphs in cuda or zero-copy storage"),
+        GraphStorage::ZeroCopy => Storage::ZeroCopy,
+        GraphStorage::Cuda => Storage::Cuda,
+    };
+    let graph = dataset.graph()?.in_memory()?;
+    let options = options(args)?;
+    let placed = PlacedGraph::new(&graph, Wish::In(storage), Some(&gpu))?;
+    let graph_storage = placed.storage().to_string();
+    let sampler = GpuNeighbourSampler::new(placed, options.clone())?;
+    let stream = Stream::new(&gpu)?;
+    let batches: Vec<&[u64]> = seeds.chunks(args.batch).collect();
+    let key = |at: usize| batch_key(args.seed, 0, at as u64);
+    let expected = NeighbourSampler::new(graph, options)?.sample(Seeds::of(batches[0]), key(0))?;
+    let found = sampler.sample(&stream, Seeds::of(batches[0]), key(0))?.to_host()?;
+    ensure!(found == expected, "the GPU drew another sample than the CPU");
+    let (mut seconds, mut nodes, mut edges, mut peak) = (Vec::new(), 0, 0, 0);
+    for (at, batch) in batches.iter().enumerate() {
+        let begun = Instant::now();
+        let sample = sampler.sample(&stream, Seeds::of(batch), key(at))?;
+        seconds.push(begun.elapsed().as_secs_f64());
+        nodes += sample.nodes.iter().flat_map(|nodes| &nodes.per_hop).sum::<usize>();
+        edges += sample.row.bytes() / 4;
+        let memory = gpu.memory()?;
+        peak = peak.max(memory.total_bytes - memory.free_bytes);
+    }
+    let all_s: f64 = seconds.iter().sum();
+    let (median_s, spread) = median_and_spread(&mut seconds);
+    Ok(Figures {
+        system: "headwater",
+        dataset: dataset.manifest().name.clone(),
+        fanout: args.fanout.clone(),
+        batch: args.batch,
+        batches: batches.len(),
+        ms_per_batch: median_s * 1e3,
+        spread,
+        seeds_per_s: seeds.len() as f64 / all_s,
+        edges_per_s: edges as f64 / all_s,
+        unique_nodes: nodes as f64 / batches.len() as f64,
+        edges: edges as f64 / batches.len() as f64,
+        features: false,
+        threads: 1,
+        device: "cuda",
+        graph: graph_storage,
+        peak_bytes: peak as u64,
+    })
+}
+
+fn options(args: &SampleArgs) -> anyhow::Result<SampleOptions> {
+    let edge_ids = if args.edge_ids { EdgeIds::Kept } else { EdgeIds::Dropped };
+    Ok(SampleOptions { edge_ids, ..SampleOptions::fanouts(&args.fanout)? })
 }
 
 /// The features of the first node type, in memory of large pages.

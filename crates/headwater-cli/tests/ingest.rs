@@ -64,7 +64,7 @@ fn refusals_are_clear() {
     fails_with(&["ingest", &path("none.csv"), "-o", &out], "none.csv");
     fails_with(&["ingest", &path("bad.csv"), "-o", &out, "--delimiter", "ab"], "--delimiter");
     fails_with(&["ingest", "-o", &out, "--edges", "a:b=c"], "SOURCE:RELATION:TARGET=FILE");
-    fails_with(&["ingest", "-o", &out], "--edges");
+    fails_with(&["ingest", "-o", &out], "SOURCE");
     assert!(!Path::new(&out).exists());
     assert!(succeeds(&["ingest", "--help"]).0.contains("Examples:"));
 }

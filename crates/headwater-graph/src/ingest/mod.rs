@@ -58,13 +58,13 @@ use self::collected::{Collected, Edges, Found, Sink, check_ends};
 use self::fault::Fault;
 pub use self::format::Format;
 pub use self::options::{IdKind, IngestOptions, NodeCount, Reverse, SparseFeatures, TypedFile};
-use crate::build::{BuildOptions, BuildSize, Coo, build_plan};
+use crate::build::{BuildOptions, BuildSize, Coo, EdgeIds, build_plan};
 use crate::column::{Column, Ids};
 use crate::dataset::{DatasetWriter, Description};
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::schema::{NodeType, Relation, Schema};
-use crate::topology::{Layout, Topology};
+use crate::topology::{Layout, RowOrder, Topology};
 
 /// A type with more nodes is a mistake: their offsets alone would take terabytes.
 const MOST_NODES: u64 = 1 << 40;
@@ -148,7 +148,10 @@ impl Ingest {
         let held: u64 = relations.iter().map(|relation| relation.edges.bytes()).sum();
         let beyond = |relation: &Edges| {
             let plan = build_plan(&self.build_size(relation));
-            plan.peak_bytes.saturating_sub(plan.input_bytes)
+            // Ordering by time takes the lists twice and a position an edge, when what they were made of is gone.
+            let by_time = plan.output_bytes.saturating_mul(2).saturating_add(relation.edges.len().saturating_mul(8));
+            let peak = if relation.edges.value_bytes()[1] > 0 { plan.peak_bytes.max(by_time) } else { plan.peak_bytes };
+            peak.saturating_sub(plan.input_bytes)
         };
         let most = relations.iter().map(beyond).max().unwrap_or(0);
         let edges = relations.iter().map(|relation| relation.edges.len()).sum();
@@ -208,18 +211,20 @@ impl Ingest {
     fn topology(&self, relation: Edges, progress: &dyn Progress) -> Result<Topology> {
         let ends = [relation.source, relation.target].map(|end| &self.collected.nodes[end]);
         let layout = self.options.layout;
-        match relation.edges {
-            Found::Lists(lists) if lists.layout() == layout => Ok(lists),
-            Found::Lists(lists) => lists.transposed(progress),
+        let built = match relation.edges {
+            Found::Lists(lists) if lists.layout() == layout => lists,
+            Found::Lists(lists) => lists.transposed(progress)?,
             Found::List(edges) => {
                 check_ends(&edges, ends, &self.origin)?;
                 let mut coo =
                     Coo::new(Ids::from(edges.sources), Ids::from(edges.targets), ends[0].count, ends[1].count);
                 coo.weights = edges.weights.map(Column::from);
                 coo.times = edges.times.map(Column::from);
-                coo.build(BuildOptions { layout, ..BuildOptions::default() }, progress)
+                coo.build(BuildOptions { layout, ..BuildOptions::default() }, progress)?
             }
-        }
+        };
+        // What has happened by some time is then the start of a list, as temporal sampling wants it.
+        if built.times().is_some() { built.sorted(RowOrder::Time, EdgeIds::Kept) } else { Ok(built) }
     }
 
     /// Adds the other direction, where it is asked for.

@@ -21,6 +21,22 @@ use crate::topology::{Layout, Topology};
 
 pub(super) const FEATURES: &[&str] = &["x", "node_feat", "features"];
 pub(super) const LABELS: &[&str] = &["y", "labels", "label", "node_label"];
+const EDGES: &[&str] = &[
+    "edge_index",
+    "indptr",
+    "indices",
+    "colptr",
+    "rowptr",
+    "row",
+    "col",
+    "head",
+    "rel",
+    "tail",
+    "split",
+    "num_nodes",
+    "num_rels",
+];
+const SPARSE_FEATURES: &[&str] = &["x_indptr", "x_indices", "x_values", "x_shape"];
 const WEIGHTS: &[&str] = &["edge_weight", "edge_weights", "weights"];
 const EDGE_TIMES: &[&str] = &["edge_time", "edge_times", "time", "t"];
 const NODE_TIMES: &[&str] = &["node_time", "node_times", "node_year"];
@@ -69,6 +85,7 @@ pub fn read(arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result
         let what = "array with edges: edge_index, indptr and indices, row and col, or head, rel and tail".to_owned();
         return Err(Fault::Missing { what, there: arrays.names().join(", ") }.of(arrays.path()));
     };
+    warn_of_others(arrays);
     if which == EdgeArrays::Triples {
         return triples::read(arrays, options, sink);
     }
@@ -88,6 +105,17 @@ pub fn read(arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result
     node_arrays(&mut nodes, arrays, options, sink)?;
     let edges = Edges { source: 0, name: "to".into(), target: 0, edges };
     Ok(Collected { nodes: vec![nodes], relations: vec![edges], ..Collected::default() })
+}
+
+/// Says which arrays nobody looks at.
+fn warn_of_others(arrays: &Arrays) {
+    let lists = [EDGES, FEATURES, SPARSE_FEATURES, LABELS, WEIGHTS, EDGE_TIMES, NODE_TIMES];
+    let of_splits = |name: &str| SPLITS.iter().any(|(_, ids, masks)| ids.contains(&name) || masks.contains(&name));
+    let known = |name: &str| lists.iter().any(|list| list.contains(&name)) || of_splits(name);
+    let others: Vec<&str> = arrays.names().into_iter().filter(|name| !known(name)).collect();
+    if !others.is_empty() {
+        log::warn!("{}: not taken in: {}", arrays.path().display(), others.join(", "));
+    }
 }
 
 /// What the arrays or the user say about the number of nodes.

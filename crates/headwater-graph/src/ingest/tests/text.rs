@@ -51,8 +51,8 @@ fn weights_and_times_go_with_their_edges() {
     let dataset = bench.ingest(&path, IngestOptions { text, ..IngestOptions::default() });
     let topology = dataset.topology(0).unwrap();
     let of_one = topology.list(1);
-    assert_eq!(&topology.weights().unwrap()[of_one.clone()], [0.5, 1.5]);
-    assert_eq!(&topology.times().unwrap()[of_one], [30, -10]);
+    assert_eq!(&topology.weights().unwrap()[of_one.clone()], [1.5, 0.5]);
+    assert_eq!(&topology.times().unwrap()[of_one], [-10, 30]);
 }
 
 #[test]

@@ -8,6 +8,8 @@
 //! | Which neighbours today? | [`sample`] |
 //! | Where does a graph lie on disk? | [`dataset`] |
 //! | Which random number? | [`random`] |
+//! | Where does it lie? | [`place`] decides, [`placed`] and [`interleave`] hold |
+//! | What do samplers on the GPU stand on? | [`scan`], [`unique`] |
 //!
 //! A homogeneous graph is the case of one node type and one relation; there is no second code for it. The crate knows
 //! nothing of features, but it carries the files they lie in.
@@ -26,6 +28,9 @@ pub mod column;
 pub mod dataset;
 pub mod error;
 pub mod graph;
+pub mod interleave;
+pub mod place;
+pub mod placed;
 pub mod progress;
 pub mod random;
 pub mod sample;
@@ -35,12 +40,15 @@ pub mod schema;
 mod testing;
 pub mod topology;
 pub mod unique;
+mod upload;
 pub mod width;
 
 pub use column::{Column, Ids};
 pub use dataset::{Dataset, DatasetWriter};
 pub use error::{Error, Result};
 pub use graph::Graph;
+pub use place::{Storage, Wish};
+pub use placed::{PlacedGraph, PlacedIds, PlacedRelation};
 pub use progress::{Progress, Silent};
 pub use schema::{NodeType, Relation, Schema};
 pub use topology::{Layout, Topology};
@@ -49,5 +57,8 @@ pub use width::IdWidth;
 /// Every kernel text of this crate with every set of defines it is used with, for tests that compile all of them.
 #[must_use]
 pub fn kernel_builds() -> Vec<(&'static headwater_cuda::Source, headwater_cuda::Defines)> {
-    [scan::kernel_builds, unique::kernel_builds].into_iter().flat_map(|folder| folder()).collect()
+    [interleave::kernel_builds, scan::kernel_builds, unique::kernel_builds]
+        .into_iter()
+        .flat_map(|folder| folder())
+        .collect()
 }

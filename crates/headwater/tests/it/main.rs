@@ -19,6 +19,7 @@ mod device_launch;
 mod device_layer;
 mod device_leaks;
 mod device_memory;
+mod device_placed;
 mod device_pools;
 mod device_probing;
 mod device_random;

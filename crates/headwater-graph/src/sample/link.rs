@@ -5,9 +5,10 @@
 
 use super::exclude::Excluded;
 use super::negative::{Pairs, Strictness};
-use super::neighbour::{NeighbourSampler, Seeds};
+use super::neighbour::NeighbourSampler;
 use super::options::Trees;
 use super::output::Sample;
+use super::seeds::Seeds;
 use crate::error::{Error, Result};
 use crate::random::Key;
 

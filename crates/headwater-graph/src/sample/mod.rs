@@ -17,18 +17,21 @@
 //! | What can be asked for? | [`SampleOptions`] |
 //! | Which positions of a row? | [`Chooser`] |
 //! | Which nodes and edges around seeds? | [`NeighbourSampler`], [`Sample`] |
+//! | The same on a GPU? | [`GpuNeighbourSampler`], [`DeviceSample`] |
 //! | Around the ends of edges, with edges that are none? | [`sample_links`], [`negative_edges`], [`Excluded`] |
 //! | Every edge among some nodes? | [`induced_subgraph`], [`khop_subgraph`] |
 //! | Which way does a walker go? | [`random_walks`] |
 
 mod choose;
 mod exclude;
+pub mod gpu;
 mod index;
 mod link;
 mod negative;
 mod neighbour;
 mod options;
 mod output;
+mod seeds;
 mod subgraph;
 #[cfg(test)]
 mod tests;
@@ -36,12 +39,14 @@ mod walk;
 
 pub use choose::Chooser;
 pub use exclude::Excluded;
+pub use gpu::{DeviceNodes, DeviceSample, GpuNeighbourSampler};
 pub use index::{Entry, Index};
 pub use link::{LinkSample, LinkSeeds, Negative, sample_links};
 pub use negative::{Negatives, Strictness, negative_edges};
-pub use neighbour::{NeighbourSampler, Seeds};
+pub use neighbour::NeighbourSampler;
 pub use options::{Bias, EdgeIds, Fanout, Recency, Replacement, SampleOptions, Trees};
 pub use output::{Block, RelationEdges, Sample, TypeNodes};
+pub use seeds::Seeds;
 pub use subgraph::{Subgraph, induced_subgraph, khop_subgraph};
 pub use walk::{WalkOptions, random_walks};
 

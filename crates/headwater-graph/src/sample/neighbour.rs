@@ -16,6 +16,7 @@ use super::exclude::{Excluded, Pairs};
 use super::index::{Entry, Index};
 use super::options::{Bias, EdgeIds, Fanout, Recency, Replacement, SampleOptions, Trees};
 use super::output::{RelationEdges, Sample, TypeNodes};
+use super::seeds::{Seeds, check_seeds};
 use crate::column::{Id, Ids};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -31,25 +32,6 @@ const AHEAD: usize = 16;
 /// Working memory that is kept for the next batches.
 const MOST_KEPT: usize = 64;
 
-/// Where a sample begins: nodes of one type.
-#[derive(Debug, Clone, Copy)]
-pub struct Seeds<'a> {
-    /// Position of their type in the schema.
-    pub node_type: usize,
-    /// Their ids.
-    pub nodes: &'a [u64],
-    /// What each may see: neighbours no later than this.
-    pub times: Option<&'a [i64]>,
-}
-
-impl<'a> Seeds<'a> {
-    /// Nodes of the first type.
-    #[must_use]
-    pub fn of(nodes: &'a [u64]) -> Self {
-        Self { node_type: 0, nodes, times: None }
-    }
-}
-
 /// Draws neighbourhoods out of a graph in host memory. Shared by any number of threads.
 #[derive(Debug)]
 pub struct NeighbourSampler {
@@ -63,13 +45,6 @@ impl NeighbourSampler {
     /// Fails when the graph cannot be sampled this way.
     pub fn new(graph: Graph, options: SampleOptions) -> Result<Self> {
         options.check(&graph)?;
-        if options.bias == Bias::Weights {
-            for (at, topology) in graph.relations().iter().enumerate() {
-                if topology.weights().is_none() && topology.edges() > 0 {
-                    return Err(Error::NoWeights { relation: graph.schema().relation_name(at) });
-                }
-            }
-        }
         Ok(Self { graph, options, kept: Mutex::new(Vec::new()) })
     }
 
@@ -173,23 +148,13 @@ impl<'a, E: Entry> Batch<'a, E> {
 
     /// Takes the seeds in.
     fn plant(&mut self, seeds: &[Seeds<'_>]) -> Result<()> {
-        let has_times = seeds.iter().any(|seeds| seeds.times.is_some());
-        if has_times {
-            self.sampler.options.check_times(&self.sampler.graph)?;
+        if check_seeds(seeds, &self.sampler.graph, &self.sampler.options)? {
             self.times = Some(Vec::new());
         }
         let mut tree = 0u32;
         for seeds in seeds {
             let limit = self.sampler.graph.schema().node_types()[seeds.node_type].count;
-            let expected = seeds.nodes.len() as u64;
-            let found = seeds.times.map_or(if has_times { 0 } else { expected }, |times| times.len() as u64);
-            if found != expected {
-                return Err(Error::Length { name: "seed times", found, expected, of: "the seeds" });
-            }
-            for (at, &id) in seeds.nodes.iter().enumerate() {
-                if id >= limit {
-                    return Err(Error::IdOutOfRange { name: "seeds", position: at as u64, id, limit });
-                }
+            for &id in seeds.nodes {
                 let nodes = &mut self.sample.nodes[seeds.node_type];
                 let number = local_number(nodes.ids.len())?;
                 let key = if nodes.trees.is_some() { u64::from(tree) * limit + id } else { id };

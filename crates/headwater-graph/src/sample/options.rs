@@ -141,7 +141,13 @@ impl SampleOptions {
         if self.recency == Recency::Last && self.bias == Bias::Weights {
             return Err(Error::Options { why: "the last neighbours cannot be weighted" });
         }
-        Ok(())
+        let lacks_weights = |at: &usize| graph.relation(*at).weights().is_none() && graph.relation(*at).edges() > 0;
+        match (0..graph.relations().len()).find(lacks_weights) {
+            Some(at) if self.bias == Bias::Weights => {
+                Err(Error::NoWeights { relation: graph.schema().relation_name(at) })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Fails when seeds with times cannot be sampled this way.

@@ -1,9 +1,10 @@
 //! Every edge among some nodes.
 
 use super::index::{Entry, Index};
-use super::neighbour::{NeighbourSampler, Seeds};
+use super::neighbour::NeighbourSampler;
 use super::options::{EdgeIds, SampleOptions};
 use super::output::{RelationEdges, Sample, TypeNodes};
+use super::seeds::Seeds;
 use crate::column::{Id, Ids};
 use crate::error::{Error, Result};
 use crate::graph::Graph;

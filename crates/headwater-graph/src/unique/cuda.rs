@@ -9,7 +9,11 @@ use crate::scan::{HEADER, Tickets, persistent_grid};
 use crate::topology::index;
 use crate::width::IdWidth;
 
-static TEXT: Source = Source { name: "unique.cu", text: include_str!("unique.cu"), headers: &[CUDA_HEADER, HEADER] };
+/// The table as other kernels build on it; the headers of random numbers and of the scan come before it.
+pub(crate) const TABLE: (&str, &str) = ("unique.cuh", include_str!("unique.cuh"));
+
+static TEXT: Source =
+    Source { name: "unique.cu", text: include_str!("unique.cu"), headers: &[CUDA_HEADER, HEADER, TABLE] };
 
 // SAFETY: keys and places are touched below `capacity`, words below `tiles`, and slots at places masked by
 // `slot_count - 1`.

@@ -16,4 +16,5 @@ mod cuda;
 mod tests;
 
 pub use cpu::Unique;
+pub(crate) use cuda::TABLE;
 pub use cuda::{GpuUnique, Hop, kernel_builds};

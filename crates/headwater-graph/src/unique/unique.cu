@@ -3,35 +3,13 @@
 // Insertion order in a GPU's hash table is up to the schedule, so the number of a key must not depend on it. Three
 // launches: `insert` finds or claims each key's slot and leaves the smallest position there; `number` lets exactly the
 // key at that position count, in one running sum over positions (scan.cuh), and replaces the position by the number;
-// `lookup` reads the numbers. A position has its highest bit set and a number does not, so keys numbered in earlier hops
-// are smaller than any position and keep their number under the same atomicMin.
+// `lookup` reads the numbers. The table is in unique.cuh.
 //
 // Sorting would read and write every key several times; the table, at most half full, is asked about 1.5 times a key and
 // mostly stays in the second-level cache. Per key and launch: insert 4 + KEY_BYTES bytes and one or two 32-byte sectors
 // of the table, number 4 bytes and a sector, lookup 8 bytes and a sector; a hash of about 10 integer operations.
 //
 // Defines: KEY (u32 or u64), KEY_BYTES, SLOT_BYTES (twice that); THREADS, ITEMS (see scan.cuh).
-
-struct Slot {
-    KEY key;
-    KEY value;
-};
-
-#define EMPTY ((KEY)~(KEY)0)
-#define POSITION ((KEY)1 << (8 * KEY_BYTES - 1))
-#define NOWHERE 0xffffffffu
-
-// The slot of a key, claimed if it is new; NOWHERE when the table is full.
-__device__ __forceinline__ u32 find_or_claim(Slot* slots, u32 mask, KEY key) {
-    u32 at = (u32)hw_mix(key) & mask;
-    for (u32 probes = 0; probes <= mask; probes++, at = (at + 1) & mask) {
-        // A key never leaves its slot, so what a plain load sees is either final or EMPTY.
-        KEY seen = slots[at].key;
-        if (seen == EMPTY) seen = atomicCAS(&slots[at].key, EMPTY, key);
-        if (seen == EMPTY || seen == key) return at;
-    }
-    return NOWHERE;
-}
 
 // Also zeroes what the scan in `number` needs zeroed.
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -42,16 +20,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (thread == 0) *ticket = 0;
     for (u64 t = thread; t < tiles; t += step) words[t] = 0;
     for (u64 i = thread; i < n; i += step) {
-        const KEY key = keys[i], mine = POSITION | (KEY)i;
-        const u32 at = key == EMPTY || slot_count == 0 ? NOWHERE : find_or_claim(slots, (u32)(slot_count - 1), key);
+        const KEY key = keys[i];
+        const u32 at = key == EMPTY ? NOWHERE : hw_claim(slots, slot_count, key);
         places[i] = at;
         if (key == EMPTY)
             hw_fault(fault, FAULT_ID_OUT_OF_RANGE, i, key, EMPTY);
         else if (at == NOWHERE)
             hw_fault(fault, FAULT_TOO_MANY, i, n, slot_count);
-        // Values only fall here, so one that is seen to be smaller already needs no atomic: hubs come often.
-        else if (slots[at].value > mine)
-            atomicMin(&slots[at].value, mine);
+        else
+            hw_lower(slots + at, POSITION | (KEY)i);
     }
 }
 
@@ -60,15 +37,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
            const u32* __restrict__ places, KEY* nodes, u64 room, const u64* before, u64* after, u64* ticket, u64* words,
            u64 tiles, Fault* fault) {
     const u64 n = hw_count(count, capacity < tiles * SCAN_TILE ? capacity : tiles * SCAN_TILE, fault), base = *before;
-    hw_scan(
-        n, ticket, words, tiles,
-        // Another key's position may turn into its number meanwhile; neither is this key's position.
-        [&](u64 i) -> u32 { return places[i] < slot_count && slots[places[i]].value == (POSITION | (KEY)i); },
-        [&](u64 i, u32 is_first, u64 sum) {
-            if (!is_first || base + sum >= room) return;
-            slots[places[i]].value = (KEY)(base + sum);
-            nodes[base + sum] = keys[i];
-        },
+    hw_number(
+        keys, n, slots, slot_count, places, nodes, room, base, ticket, words, tiles, [](u64, u64) {},
         [&](u64 sum) {
             *after = base + sum < room ? base + sum : room;
             if (base + sum > room) hw_fault(fault, FAULT_TOO_MANY, n, base + sum, room);

@@ -3,7 +3,7 @@
 
 mod distribution;
 mod links;
-mod property;
+pub(in crate::sample) mod property;
 mod reference;
 mod walks;
 
@@ -27,7 +27,7 @@ fn star(degree: u32) -> Graph {
 }
 
 /// Random lists with isolated nodes, self-loops, multi-edges and hubs.
-fn tangle(nodes: u64, seed: u64) -> Graph {
+pub(in crate::sample) fn tangle(nodes: u64, seed: u64) -> Graph {
     Graph::homogeneous(tangled(nodes, nodes, seed)).unwrap()
 }
 
@@ -53,7 +53,7 @@ fn tangled(rows: u64, columns: u64, seed: u64) -> Topology {
 }
 
 /// Three types, four relations, one of them empty, one within a type.
-fn citations(seed: u64) -> Graph {
+pub(in crate::sample) fn citations(seed: u64) -> Graph {
     let node_types = [("paper", 60), ("author", 25), ("field", 0)];
     let relations = [(0, "cites", 0), (1, "writes", 0), (0, "written", 1), (2, "names", 0)];
     let counts = node_types.map(|(_, count)| count);
@@ -71,7 +71,7 @@ fn run(graph: &Graph, options: &SampleOptions, seeds: Seeds<'_>, key: Key) -> Sa
 }
 
 /// A number that changes when anything in a sample does.
-fn hash(sample: &Sample) -> u64 {
+pub(in crate::sample) fn hash(sample: &Sample) -> u64 {
     let mut hash = 0;
     let mut add = |value: u64| hash = mix(hash ^ value).wrapping_add(1);
     for nodes in &sample.nodes {
@@ -154,24 +154,31 @@ fn damaged_lists_are_errors_not_crashes() {
 /// Samples may never change: a checkpoint resumes in the middle of an epoch.
 #[test]
 fn golden_samples() {
+    let found = golden_cases()
+        .map(|(graph, options, seeds)| hash(&run(&graph, &options, Seeds::of(&seeds), batch_key(1, 2, 3))));
+    assert_eq!(found, GOLDEN);
+}
+
+/// Graphs, options and seeds whose samples are known.
+pub(in crate::sample) fn golden_cases() -> [(Graph, SampleOptions, Vec<u64>); 5] {
     let tangle = tangle(300, 11);
     let seeds: Vec<u64> = (0..40).map(|i| mix(i) % 300).collect();
     let plain = SampleOptions::fanouts(&[5, 3, 2]).unwrap();
     let with = SampleOptions { replacement: Replacement::With, ..plain.clone() };
     let disjoint = SampleOptions { trees: Trees::Disjoint, ..plain.clone() };
-    let key = batch_key(1, 2, 3);
-    let found: Vec<u64> =
-        [&plain, &with, &disjoint].map(|options| hash(&run(&tangle, options, Seeds::of(&seeds), key))).into();
-    let papers = hash(&run(&citations(5), &plain, Seeds::of(&[1, 2, 3, 59]), key));
+    let by_weight = SampleOptions { bias: Bias::Weights, ..plain.clone() };
     let weights: Vec<f32> = (0..tangle.edges()).map(|i| (mix(i) % 5) as f32).collect();
     let weighted = tangle.relation(0).clone().with_weights(weights.into()).unwrap();
-    let weighted = Graph::homogeneous(weighted).unwrap();
-    let by_weight = SampleOptions { bias: Bias::Weights, ..plain };
-    let by_weight = hash(&run(&weighted, &by_weight, Seeds::of(&seeds), key));
-    assert_eq!([found, vec![papers, by_weight]].concat(), GOLDEN);
+    [
+        (tangle.clone(), plain.clone(), seeds.clone()),
+        (tangle.clone(), with, seeds.clone()),
+        (tangle, disjoint, seeds.clone()),
+        (citations(5), plain, vec![1, 2, 3, 59]),
+        (Graph::homogeneous(weighted).unwrap(), by_weight, seeds),
+    ]
 }
 
-const GOLDEN: [u64; 5] = [
+pub(in crate::sample) const GOLDEN: [u64; 5] = [
     7_294_198_599_040_669_881,
     18_252_140_661_423_382_176,
     7_163_942_831_688_562_135,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn options() -> impl Strategy<Value = SampleOptions> {
+pub(in crate::sample) fn options() -> impl Strategy<Value = SampleOptions> {
     let numbers = prop::collection::vec(prop_oneof![Just(-1i64), 0i64..40], 0..4);
     (numbers, any::<bool>(), any::<bool>()).prop_map(|(numbers, with, disjoint)| SampleOptions {
         replacement: if with { Replacement::With } else { Replacement::Without },

@@ -1,0 +1,63 @@
+// What the kernels of one batch share: the graph's arrays, the sizes, and the ledger they hand each other numbers in.
+//
+// Every number that a kernel finds and a later one needs stands in the ledger, in device memory, so that nothing waits
+// for the host inside a batch. A hop's work is counted in items (a frontier node and a relation that leaves it) and in
+// edges; both lie relation after relation, so that a position tells its relation by a search in R + 1 numbers.
+
+// One relation's arrays, in the schema's order. cuda.rs writes the same twelve words.
+struct Relation {
+    const u64* offsets;
+    const void* neighbours;
+    const void* edge_ids; // none: edges are named by their positions
+    const float* weights;
+    const i64* times;
+    u64 rows, columns, edges;
+    u64 found_base; // what its neighbours' keys begin at
+    u64 asking, found; // types
+    u64 wide; // bit 0: neighbours are 64 bits wide; bit 1: edge ids are
+};
+
+// The sizes of a batch and of its hop. The same struct stands in cuda.rs.
+struct Batch {
+    u64 types, relations, hops, groups, hop, hop_key;
+    // Where in the ledger things stand.
+    u64 counts, discovered, edges, starts, items, firsts, locals, node_base, type_base, done, tickets;
+    // How long buffers are.
+    u64 cells, item_room, edge_room, edge_total, key_room, node_room, slot_count, seeds, count_tiles, number_tiles;
+    u64 tree_room, id_room, time_room;
+    // What is asked for.
+    u64 tree_nodes; // ids of one tree, when trees are disjoint; else 0
+    u64 choice, lanes;
+};
+
+#define OVERFLOWN 0 // the ledger's first cell: one more than the hop that had more edges than there is room for
+#define ALL_NEIGHBOURS (~0ull)
+#define FAULT_FALLING_OFFSETS 16u
+#define FAULT_NEIGHBOUR 17u
+
+#define CHOOSE_UNIFORM 0
+#define CHOOSE_WITH_REPLACEMENT 1
+#define CHOOSE_LAST 2
+
+// The last of `count` ascending numbers that is not above `at`; the first is not.
+__device__ __forceinline__ u64 segment_of(const u64* firsts, u64 count, u64 at) {
+    u64 low = 0, high = count;
+    while (high - low > 1) {
+        const u64 middle = (low + high) / 2;
+        if (firsts[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// Notes `value` for each segment that begins at `at`, of which the last may have elements and the others are empty.
+__device__ __forceinline__ void note_start(const u64* firsts, u64 count, u64 at, u64* values, u64 value) {
+    if (count == 0) return;
+    for (u64 s = segment_of(firsts, count, at) + 1; s > 0 && firsts[s - 1] == at; s--) values[s - 1] = value;
+}
+
+__device__ __forceinline__ u64 read_id(const void* ids, u64 is_wide, u64 at) {
+    return is_wide ? ((const u64*)ids)[at] : (u64)((const u32*)ids)[at];
+}

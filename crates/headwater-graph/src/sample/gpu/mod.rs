@@ -1,0 +1,160 @@
+//! The neighbour sampler on the GPU: what [`NeighbourSampler`](super::NeighbourSampler) returns, to the bit.
+//!
+//! The graph lies in GPU memory or in pinned host memory, the sample in GPU memory. A hop is four launches, whatever the
+//! number of relations: `count` how many neighbours each frontier node gives, `draw` them and bring them to a hash table,
+//! `number` the new ones in the order a loop would meet them, `settle` nodes and edges in local numbers. Sizes stay on the
+//! GPU; the host waits once, at the end, for the ledger that says how much was found.
+//!
+//! Buffers are as long as their contents could become. Where that is too much they are cut, and a batch that meets
+//! the cut runs again with longer ones, so -1 as fan-out and graphs of hundreds of relations cost a second run at most
+//! a few times in a sampler's life.
+//!
+//! Seeds are checked on the host. Neighbours that are no nodes and offsets that fall are found when they are met, and come out
+//! as the errors they are on the CPU; nothing outside the arrays is read.
+
+mod cuda;
+mod ledger;
+mod output;
+mod plan;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use cuda::kernel_builds;
+pub use output::{DeviceNodes, DeviceSample};
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use headwater_cuda::Stream;
+use headwater_memory::{Buffer, Device, Pinned};
+
+use self::plan::{Ends, is_followed};
+use super::options::{Fanout, SampleOptions};
+use super::seeds::Seeds;
+use crate::error::{Error, Result};
+use crate::graph::Graph;
+use crate::place::Storage;
+use crate::placed::PlacedGraph;
+use crate::random::Key;
+use crate::topology::Layout;
+
+/// Edges a hop gets room for at first; more when a batch needs it.
+const FIRST_ROOM: u64 = 1 << 22;
+/// How much more that is each time.
+const GROWTH: u64 = 8;
+/// Positions and numbers keep clear of the highest bit, and slots of the highest place.
+const MOST_ROOM: u64 = 1 << 30;
+
+/// Draws neighbourhoods out of a graph that a GPU reads. Shared by any number of threads, each with a stream.
+#[derive(Debug)]
+pub struct GpuNeighbourSampler {
+    placed: PlacedGraph,
+    options: SampleOptions,
+    ends: Vec<Ends>,
+    /// Nodes of each type.
+    type_nodes: Vec<u64>,
+    /// Where the ids of each type begin among the keys, and where the last ends.
+    type_bases: Vec<u64>,
+    relations: Buffer<u64, Device>,
+    fanouts: Buffer<u64, Device>,
+    /// Edges a hop gets room for.
+    room: AtomicU64,
+    /// Pinned memory between batches; as many as ever ran at once.
+    kept: Mutex<Vec<Buffer<u64, Pinned>>>,
+}
+
+impl GpuNeighbourSampler {
+    /// Fails when the graph cannot be sampled this way, or does not lie where a GPU reads it.
+    pub fn new(placed: PlacedGraph, options: SampleOptions) -> Result<Self> {
+        let graph = placed.graph();
+        options.check(graph)?;
+        let Some(gpu) = placed.gpu().filter(|_| placed.storage() != Storage::Cpu) else {
+            return Err(Error::Options { why: "a GPU samples graphs in cuda or zero-copy storage only" });
+        };
+        let type_nodes: Vec<u64> = graph.schema().node_types().iter().map(|node_type| node_type.count).collect();
+        let type_bases = bases(&type_nodes).ok_or(Error::SampleTooLarge)?;
+        let ends = |at: usize| {
+            let (asking, found) = ends_of(graph, at);
+            Ends { asking, found, edges: graph.relation(at).edges() }
+        };
+        let ends: Vec<Ends> = (0..graph.relations().len()).map(ends).collect();
+        let hops = 0..options.fanouts.len();
+        let fanouts = hops.flat_map(|hop| (0..ends.len()).map(move |at| (hop, at)));
+        let fanouts: Vec<u64> = fanouts.map(|(hop, at)| fanout_word(options.fanout(hop, at))).collect();
+        let stream = Stream::new(gpu)?;
+        let relations = Buffer::from_slice(&stream, &cuda::relation_words(&placed, &type_bases))?;
+        let fanouts = Buffer::from_slice(&stream, &fanouts)?;
+        let (room, kept) = (AtomicU64::new(FIRST_ROOM), Mutex::default());
+        Ok(Self { placed, options, ends, type_nodes, type_bases, relations, fanouts, room, kept })
+    }
+
+    /// The graph in its place.
+    #[must_use]
+    pub fn placed(&self) -> &PlacedGraph {
+        &self.placed
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn options(&self) -> &SampleOptions {
+        &self.options
+    }
+
+    /// The neighbourhood of `seeds` under `key`, drawn on `stream`. Returns when it is there.
+    pub fn sample(&self, stream: &Stream, seeds: Seeds<'_>, key: Key) -> Result<DeviceSample> {
+        self.sample_types(stream, &[seeds], key)
+    }
+
+    /// The neighbourhood of seeds of several types.
+    pub fn sample_types(&self, stream: &Stream, seeds: &[Seeds<'_>], key: Key) -> Result<DeviceSample> {
+        if self.placed.gpu().is_none_or(|gpu| gpu.ordinal() != stream.gpu().ordinal()) {
+            return Err(Error::Options { why: "the stream belongs to another GPU than the graph was placed for" });
+        }
+        loop {
+            let room = self.room.load(Ordering::Relaxed);
+            if let Some(sample) = run::run(self, stream, seeds, key, room)? {
+                return Ok(sample);
+            }
+            if room >= MOST_ROOM {
+                return Err(Error::SampleTooLarge);
+            }
+            self.room.fetch_max(room.saturating_mul(GROWTH).min(MOST_ROOM), Ordering::Relaxed);
+        }
+    }
+
+    /// Nodes of all types.
+    fn total_nodes(&self) -> u64 {
+        self.type_bases.last().copied().unwrap_or(0)
+    }
+
+    /// Whether a hop looks at a relation at all.
+    fn is_followed(&self, hop: usize, relation: usize) -> bool {
+        is_followed(&self.options, hop, relation, &self.ends[relation])
+    }
+}
+
+/// The type whose nodes own a relation's lists, and the type of their neighbours.
+fn ends_of(graph: &Graph, at: usize) -> (usize, usize) {
+    let relation = &graph.schema().relations()[at];
+    match graph.relation(at).layout() {
+        Layout::Csc => (relation.target, relation.source),
+        Layout::Csr => (relation.source, relation.target),
+    }
+}
+
+/// As kernels read it: all neighbours are more than any number.
+fn fanout_word(fanout: Fanout) -> u64 {
+    match fanout {
+        Fanout::All => u64::MAX,
+        Fanout::Most(most) => u64::from(most),
+    }
+}
+
+/// Sums of what came before, and of all; `None` when that is more than 64 bits.
+fn bases(counts: &[u64]) -> Option<Vec<u64>> {
+    counts.iter().try_fold(vec![0u64], |mut bases, &count| {
+        bases.push(bases.last()?.checked_add(count)?);
+        Some(bases)
+    })
+}

@@ -351,6 +351,11 @@ pub enum BenchCommand {
   headwater bench sample DATASET --fanout 10,10 --device cuda --graph cuda
   headwater bench sample DATASET --fanout 10,10 --json | jq .seeds_per_s")]
     Sample(SampleArgs),
+    /// A graph of a published shape renumbered by degree.
+    #[command(after_help = "Examples:
+  headwater bench reorder --like products
+  headwater bench reorder --like papers100m --both-ways --json     3.2 billion edges; needs 80 GiB")]
+    Reorder(ReorderArgs),
 }
 
 /// What `bench gather` takes.
@@ -483,4 +488,24 @@ pub enum GraphStorage {
     ZeroCopy,
     /// In GPU memory.
     Cuda,
+}
+
+/// What `bench reorder` takes.
+#[derive(Debug, Group)]
+pub struct ReorderArgs {
+    /// The shape.
+    #[arg(long, default_value = "products")]
+    pub like: String,
+    /// Its size, as a share of the published one.
+    #[arg(long, default_value_t = 1.0)]
+    pub scale: f64,
+    /// Let every edge go both ways, which doubles them.
+    #[arg(long)]
+    pub both_ways: bool,
+    /// Seed of the graph.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
 }

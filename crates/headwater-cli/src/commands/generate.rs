@@ -106,7 +106,6 @@ fn rmat(args: &RmatArgs) -> Rmat {
         names: if args.by_rank { Names::ByRank } else { Names::Shuffled },
         leave_out: LeaveOut { self_loops: args.simple, repeats: args.simple },
         seed: args.made.seed,
-        ..Default::default()
     }
 }
 

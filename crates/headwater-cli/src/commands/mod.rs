@@ -19,5 +19,6 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Generate(args) => generate::run(&args.kind),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),
+        Command::Bench(BenchCommand::Reorder(args)) => bench::reorder(&args),
     }
 }

@@ -4,13 +4,14 @@ mod gather_cpu;
 mod gather_gpu;
 mod gather_steps;
 mod gather_view;
+mod reorder;
 mod sample;
 mod usage;
 
 use anyhow::Context;
 use headwater::cuda::Gpu;
 
-use crate::args::{GatherArgs, SampleArgs};
+use crate::args::{GatherArgs, ReorderArgs, SampleArgs};
 use crate::{picture, report};
 
 /// `headwater bench gather`.
@@ -39,4 +40,9 @@ pub fn gather(args: &GatherArgs) -> anyhow::Result<()> {
 /// `headwater bench sample`.
 pub fn sample(args: &SampleArgs) -> anyhow::Result<()> {
     sample::run(args)
+}
+
+/// `headwater bench reorder`.
+pub fn reorder(args: &ReorderArgs) -> anyhow::Result<()> {
+    reorder::run(args)
 }

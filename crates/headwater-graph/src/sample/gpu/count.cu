@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u64 scanned = b.count_tiles * SCAN_TILE, room = b.item_room < scanned ? b.item_room : scanned;
     const u64 asked = items[b.relations], n = asked < room ? asked : room;
     hw_scan(
-        n, ledger + b.tickets + 2 * b.hop, words, b.count_tiles,
+        n, ledger + b.tickets + 3 * b.hop, words, b.count_tiles,
         [&](u64 i) -> u32 {
             const u64 at = segment_of(items, b.relations, i);
             const Relation& r = relations[at];

@@ -30,6 +30,7 @@ use headwater_cuda::Stream;
 use headwater_memory::{Buffer, Device, Pinned};
 
 use self::plan::{Ends, is_followed};
+use super::exclude::Excluded;
 use super::options::{Fanout, SampleOptions};
 use super::seeds::Seeds;
 use crate::error::{Error, Result};
@@ -108,12 +109,23 @@ impl GpuNeighbourSampler {
 
     /// The neighbourhood of seeds of several types.
     pub fn sample_types(&self, stream: &Stream, seeds: &[Seeds<'_>], key: Key) -> Result<DeviceSample> {
+        self.sample_without(stream, seeds, &Excluded::none(), key)
+    }
+
+    /// As [`GpuNeighbourSampler::sample_types`], without the edges that `excluded` names.
+    pub fn sample_without(
+        &self,
+        stream: &Stream,
+        seeds: &[Seeds<'_>],
+        excluded: &Excluded,
+        key: Key,
+    ) -> Result<DeviceSample> {
         if self.placed.gpu().is_none_or(|gpu| gpu.ordinal() != stream.gpu().ordinal()) {
             return Err(Error::Options { why: "the stream belongs to another GPU than the graph was placed for" });
         }
         loop {
             let room = self.room.load(Ordering::Relaxed);
-            if let Some(sample) = run::run(self, stream, seeds, key, room)? {
+            if let Some(sample) = run::run(self, stream, seeds, excluded, key, room)? {
                 return Ok(sample);
             }
             if room >= MOST_ROOM {

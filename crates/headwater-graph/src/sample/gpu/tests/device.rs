@@ -223,3 +223,13 @@ fn excluded_edges_are_not_seen() {
         }
     }
 }
+
+#[test]
+fn batches_of_many_tiles() {
+    let Some(stream) = stream() else { return };
+    let seeds = |count: u64, nodes: u64| (0..count).map(|i| mix(i) % nodes).collect::<Vec<u64>>();
+    let shared = SampleOptions::fanouts(&[6, 4]).unwrap();
+    agrees(&stream, &tangle(3000, 5), &shared, &[Seeds::of(&seeds(700, 3000))], Key::new(1));
+    let disjoint = SampleOptions { trees: Trees::Disjoint, ..shared };
+    agrees(&stream, &citations(2), &disjoint, &[Seeds::of(&seeds(400, 60))], Key::new(2));
+}

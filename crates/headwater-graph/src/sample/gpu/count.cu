@@ -1,12 +1,12 @@
 // How many neighbours each item of a hop gives, and where its edges begin: the first launch of a hop.
 //
-// An item is a frontier node and a relation that leaves it. Counting is the load of a running sum (scan.cuh), so that one
-// pass over the items gives edge offsets, and the row's place and length are kept: reading the offsets again would cost
-// another request, which is what counts when the graph lies in host memory. Tiles are short and blocks many, because
-// each load waits for the bus.
+// An item is a frontier node and a relation that leaves it. Counting is the load of a running sum (scan.cuh), so that
+// one pass over the items gives edge offsets, and the row's place and length are kept: reading the offsets again would
+// cost another request, which is what counts when the graph lies in host memory. Tiles are short and blocks many,
+// because each load waits for the bus.
 //
-// Per item: 8 bytes of its id, one request of 16 bytes for both offsets, 20 bytes out; with times a binary search in the
-// row; with weights the row's weights up to the fan-out.
+// Per item: 8 bytes of its id, one request of 16 bytes for both offsets, 20 bytes out; with times a binary search in
+// the row; with weights the row's weights up to the fan-out.
 //
 // Defines: WEIGHTED (0 or 1); THREADS, ITEMS (see scan.cuh).
 

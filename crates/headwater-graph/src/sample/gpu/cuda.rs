@@ -45,9 +45,9 @@ const COLS: Param = Param::Write("cols", Element::U32, &["batch.5"]);
 const IDS: Param = Param::Write("ids", Element::U64, &["batch.13"]);
 const THE_BATCH: Param = Param::Struct("batch", size_of::<Batch>());
 
-// SAFETY: holds for all six. Positions in every buffer are compared with its length in `Batch`, or come from loops bounded by
-// it; places in the ledger are those of `Ledger::new`. Graph arrays are followed only to rows below `rows` and to
-// positions below `edges`, which `relation_words` takes from arrays of those lengths.
+// SAFETY: holds for all six. Positions in every buffer are compared with its length in `Batch`, or come from loops
+// bounded by it; places in the ledger are those of `Ledger::new`. Graph arrays are followed only to rows below `rows`
+// and to positions below `edges`, which `relation_words` takes from arrays of those lengths.
 static PLANT: Kernel = unsafe {
     Kernel::declare(
         &NUMBER_TEXT,

@@ -8,8 +8,8 @@
 // Per item: 20 bytes of its row's place, one to fan-out requests of neighbours. Per edge: one or two 32-byte sectors of
 // the table, 12 + KEY_BYTES bytes out (4 + KEY_BYTES without edge ids).
 //
-// Edges that must not be seen are drawn and then left without a place, so that what else is drawn does not depend on them;
-// number.cu's `keep` leaves them out.
+// Edges that must not be seen are drawn and then left without a place, so that what else is drawn does not depend on
+// them; number.cu's `keep` leaves them out.
 //
 // Defines: KEY, KEY_BYTES (see unique.cuh), WEIGHTED (0 or 1); THREADS, ITEMS (see scan.cuh).
 
@@ -99,7 +99,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (ledger[OVERFLOWN]) return;
     const Group g = group_of((u32)b.lanes);
     const u64* items = ledger + b.items + b.hop * (b.relations + 1);
-    const u64 n = hw_count(items + b.relations, b.item_room, fault), edge_base = b.pair_slots ? 0 : ledger[b.edges + b.hop];
+    const u64 n = hw_count(items + b.relations, b.item_room, fault);
+    // Edges that may have gaps are drawn into memory of their own.
+    const u64 edge_base = b.pair_slots ? 0 : ledger[b.edges + b.hop];
     const Edges out = {keys, places, cols, ids, slots, pairs};
     for (u64 i = thread / g.lanes; i < n; i += threads / g.lanes) {
         const u64 at = segment_of(items, b.relations, i);
@@ -108,7 +110,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const u64 node = ledger[b.node_base + r.asking] + asking;
         if (node >= b.node_room) continue;
         const u64 id = nodes[node], tree = b.tree_nodes && node < b.tree_room ? trees[node] : 0;
-        const Item item = {row_starts[i], degrees[i], tree * b.tree_nodes + r.found_base, asking, at, id, edge_firsts[i]};
+        const u64 key_base = tree * b.tree_nodes + r.found_base;
+        const Item item = {row_starts[i], degrees[i], key_base, asking, at, id, edge_firsts[i]};
         if (item.degree == 0) continue;
         const u64 key = hw_key_of(hw_key_of(b.hop_key, at), tree * r.rows + id);
         const u64 edges_here = edge_base + item.edge_first;

@@ -1,7 +1,7 @@
 //! The numbers that kernels of a batch hand each other, and the host in the end: where each stands.
 //!
-//! One array of 64-bit cells, filled by the host with what is known of the seeds, sent along with them, completed hop by
-//! hop on the GPU, and read back once.
+//! One array of 64-bit cells, filled by the host with what is known of the seeds, sent along with them, completed hop
+//! by hop on the GPU, and read back once.
 
 /// How many of everything there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,16 +1,17 @@
 //! The neighbour sampler on the GPU: what [`NeighbourSampler`](super::NeighbourSampler) returns, to the bit.
 //!
-//! The graph lies in GPU memory or in pinned host memory, the sample in GPU memory. A hop is four launches, whatever the
-//! number of relations: `count` how many neighbours each frontier node gives, `draw` them and bring them to a hash table,
-//! `number` the new ones in the order a loop would meet them, `settle` nodes and edges in local numbers. Sizes stay on the
-//! GPU; the host waits once, at the end, for the ledger that says how much was found.
+//! The graph lies in GPU memory or in pinned host memory, the sample in GPU memory. A hop is four launches, whatever
+//! the number of relations: `count` how many neighbours each frontier node gives, `draw` them and bring them to a hash
+//! table, `number` the new ones in the order a loop would meet them, `settle` nodes and edges in local numbers. Sizes
+//! stay on the GPU; the host waits once, at the end, for the ledger that says how much was found. Edges that must not
+//! be seen take one launch more, `keep`, which closes the gaps they leave.
 //!
 //! Buffers are as long as their contents could become. Where that is too much they are cut, and a batch that meets
 //! the cut runs again with longer ones, so -1 as fan-out and graphs of hundreds of relations cost a second run at most
 //! a few times in a sampler's life.
 //!
-//! Seeds are checked on the host. Neighbours that are no nodes and offsets that fall are found when they are met, and come out
-//! as the errors they are on the CPU; nothing outside the arrays is read.
+//! Seeds are checked on the host. Neighbours that are no nodes and offsets that fall are found when they are met, and
+//! come out as the errors they are on the CPU; nothing outside the arrays is read.
 
 mod cuda;
 mod ledger;

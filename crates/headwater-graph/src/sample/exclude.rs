@@ -36,6 +36,15 @@ impl Excluded {
         self
     }
 
+    /// All of them: relation, row and neighbour.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        let of = |(&relation, pairs): (&usize, _)| {
+            let pairs: &Pairs = pairs;
+            pairs.iter().map(move |&(row, neighbour)| (relation as u64, row, neighbour))
+        };
+        self.relations.iter().flat_map(of)
+    }
+
     /// Those of one relation.
     pub(super) fn of(&self, relation: usize) -> Option<&Pairs> {
         self.relations.get(&relation).filter(|pairs| !pairs.is_empty())

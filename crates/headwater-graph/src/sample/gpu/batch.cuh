@@ -21,13 +21,18 @@ struct Relation {
 struct Batch {
     u64 types, relations, hops, groups, hop, hop_key;
     // Where in the ledger things stand.
-    u64 counts, discovered, edges, starts, items, firsts, locals, node_base, type_base, done, tickets;
+    u64 counts, discovered, edges, starts, kept, items, firsts, locals, node_base, type_base, done, tickets;
     // How long buffers are.
     u64 cells, item_room, edge_room, edge_total, key_room, node_room, slot_count, seeds, count_tiles, number_tiles;
-    u64 tree_room, id_room, time_room;
+    u64 tree_room, id_room, time_room, pair_slots;
     // What is asked for.
     u64 tree_nodes; // ids of one tree, when trees are disjoint; else 0
     u64 choice, lanes;
+};
+
+// An edge that must not be seen: a slot of the set of them. Empty slots have relation 0.
+struct Pair {
+    u64 relation_plus_1, row, neighbour;
 };
 
 #define OVERFLOWN 0 // the ledger's first cell: one more than the hop that had more edges than there is room for

@@ -2,10 +2,12 @@
 //
 // A group is 1 to 32 neighbouring lanes of a warp that work on one row, so that its neighbours are read by one
 // instruction and merge into few requests, and so that a warp has several rows in flight. Positions are handed on in
-// batches of as many as there are lanes: take(j, position) is called by the lane that has the j-th, all lanes at a time.
+// batches of as many as there are lanes: take(j, position) is called by the lane that has the j-th, all lanes at a
+// time.
 //
-// Floyd's method is a chain: draw j gives way if an earlier one took its position. The draws themselves do not depend on
-// each other, so all lanes draw at once and then learn in order what the earlier ones took: two shuffles a position.
+// Floyd's method is a chain: draw j gives way if an earlier one took its position. The draws themselves do not depend
+// on each other, so all lanes draw at once and then learn in order what the earlier ones took: two shuffles a
+// position.
 
 // Some neighbouring lanes of a warp.
 struct Group {

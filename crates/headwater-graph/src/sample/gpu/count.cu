@@ -1,12 +1,12 @@
 // How many neighbours each item of a hop gives, and where its edges begin: the first launch of a hop.
 //
-// An item is a frontier node and a relation that leaves it. Counting is the load of a running sum (scan.cuh), so that one
-// pass over the items gives edge offsets, and the row's place and length are kept: reading the offsets again would cost
-// another request, which is what counts when the graph lies in host memory. Tiles are short and blocks many, because
-// each load waits for the bus.
+// An item is a frontier node and a relation that leaves it. Counting is the load of a running sum (scan.cuh), so that
+// one pass over the items gives edge offsets, and the row's place and length are kept: reading the offsets again would
+// cost another request, which is what counts when the graph lies in host memory. Tiles are short and blocks many,
+// because each load waits for the bus.
 //
-// Per item: 8 bytes of its id, one request of 16 bytes for both offsets, 20 bytes out; with times a binary search in the
-// row; with weights the row's weights up to the fan-out.
+// Per item: 8 bytes of its id, one request of 16 bytes for both offsets, 20 bytes out; with times a binary search in
+// the row; with weights the row's weights up to the fan-out.
 //
 // Defines: WEIGHTED (0 or 1); THREADS, ITEMS (see scan.cuh).
 
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u64 scanned = b.count_tiles * SCAN_TILE, room = b.item_room < scanned ? b.item_room : scanned;
     const u64 asked = items[b.relations], n = asked < room ? asked : room;
     hw_scan(
-        n, ledger + b.tickets + 2 * b.hop, words, b.count_tiles,
+        n, ledger + b.tickets + 3 * b.hop, words, b.count_tiles,
         [&](u64 i) -> u32 {
             const u64 at = segment_of(items, b.relations, i);
             const Relation& r = relations[at];

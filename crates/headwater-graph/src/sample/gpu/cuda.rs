@@ -39,11 +39,15 @@ const PLACES: Param = Param::Write("places", Element::U32, &["batch.4"]);
 const FOUND: Param = Param::Write("found", Element::Bytes, &["batch.6", "KEY_BYTES"]);
 const COUNT_WORDS: Param = Param::Write("count_words", Element::U64, &["batch.10"]);
 const NUMBER_WORDS: Param = Param::Write("number_words", Element::U64, &["batch.11"]);
+const KEEP_WORDS: Param = Param::Write("keep_words", Element::U64, &["batch.16"]);
+const ROWS: Param = Param::Write("rows", Element::U32, &["batch.5"]);
+const COLS: Param = Param::Write("cols", Element::U32, &["batch.5"]);
+const IDS: Param = Param::Write("ids", Element::U64, &["batch.13"]);
 const THE_BATCH: Param = Param::Struct("batch", size_of::<Batch>());
 
-// SAFETY: holds for all five. Positions in every buffer are compared with its length in `Batch`, or come from loops bounded by
-// it; places in the ledger are those of `Ledger::new`. Graph arrays are followed only to rows below `rows` and to
-// positions below `edges`, which `relation_words` takes from arrays of those lengths.
+// SAFETY: holds for all six. Positions in every buffer are compared with its length in `Batch`, or come from loops
+// bounded by it; places in the ledger are those of `Ledger::new`. Graph arrays are followed only to rows below `rows`
+// and to positions below `edges`, which `relation_words` takes from arrays of those lengths.
 static PLANT: Kernel = unsafe {
     Kernel::declare(
         &NUMBER_TEXT,
@@ -101,10 +105,12 @@ static DRAW: Kernel = unsafe {
             SLOTS,
             KEYS,
             PLACES,
-            Param::Write("cols", Element::U32, &["batch.5"]),
-            Param::Write("ids", Element::U64, &["batch.13"]),
+            COLS,
+            IDS,
+            Param::Read("pairs", Element::U64, &["batch.15"]),
             COUNT_WORDS,
             NUMBER_WORDS,
+            KEEP_WORDS,
             Param::Fault,
         ],
     )
@@ -122,16 +128,25 @@ static SETTLE: Kernel = unsafe {
     Kernel::declare(
         &NUMBER_TEXT,
         "settle",
+        &[THE_BATCH, RELATIONS, LEDGER, PLACES, SLOTS, FOUND, NODES, TREES, ROWS, Param::Fault],
+    )
+};
+// SAFETY: as above.
+static KEEP: Kernel = unsafe {
+    Kernel::declare(
+        &NUMBER_TEXT,
+        "keep",
         &[
             THE_BATCH,
-            RELATIONS,
             LEDGER,
             PLACES,
             SLOTS,
-            FOUND,
-            NODES,
-            TREES,
-            Param::Write("rows", Element::U32, &["batch.5"]),
+            Param::Read("drawn_cols", Element::U32, &["batch.4"]),
+            Param::Read("drawn_ids", Element::U64, &["batch.13"]),
+            ROWS,
+            COLS,
+            IDS,
+            KEEP_WORDS,
             Param::Fault,
         ],
     )
@@ -143,6 +158,8 @@ const COUNT_ITEMS: u32 = 2;
 const NUMBER_ITEMS: u32 = 8;
 /// Words of a relation in the kernels' table.
 const RELATION_WORDS: usize = 12;
+/// Words of an edge that must not be seen.
+pub(super) const PAIR_WORDS: usize = 3;
 /// A row whose offsets fall: position is the row, value and limit its ends. The same numbers stand in `batch.cuh`.
 pub(super) const FAULT_FALLING_OFFSETS: u32 = 16;
 /// A neighbour that is no node: position in the lists, id, and limit.
@@ -172,6 +189,7 @@ pub(super) struct Batch {
     pub tree_room: u64,
     pub id_room: u64,
     pub time_room: u64,
+    pub pair_slots: u64,
     pub tree_nodes: u64,
     pub choice: u64,
     pub lanes: u64,
@@ -184,7 +202,9 @@ unsafe impl KernelStruct for Batch {
         let fanouts = self.hops.saturating_mul(self.relations);
         let sizes = [self.cells, self.item_room, self.edge_room, self.edge_total, self.key_room, self.node_room];
         let tables = [self.slot_count, self.seeds, self.count_tiles, self.number_tiles];
-        let choices = [self.tree_room, self.id_room, self.time_room];
+        let keep_words = if self.pair_slots > 0 { self.number_tiles } else { 0 };
+        let pairs = self.pair_slots.saturating_mul(PAIR_WORDS as u64);
+        let choices = [self.tree_room, self.id_room, self.time_room, pairs, keep_words];
         [&[words, fanouts][..], &sizes, &tables, &choices].concat()
     }
 }
@@ -211,8 +231,13 @@ pub(super) struct Buffers {
     pub rows: Span,
     pub cols: Span,
     pub ids: Span,
+    /// Where `draw` writes: the three above, unless some edges are left out.
+    pub drawn_cols: Span,
+    pub drawn_ids: Span,
+    pub pairs: Span,
     pub count_words: Span,
     pub number_words: Span,
+    pub keep_words: Span,
 }
 
 /// How a sampler's kernels are compiled.
@@ -254,11 +279,15 @@ impl<'a> Launcher<'a> {
         Ok(words(launch, &[&b.count_words]).go()?)
     }
 
-    /// Queues a hop of at most this many items and edges: four launches, whatever the number of relations.
+    /// Queues a hop of at most this many items and edges: four launches, whatever the number of relations, and one
+    /// more when some edges must not be seen.
     pub fn hop(&self, batch: &Batch) -> Result<()> {
         self.count(batch)?;
         self.draw(batch)?;
         self.number(batch)?;
+        if batch.pair_slots > 0 {
+            self.keep(batch)?;
+        }
         self.settle(batch)
     }
 
@@ -278,8 +307,8 @@ impl<'a> Launcher<'a> {
         let launch = words(launch, &[&b.relations, &b.fanouts, &b.ledger, &b.nodes]).buffer(&b.trees, Element::U32);
         let launch = words(launch, &[&b.row_starts, &b.degrees]).buffer(&b.edge_firsts, Element::U32);
         let launch = launch.bytes(&b.slots).bytes(&b.keys).buffer(&b.places, Element::U32);
-        let launch = launch.buffer(&b.cols, Element::U32);
-        Ok(words(launch, &[&b.ids, &b.count_words, &b.number_words]).go()?)
+        let launch = words(launch.buffer(&b.drawn_cols, Element::U32), &[&b.drawn_ids, &b.pairs]);
+        Ok(words(launch, &[&b.count_words, &b.number_words, &b.keep_words]).go()?)
     }
 
     fn number(&self, batch: &Batch) -> Result<()> {
@@ -289,6 +318,15 @@ impl<'a> Launcher<'a> {
         let launch = words(launch, &[&b.relations, &b.fanouts, &b.ledger]).bytes(&b.keys);
         let launch = launch.buffer(&b.places, Element::U32).bytes(&b.slots).bytes(&b.found);
         Ok(words(launch, &[&b.number_words]).go()?)
+    }
+
+    fn keep(&self, batch: &Batch) -> Result<()> {
+        let b = self.buffers;
+        let grid = persistent_grid(self.stream, number_tiles(batch.edge_room), THREADS);
+        let launch = words(KEEP.on(self.stream, &self.rest, grid).structure(batch), &[&b.ledger]);
+        let launch = launch.buffer(&b.places, Element::U32).bytes(&b.slots).buffer(&b.drawn_cols, Element::U32);
+        let launch = words(launch, &[&b.drawn_ids]).buffer(&b.rows, Element::U32).buffer(&b.cols, Element::U32);
+        Ok(words(launch, &[&b.ids, &b.keep_words]).go()?)
     }
 
     fn settle(&self, batch: &Batch) -> Result<()> {

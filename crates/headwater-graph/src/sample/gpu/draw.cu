@@ -8,13 +8,26 @@
 // Per item: 20 bytes of its row's place, one to fan-out requests of neighbours. Per edge: one or two 32-byte sectors of
 // the table, 12 + KEY_BYTES bytes out (4 + KEY_BYTES without edge ids).
 //
+// Edges that must not be seen are drawn and then left without a place, so that what else is drawn does not depend on
+// them; number.cu's `keep` leaves them out.
+//
 // Defines: KEY, KEY_BYTES (see unique.cuh), WEIGHTED (0 or 1); THREADS, ITEMS (see scan.cuh).
 
 // One item: whose row it is, and where its edges go.
 struct Item {
     u64 start, degree, key_base, asking;
+    u64 relation, row;
     u64 edge_first; // in the hop
 };
+
+// Whether an edge is in the set, at most half full, of those that must not be seen.
+__device__ __forceinline__ bool is_excluded(const Pair* pairs, u64 slots, u64 relation, u64 row, u64 neighbour) {
+    u64 at = hw_mix(hw_mix(hw_mix(relation) ^ row) ^ neighbour) & (slots - 1);
+    for (u64 probes = 0; probes < slots && pairs[at].relation_plus_1; probes++, at = (at + 1) & (slots - 1))
+        if (pairs[at].relation_plus_1 == relation + 1 && pairs[at].row == row && pairs[at].neighbour == neighbour)
+            return true;
+    return false;
+}
 
 struct Edges {
     KEY* keys;
@@ -22,6 +35,7 @@ struct Edges {
     u32* cols;
     u64* ids;
     Slot* slots;
+    const Pair* pairs;
 };
 
 // Takes the neighbour at `position` of the item's row as its j-th edge.
@@ -34,7 +48,7 @@ __device__ __forceinline__ void take_edge(const Batch& b, const Relation& r, con
     u32 place = NOWHERE;
     if (id >= r.columns) {
         hw_fault(fault, FAULT_NEIGHBOUR, at, id, r.columns);
-    } else {
+    } else if (!b.pair_slots || !is_excluded(out.pairs, b.pair_slots, item.relation, item.row, id)) {
         place = hw_claim(out.slots, b.slot_count, key);
         if (place == NOWHERE)
             hw_fault(fault, FAULT_TOO_MANY, i, b.key_room, b.slot_count);
@@ -76,15 +90,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     draw(Batch b, const Relation* __restrict__ relations, const u64* __restrict__ fanouts, const u64* ledger,
          const u64* __restrict__ nodes, const u32* __restrict__ trees, const u64* __restrict__ row_starts,
          const u64* __restrict__ degrees, const u32* __restrict__ edge_firsts, Slot* slots, KEY* keys, u32* places,
-         u32* cols, u64* ids, u64* count_words, u64* number_words, Fault* fault) {
+         u32* cols, u64* ids, const Pair* __restrict__ pairs, u64* count_words, u64* number_words, u64* keep_words,
+         Fault* fault) {
     const u64 thread = (u64)blockIdx.x * THREADS + threadIdx.x, threads = (u64)gridDim.x * THREADS;
     for (u64 t = thread; t < b.count_tiles; t += threads) count_words[t] = 0;
     for (u64 t = thread; t < b.number_tiles; t += threads) number_words[t] = 0;
+    for (u64 t = thread; b.pair_slots && t < b.number_tiles; t += threads) keep_words[t] = 0;
     if (ledger[OVERFLOWN]) return;
     const Group g = group_of((u32)b.lanes);
     const u64* items = ledger + b.items + b.hop * (b.relations + 1);
-    const u64 n = hw_count(items + b.relations, b.item_room, fault), edge_base = ledger[b.edges + b.hop];
-    const Edges out = {keys, places, cols, ids, slots};
+    const u64 n = hw_count(items + b.relations, b.item_room, fault);
+    // Edges that may have gaps are drawn into memory of their own.
+    const u64 edge_base = b.pair_slots ? 0 : ledger[b.edges + b.hop];
+    const Edges out = {keys, places, cols, ids, slots, pairs};
     for (u64 i = thread / g.lanes; i < n; i += threads / g.lanes) {
         const u64 at = segment_of(items, b.relations, i);
         const Relation& r = relations[at];
@@ -92,7 +110,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const u64 node = ledger[b.node_base + r.asking] + asking;
         if (node >= b.node_room) continue;
         const u64 id = nodes[node], tree = b.tree_nodes && node < b.tree_room ? trees[node] : 0;
-        const Item item = {row_starts[i], degrees[i], tree * b.tree_nodes + r.found_base, asking, edge_firsts[i]};
+        const u64 key_base = tree * b.tree_nodes + r.found_base;
+        const Item item = {row_starts[i], degrees[i], key_base, asking, at, id, edge_firsts[i]};
         if (item.degree == 0) continue;
         const u64 key = hw_key_of(hw_key_of(b.hop_key, at), tree * r.rows + id);
         const u64 edges_here = edge_base + item.edge_first;

@@ -1,7 +1,7 @@
 //! The numbers that kernels of a batch hand each other, and the host in the end: where each stands.
 //!
-//! One array of 64-bit cells, filled by the host with what is known of the seeds, sent along with them, completed hop by
-//! hop on the GPU, and read back once.
+//! One array of 64-bit cells, filled by the host with what is known of the seeds, sent along with them, completed hop
+//! by hop on the GPU, and read back once.
 
 /// How many of everything there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub(super) struct Ledger {
     pub edges: u64,
     /// For each hop, where the edges of each relation begin, and how many there are.
     pub starts: u64,
+    /// As `starts`, without the edges that must not be seen; filled only when there are such.
+    pub kept: u64,
     /// For each hop, where the items of each relation begin, and how many there are.
     pub items: u64,
     /// For each segment (a group of seeds, or a hop's relation) the number of its first node in the batch...
@@ -37,7 +39,7 @@ pub(super) struct Ledger {
     pub type_base: u64,
     /// For each hop, how many blocks are done with numbering.
     pub done: u64,
-    /// For each hop, the tickets of its two scans.
+    /// For each hop, the tickets of its three scans.
     pub tickets: u64,
 }
 
@@ -57,13 +59,14 @@ impl Ledger {
             discovered: part(hops + 1),
             edges: part(hops + 1),
             starts: part(hops * (relations + 1)),
+            kept: part(hops * (relations + 1)),
             items: part((hops + 1) * (relations + 1)),
             firsts: part(segments),
             locals: part(segments),
             node_base: part(types),
             type_base: part(types),
             done: part(hops),
-            tickets: part(2 * hops),
+            tickets: part(3 * hops),
         };
         (ledger, next)
     }
@@ -75,6 +78,8 @@ pub(super) struct Outcome<'a> {
     pub of: Dimensions,
     pub ledger: Ledger,
     pub cells: &'a [u64],
+    /// Whether edges were left out.
+    pub leaves_out: bool,
 }
 
 impl Outcome<'_> {
@@ -96,7 +101,8 @@ impl Outcome<'_> {
     /// Where the edges of a hop's relation stand among all.
     pub fn segment(&self, hop: usize, relation: usize) -> std::ops::Range<usize> {
         let before = self.cell(self.ledger.edges, hop);
-        let start = |at: usize| before + self.cell(self.ledger.starts, hop * (self.of.relations + 1) + at);
+        let starts = if self.leaves_out { self.ledger.kept } else { self.ledger.starts };
+        let start = |at: usize| before + self.cell(starts, hop * (self.of.relations + 1) + at);
         start(relation)..start(relation + 1)
     }
 

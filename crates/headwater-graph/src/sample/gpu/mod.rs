@@ -1,16 +1,17 @@
 //! The neighbour sampler on the GPU: what [`NeighbourSampler`](super::NeighbourSampler) returns, to the bit.
 //!
-//! The graph lies in GPU memory or in pinned host memory, the sample in GPU memory. A hop is four launches, whatever the
-//! number of relations: `count` how many neighbours each frontier node gives, `draw` them and bring them to a hash table,
-//! `number` the new ones in the order a loop would meet them, `settle` nodes and edges in local numbers. Sizes stay on the
-//! GPU; the host waits once, at the end, for the ledger that says how much was found.
+//! The graph lies in GPU memory or in pinned host memory, the sample in GPU memory. A hop is four launches, whatever
+//! the number of relations: `count` how many neighbours each frontier node gives, `draw` them and bring them to a hash
+//! table, `number` the new ones in the order a loop would meet them, `settle` nodes and edges in local numbers. Sizes
+//! stay on the GPU; the host waits once, at the end, for the ledger that says how much was found. Edges that must not
+//! be seen take one launch more, `keep`, which closes the gaps they leave.
 //!
 //! Buffers are as long as their contents could become. Where that is too much they are cut, and a batch that meets
 //! the cut runs again with longer ones, so -1 as fan-out and graphs of hundreds of relations cost a second run at most
 //! a few times in a sampler's life.
 //!
-//! Seeds are checked on the host. Neighbours that are no nodes and offsets that fall are found when they are met, and come out
-//! as the errors they are on the CPU; nothing outside the arrays is read.
+//! Seeds are checked on the host. Neighbours that are no nodes and offsets that fall are found when they are met, and
+//! come out as the errors they are on the CPU; nothing outside the arrays is read.
 
 mod cuda;
 mod ledger;
@@ -30,6 +31,7 @@ use headwater_cuda::Stream;
 use headwater_memory::{Buffer, Device, Pinned};
 
 use self::plan::{Ends, is_followed};
+use super::exclude::Excluded;
 use super::options::{Fanout, SampleOptions};
 use super::seeds::Seeds;
 use crate::error::{Error, Result};
@@ -108,12 +110,23 @@ impl GpuNeighbourSampler {
 
     /// The neighbourhood of seeds of several types.
     pub fn sample_types(&self, stream: &Stream, seeds: &[Seeds<'_>], key: Key) -> Result<DeviceSample> {
+        self.sample_without(stream, seeds, &Excluded::none(), key)
+    }
+
+    /// As [`GpuNeighbourSampler::sample_types`], without the edges that `excluded` names.
+    pub fn sample_without(
+        &self,
+        stream: &Stream,
+        seeds: &[Seeds<'_>],
+        excluded: &Excluded,
+        key: Key,
+    ) -> Result<DeviceSample> {
         if self.placed.gpu().is_none_or(|gpu| gpu.ordinal() != stream.gpu().ordinal()) {
             return Err(Error::Options { why: "the stream belongs to another GPU than the graph was placed for" });
         }
         loop {
             let room = self.room.load(Ordering::Relaxed);
-            if let Some(sample) = run::run(self, stream, seeds, key, room)? {
+            if let Some(sample) = run::run(self, stream, seeds, excluded, key, room)? {
                 return Ok(sample);
             }
             if room >= MOST_ROOM {

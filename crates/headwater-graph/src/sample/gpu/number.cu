@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u64 scanned = b.number_tiles * SCAN_TILE, room = b.edge_room < scanned ? b.edge_room : scanned;
     const u64 n = hw_count(starts + b.relations, room, fault), base = ledger[b.discovered + b.hop];
     hw_number(
-        keys, n, slots, b.slot_count, places, found, b.key_room, base, ledger + b.tickets + 2 * b.hop + 1, words,
+        keys, n, slots, b.slot_count, places, found, b.key_room, base, ledger + b.tickets + 3 * b.hop + 1, words,
         b.number_tiles, [&](u64 i, u64 sum) { note_start(starts, b.relations, i, firsts, base + sum); },
         [&](u64 sum) {
             for (u64 s = b.relations; s > 0 && starts[s - 1] == n; s--) firsts[s - 1] = base + sum;
@@ -100,6 +100,41 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     close_hop(b, relations, fanouts, ledger);
 }
 
+// The local number of the neighbour whose key is at `place`.
+__device__ __forceinline__ u32 local_at(const Batch& b, const u64* ledger, const Slot* slots, u32 place) {
+    if (place >= b.slot_count) return NOWHERE;
+    const u64* firsts = ledger + b.firsts;
+    const u64 number = slots[place].value, segment = segment_of(firsts, b.groups + (b.hop + 1) * b.relations, number);
+    return (u32)(ledger[b.locals + segment] + (number - firsts[segment]));
+}
+
+// Where some edges must not be seen: writes the others, which have a place, one after the other.
+extern "C" __global__ void __launch_bounds__(THREADS)
+    keep(Batch b, u64* ledger, const u32* __restrict__ places, const Slot* __restrict__ slots,
+         const u32* __restrict__ drawn_cols, const u64* __restrict__ drawn_ids, u32* __restrict__ rows,
+         u32* __restrict__ cols, u64* __restrict__ ids, u64* words, Fault* fault) {
+    if (ledger[OVERFLOWN]) return;
+    const u64* starts = ledger + b.starts + b.hop * (b.relations + 1);
+    u64* kept = ledger + b.kept + b.hop * (b.relations + 1);
+    const u64 scanned = b.number_tiles * SCAN_TILE, room = b.edge_room < scanned ? b.edge_room : scanned;
+    const u64 n = hw_count(starts + b.relations, room, fault), edge_base = ledger[b.edges + b.hop];
+    hw_scan(
+        n, ledger + b.tickets + 3 * b.hop + 2, words, b.number_tiles,
+        [&](u64 i) -> u32 { return places[i] < b.slot_count; },
+        [&](u64 i, u32 is_kept, u64 sum) {
+            note_start(starts, b.relations, i, kept, sum);
+            const u64 at = edge_base + sum;
+            if (!is_kept || at >= b.edge_total) return;
+            rows[at] = local_at(b, ledger, slots, places[i]);
+            cols[at] = drawn_cols[i];
+            if (b.id_room) ids[at] = drawn_ids[i];
+        },
+        [&](u64 sum) {
+            for (u64 s = b.relations + 1; s > 0 && starts[s - 1] == n; s--) kept[s - 1] = sum;
+            ledger[b.edges + b.hop + 1] = edge_base + sum;
+        });
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS)
     settle(Batch b, const Relation* __restrict__ relations, const u64* __restrict__ ledger,
            const u32* __restrict__ places, const Slot* __restrict__ slots, const KEY* __restrict__ found, u64* nodes,
@@ -109,14 +144,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u64 segments = b.groups + (b.hop + 1) * b.relations, edge_base = ledger[b.edges + b.hop];
     const u64 *firsts = ledger + b.firsts, *locals = ledger + b.locals;
     const u64 n = hw_count(ledger + b.starts + b.hop * (b.relations + 1) + b.relations, b.edge_room, fault);
-    for (u64 i = thread; i < n && edge_base + i < b.edge_total; i += threads) {
-        u32 row = NOWHERE;
-        if (places[i] < b.slot_count) {
-            const u64 number = slots[places[i]].value, segment = segment_of(firsts, segments, number);
-            row = (u32)(locals[segment] + (number - firsts[segment]));
-        }
-        rows[edge_base + i] = row;
-    }
+    for (u64 i = thread; !b.pair_slots && i < n && edge_base + i < b.edge_total; i += threads)
+        rows[edge_base + i] = local_at(b, ledger, slots, places[i]);
     const u64 end = hw_count(ledger + b.discovered + b.hop + 1, b.key_room, fault);
     for (u64 number = ledger[b.discovered + b.hop] + thread; number < end; number += threads) {
         const u64 segment = segment_of(firsts, segments, number);

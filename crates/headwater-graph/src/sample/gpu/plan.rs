@@ -1,9 +1,9 @@
 //! How much room a batch needs, from numbers.
 //!
-//! What a batch finds is known only when it is done, and nobody waits for the host inside it. So every buffer is as long
-//! as its contents could become: a hop gives at most the frontier times the fan-out, and at most every edge once a tree. Where
-//! such a bound is larger than one is willing to allocate, the hop gets less, and a batch that runs into that is run
-//! again with more: samples are pure, so the second run finds what the first would have.
+//! What a batch finds is known only when it is done, and nobody waits for the host inside it. So every buffer is as
+//! long as its contents could become: a hop gives at most the frontier times the fan-out, and at most every edge once
+//! a tree. Where such a bound is larger than one is willing to allocate, the hop gets less, and a batch that runs into
+//! that is run again with more: samples are pure, so the second run finds what the first would have.
 
 use super::super::options::{Bias, Fanout, Replacement, SampleOptions, Trees};
 

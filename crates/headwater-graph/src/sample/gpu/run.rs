@@ -5,15 +5,18 @@ use std::sync::PoisonError;
 use headwater_cuda::{Error as CudaError, Scratch, Span, Stream};
 use headwater_memory::{Buffer, Pinned};
 
+use super::super::exclude::Excluded;
 use super::super::options::{Bias, EdgeIds, Recency, Replacement, Trees};
 use super::super::seeds::{Seeds, check_seeds};
-use super::cuda::{Batch, Buffers, Build, FAULT_FALLING_OFFSETS, FAULT_NEIGHBOUR, Launcher, count_tiles, number_tiles};
+use super::cuda::{
+    Batch, Buffers, Build, FAULT_FALLING_OFFSETS, FAULT_NEIGHBOUR, Launcher, PAIR_WORDS, count_tiles, number_tiles,
+};
 use super::ledger::{Dimensions, Ledger, Outcome};
 use super::output::{DeviceNodes, DeviceSample};
 use super::plan::{Asked, Plan, draws_in_rounds, lanes};
 use super::{GpuNeighbourSampler, MOST_ROOM, bases};
 use crate::error::{Error, Result};
-use crate::random::Key;
+use crate::random::{Key, mix};
 use crate::topology::index;
 use crate::width::IdWidth;
 
@@ -25,10 +28,11 @@ pub(super) fn run(
     sampler: &GpuNeighbourSampler,
     stream: &Stream,
     seeds: &[Seeds<'_>],
+    excluded: &Excluded,
     key: Key,
     room: u64,
 ) -> Result<Option<DeviceSample>> {
-    let job = Job::new(sampler, seeds, room)?;
+    let job = Job::new(sampler, seeds, excluded, room)?;
     let (memory, work) = job.memory(stream)?;
     let mut letter = job.letter(stream)?;
     job.write(letter.as_mut_slice()?, seeds);
@@ -36,7 +40,12 @@ pub(super) fn run(
     // Kernels follow addresses that only the sampler keeps alive, so nothing may be running when this returns.
     let done = stream.synchronize().map_err(of_fault);
     queued.and(done)?;
-    let outcome = Outcome { of: job.of, ledger: job.ledger, cells: &letter.as_slice()?[..job.cells] };
+    let outcome = Outcome {
+        of: job.of,
+        ledger: job.ledger,
+        cells: &letter.as_slice()?[..job.cells],
+        leaves_out: job.pair_slots() > 0,
+    };
     let sample = match outcome.overflown_hop() {
         None => Some(job.sample(stream, memory, &work.buffers, &outcome)?),
         Some(_) if job.plan.is_cut => None,
@@ -62,6 +71,8 @@ struct Job<'a> {
     /// Positions of edges are needed, as ids or while drawing.
     has_positions: bool,
     build: Build,
+    /// The set of edges that must not be seen, as kernels read it; empty when there are none.
+    pairs: Vec<u64>,
     /// Where each type begins in the list of nodes, and where the last ends.
     node_bases: Vec<u64>,
 }
@@ -76,7 +87,7 @@ struct Work {
 }
 
 impl<'a> Job<'a> {
-    fn new(sampler: &'a GpuNeighbourSampler, seeds: &[Seeds<'_>], room: u64) -> Result<Self> {
+    fn new(sampler: &'a GpuNeighbourSampler, seeds: &[Seeds<'_>], excluded: &Excluded, room: u64) -> Result<Self> {
         let options = &sampler.options;
         let has_times = check_seeds(seeds, sampler.placed.graph(), options)?;
         let mut type_seeds = vec![0u64; sampler.type_nodes.len()];
@@ -99,12 +110,36 @@ impl<'a> Job<'a> {
         let has_positions = options.edge_ids == EdgeIds::Kept || draws_in_rounds(options);
         let is_disjoint = options.trees == Trees::Disjoint;
         let build = Build { key, weighted: options.bias == Bias::Weights };
-        Ok(Self { sampler, plan, of, ledger, cells, seeds, has_times, is_disjoint, has_positions, build, node_bases })
+        let pairs = pair_words(excluded);
+        let made = Self {
+            sampler,
+            plan,
+            of,
+            ledger,
+            cells,
+            seeds,
+            has_times,
+            is_disjoint,
+            has_positions,
+            build,
+            pairs,
+            node_bases,
+        };
+        Ok(made)
     }
 
-    /// 64-bit words that go to the GPU: the ledger, then keys, ids and nodes of the seeds, then their times.
+    /// 64-bit words that go to the GPU: the ledger, then keys, ids and nodes of the seeds, then their times,
+    /// then the edges that must not be seen.
     fn letter_words(&self) -> usize {
+        self.pairs_at() + self.pairs.len()
+    }
+
+    fn pairs_at(&self) -> usize {
         self.cells + self.seeds * if self.has_times { 4 } else { 3 }
+    }
+
+    fn pair_slots(&self) -> u64 {
+        (self.pairs.len() / PAIR_WORDS) as u64
     }
 
     /// Pinned memory for them.
@@ -120,17 +155,34 @@ impl<'a> Job<'a> {
     /// Memory of the sample, and of the work.
     fn memory(&self, stream: &Stream) -> Result<(Scratch, Work)> {
         let (nodes, edges) = (self.plan.all_nodes(), self.plan.all_edges());
-        let (trees, ids) = (self.tree_room(), self.id_room());
-        let (memory, out) = carve(stream, &[(nodes, 8), (trees, 4), (edges, 4), (edges, 4), (ids, 8)])?;
+        let (trees, index_room) = (self.tree_room(), self.id_room());
+        let (memory, out) = carve(stream, &[(nodes, 8), (trees, 4), (edges, 4), (edges, 4), (index_room, 8)])?;
         let (items, hop_edges) = (most(&self.plan.items), most(&self.plan.edges));
         let (key_bytes, letter) = (self.build.key.bytes(), self.letter_words() as u64);
         let tables = [(self.slot_count(), 2 * key_bytes), (hop_edges, key_bytes), (hop_edges, 4), (nodes, key_bytes)];
         let words = [(count_tiles(items), 8), (number_tiles(hop_edges), 8)];
         let rows = [(letter, 8), (items, 8), (items, 8), (items, 4)];
-        let (work, parts) = carve(stream, &[&rows[..], &tables, &words].concat())?;
+        let leaves_out = u64::from(!self.pairs.is_empty());
+        let drawn = [(edges * leaves_out, 4), (index_room * leaves_out, 8), (number_tiles(hop_edges) * leaves_out, 8)];
+        let (work, parts) = carve(stream, &[&rows[..], &tables, &words, &drawn].concat())?;
         let [nodes, trees, rows, cols, ids] = array(out)?;
-        let [letter, row_starts, degrees, edge_firsts, slots, keys, places, found, count_words, number_words] =
-            array(parts)?;
+        let [
+            letter,
+            row_starts,
+            degrees,
+            edge_firsts,
+            slots,
+            keys,
+            places,
+            found,
+            count_words,
+            number_words,
+            cols_apart,
+            ids_apart,
+            keep_words,
+        ] = array(parts)?;
+        let (drawn_cols, drawn_ids) =
+            if leaves_out > 0 { (cols_apart, ids_apart) } else { (cols.clone(), ids.clone()) };
         let cut = |at: usize| part(&letter, (self.cells + at * self.seeds) * 8, self.seeds * 8);
         let times = if self.has_times { cut(3)? } else { part(&letter, 0, 0)? };
         let buffers = Buffers {
@@ -153,8 +205,12 @@ impl<'a> Job<'a> {
             rows,
             cols,
             ids,
+            drawn_cols,
+            drawn_ids,
+            pairs: part(&letter, self.pairs_at() * 8, self.pairs.len() * 8)?,
             count_words,
             number_words,
+            keep_words,
         };
         Ok((memory, Work { buffers, letter, _memory: work }))
     }
@@ -197,6 +253,7 @@ impl<'a> Job<'a> {
                 number += 1;
             }
         }
+        words[self.pairs_at()..][..self.pairs.len()].copy_from_slice(&self.pairs);
         words[at(ledger.discovered, 0)] = number as u64;
         words[at(ledger.counts, 0)..][..counts.len()].copy_from_slice(&counts);
         words[at(ledger.node_base, 0)..][..counts.len()].copy_from_slice(&self.node_bases[..counts.len()]);
@@ -245,6 +302,7 @@ impl<'a> Job<'a> {
             tree_room: self.tree_room(),
             id_room: self.id_room(),
             time_room: if self.has_times { self.seeds as u64 } else { 0 },
+            pair_slots: self.pair_slots(),
             tree_nodes: if self.is_disjoint { self.sampler.total_nodes() } else { 0 },
             choice: match (options.replacement, options.recency) {
                 (Replacement::With, _) => 1,
@@ -276,6 +334,21 @@ impl<'a> Job<'a> {
             _memory: memory,
         })
     }
+}
+
+/// An open-addressed set, at most half full, of edges as kernels look them up.
+fn pair_words(excluded: &Excluded) -> Vec<u64> {
+    let count = excluded.pairs().count();
+    let slots = if count == 0 { 0 } else { (2 * count).next_power_of_two() };
+    let mut words = vec![0; slots * PAIR_WORDS];
+    for (relation, row, neighbour) in excluded.pairs() {
+        let mut slot = index(mix(mix(mix(relation) ^ row) ^ neighbour)) & (slots - 1);
+        while words[slot * PAIR_WORDS] != 0 {
+            slot = (slot + 1) & (slots - 1);
+        }
+        words[slot * PAIR_WORDS..][..PAIR_WORDS].copy_from_slice(&[relation + 1, row, neighbour]);
+    }
+    words
 }
 
 /// One block of scratch memory cut into parts of so many elements of so many bytes.

@@ -192,3 +192,44 @@ fn seeds_and_graphs_that_do_not_fit_are_errors() {
     let on_host = PlacedGraph::new(&graph, Wish::In(Storage::Cpu), Some(stream.gpu())).unwrap();
     assert!(matches!(GpuNeighbourSampler::new(on_host, options), Err(Error::Options { .. })));
 }
+
+#[test]
+fn excluded_edges_are_not_seen() {
+    let Some(stream) = stream() else { return };
+    let plain = SampleOptions::fanouts(&[6, 40, 3]).unwrap();
+    let disjoint = SampleOptions { trees: Trees::Disjoint, ..plain.clone() };
+    let nameless = SampleOptions { edge_ids: EdgeIds::Dropped, ..SampleOptions::fanouts(&[5, 4]).unwrap() };
+    for (graph, relations) in [(tangle(60, 8), 1), (citations(3), 3)] {
+        let some = |excluded: Excluded, at: usize| {
+            let topology = graph.relation(at);
+            let edges = (0..topology.rows()).flat_map(|row| topology.list(row).map(move |edge| (row, edge)));
+            let edges = edges.filter(|(row, edge)| mix(row ^ *edge as u64).is_multiple_of(3));
+            let (rows, neighbours): (Vec<u64>, Vec<u64>) =
+                edges.map(|(row, edge)| (row, topology.neighbours().at(edge))).unzip();
+            excluded.and(&graph, at, &neighbours, &rows)
+        };
+        let excluded = (0..relations).fold(Excluded::none(), some);
+        for options in [&plain, &disjoint, &nameless] {
+            let seeds = [Seeds::of(&[1, 2, 40, 2, 17, 33])];
+            let cpu = NeighbourSampler::new(graph.clone(), options.clone()).unwrap();
+            let cpu = cpu.sample_without(&seeds, &excluded, Key::new(6)).unwrap();
+            let sampler = sampler(&stream, &graph, options, Storage::Cuda);
+            let sample = sampler.sample_without(&stream, &seeds, &excluded, Key::new(6)).unwrap();
+            assert_eq!(sample.to_host().unwrap(), cpu, "{options:?}");
+            assert!(
+                cpu.edge_count() > 0
+                    && cpu != sampler.sample(&stream, seeds[0], Key::new(6)).unwrap().to_host().unwrap()
+            );
+        }
+    }
+}
+
+#[test]
+fn batches_of_many_tiles() {
+    let Some(stream) = stream() else { return };
+    let seeds = |count: u64, nodes: u64| (0..count).map(|i| mix(i) % nodes).collect::<Vec<u64>>();
+    let shared = SampleOptions::fanouts(&[6, 4]).unwrap();
+    agrees(&stream, &tangle(3000, 5), &shared, &[Seeds::of(&seeds(700, 3000))], Key::new(1));
+    let disjoint = SampleOptions { trees: Trees::Disjoint, ..shared };
+    agrees(&stream, &citations(2), &disjoint, &[Seeds::of(&seeds(400, 60))], Key::new(2));
+}

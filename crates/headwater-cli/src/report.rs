@@ -1,12 +1,13 @@
 //! How results, warnings and errors reach a person or a program. The only place that prints.
 
+use std::io::Write;
+
 use serde::Serialize;
 
-/// Prints a line of the result.
+/// Prints a line of the result. A reader that has seen enough, as `head` has, ends the program without a word.
 pub fn line(text: impl AsRef<str>) {
-    #[expect(clippy::print_stdout, reason = "this is the command line's voice")]
-    {
-        println!("{}", text.as_ref());
+    if writeln!(std::io::stdout(), "{}", text.as_ref()).is_err() {
+        std::process::exit(0);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::column::{Column, Ids};
 use crate::error::Result;
 use crate::topology::{Layout, Topology};
 
-pub(super) const FEATURES: &[&str] = &["x", "node_feat", "features"];
+pub(super) const FEATURES: &[&str] = &["x", "node_feat", "features", "feat"];
 pub(super) const LABELS: &[&str] = &["y", "labels", "label", "node_label"];
 const EDGES: &[&str] = &[
     "edge_index",

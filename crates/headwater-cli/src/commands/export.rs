@@ -11,6 +11,6 @@ use crate::report;
 pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset)?;
     export_npy(&dataset, &args.npy, &Bar::new())?;
-    report::note(format!("{} is written", args.npy.display()));
+    report::line(format!("wrote {}", args.npy.display()));
     Ok(())
 }

@@ -1,0 +1,180 @@
+//! What can be measured, and how.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args as Group, Subcommand, ValueEnum};
+use headwater::tensor::gather::Variant;
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Rows gathered out of host memory: every variant against a plain copy of the same bytes.
+    #[command(after_help = "Examples:
+  headwater bench gather                                    a table that suits this machine
+  headwater bench gather --table-gib 16 --table-gib 64      the large-table sweep
+  headwater bench gather --suite micro --suite alignment    the papers' microbenchmarks
+  headwater bench gather --suite sms                        bandwidth against a share of the GPU
+  headwater bench gather --table-gib 64 --width 128 --cpu-threads 14
+  headwater bench gather --json > rows.jsonl
+  headwater bench gather --from rows.jsonl --plot gather.svg")]
+    Gather(Box<GatherArgs>),
+    /// Neighbourhoods drawn out of a dataset's graph.
+    #[command(after_help = "Examples:
+  headwater bench sample DATASET --fanout 12,12,12
+  headwater bench sample DATASET --fanout 15,10,5 --features     rows fetched as well
+  headwater bench sample DATASET --fanout 10,10 --device cuda --graph cuda
+  headwater bench sample DATASET --fanout 10,10 --json | jq .seeds_per_s")]
+    Sample(SampleArgs),
+    /// A graph of a published shape renumbered by degree.
+    #[command(after_help = "Examples:
+  headwater bench reorder --like products
+  headwater bench reorder --like papers100m --both-ways --json     3.2 billion edges; needs 80 GiB")]
+    Reorder(ReorderArgs),
+}
+
+/// What `bench gather` takes.
+#[derive(Debug, Clone, Group)]
+pub struct GatherArgs {
+    /// What to run; may be given several times.
+    #[arg(long, value_enum, default_value = "table")]
+    pub suite: Vec<Suite>,
+    /// Table sizes of the `table` and `sms` suites in GiB; may be given several times. Default: 16, or what fits.
+    #[arg(long)]
+    pub table_gib: Vec<f64>,
+    /// Row widths in bytes; may be given several times. Default: the suite's own.
+    #[arg(long)]
+    pub width: Vec<u64>,
+    /// Variants to run; may be given several times. Default: all.
+    #[arg(long, value_parser = variant())]
+    pub variant: Vec<Variant>,
+    /// MiB gathered a step of the `table` and `sms` suites.
+    #[arg(long, default_value_t = 512)]
+    pub gathered_mib: u64,
+    /// CPU threads for `cpu` and `hybrid`. Default: all cores but two.
+    #[arg(long)]
+    pub cpu_threads: Option<usize>,
+    /// SMs the gather may use. Default: all.
+    #[arg(long)]
+    pub sms: Option<u32>,
+    /// Also run `sorted` with these BLOCKSxTHREADSxDEPTHxLANESxCLAIMS, as `16x512x2x32x1`; may be given several times.
+    #[arg(long, hide = true)]
+    pub tune: Vec<String>,
+    /// GPU to use.
+    #[arg(long, default_value_t = 0)]
+    pub gpu: usize,
+    /// Shortest time to measure each figure over, in milliseconds.
+    #[arg(long, default_value_t = 150)]
+    pub least_ms: u64,
+    /// Seed of the random ids.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// One JSON object a row on standard output instead of a table.
+    #[arg(long)]
+    pub json: bool,
+    /// Show or draw what an earlier run printed with --json instead of measuring.
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// Also draw the result; the ending chooses SVG or PNG.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+/// The parts of `bench gather`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// 8K to 256K rows of 256 B to 16 KB from a table of 4M rows.
+    Micro,
+    /// Widths 2048 to 2076 B in steps of 4, from a table of 4M rows.
+    Alignment,
+    /// A large table, widths from 128 B to 16 KB.
+    Table,
+    /// Share of the GPU against bandwidth.
+    Sms,
+}
+
+/// Takes the library's names, so that a new variant needs nothing here.
+fn variant() -> impl TypedValueParser<Value = Variant> {
+    let by_name = |name: String| Variant::ALL.into_iter().find(|variant| variant.name() == name).ok_or(name);
+    PossibleValuesParser::new(Variant::ALL.map(Variant::name)).try_map(by_name)
+}
+
+/// What `bench sample` takes.
+#[derive(Debug, Group)]
+pub struct SampleArgs {
+    /// A dataset folder.
+    pub dataset: PathBuf,
+    /// Neighbours a hop, seeds first; -1 for all.
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "15,10,5")]
+    pub fanout: Vec<i64>,
+    /// Seeds a batch.
+    #[arg(long, default_value_t = 1024)]
+    pub batch: usize,
+    /// Batches to measure over.
+    #[arg(long, default_value_t = 96)]
+    pub batches: usize,
+    /// Who draws.
+    #[arg(long, value_enum, default_value_t = SampleDevice::Cpu)]
+    pub device: SampleDevice,
+    /// Where the graph lies. Default: `cpu` for CPU threads, `zero-copy` for a GPU.
+    #[arg(long, value_enum)]
+    pub graph: Option<GraphStorage>,
+    /// GPU to use.
+    #[arg(long, default_value_t = 0)]
+    pub gpu: usize,
+    /// Threads of the CPU sampler. Default: all cores.
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Also fetch the rows of features of every node.
+    #[arg(long)]
+    pub features: bool,
+    /// Also return the ids of edges.
+    #[arg(long)]
+    pub edge_ids: bool,
+    /// Seed of the draws.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Who draws neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SampleDevice {
+    /// CPU threads.
+    Cpu,
+    /// A GPU.
+    Cuda,
+}
+
+/// Where a graph lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GraphStorage {
+    /// In host memory.
+    Cpu,
+    /// In pinned host memory that the GPU reads.
+    ZeroCopy,
+    /// In GPU memory.
+    Cuda,
+}
+
+/// What `bench reorder` takes.
+#[derive(Debug, Group)]
+pub struct ReorderArgs {
+    /// The shape.
+    #[arg(long, default_value = "products")]
+    pub like: String,
+    /// Its size, as a share of the published one.
+    #[arg(long, default_value_t = 1.0)]
+    pub scale: f64,
+    /// Let every edge go both ways, which doubles them.
+    #[arg(long)]
+    pub both_ways: bool,
+    /// Seed of the graph.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+}

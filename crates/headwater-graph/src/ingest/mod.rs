@@ -2,7 +2,7 @@
 //!
 //! | the question | the room |
 //! | --- | --- |
-//! | What is this source? | [`format`] |
+//! | What is this source? | [`mod@format`] |
 //! | What may the user say about it? | `options` |
 //! | Lines of text | [`text`], `edge_list`, `idmap`, `compact` |
 //! | Arrays and archives | `arrays`, [`zip`], `npz`, `triples`, `sparse` |

@@ -3,6 +3,7 @@
 //! Two figures of the CPU sampler, because people use it in two ways: one batch on all threads (`ms_per_batch`), and as a
 //! loader does it, many batches at once, each on one thread (`seeds_per_s`, `edges_per_s`).
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
@@ -12,6 +13,7 @@ use headwater::graph::sample::{
     EdgeIds, GpuNeighbourSampler, NeighbourSampler, Sample, SampleOptions, Seeds, batch_key,
 };
 use headwater::graph::{Dataset, Graph, PlacedGraph, Storage, Wish};
+use headwater::memory::{Buffer, Host};
 use headwater::tensor::gather::{IdSlice, gather_host};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -80,7 +82,7 @@ fn on_cpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
     let batches: Vec<&[u64]> = seeds.chunks(args.batch).collect();
     let key = |at: usize| batch_key(args.seed, 0, at as u64);
     // Caches, pages and working memory as they are in the middle of an epoch.
-    batches.par_iter().take(8).try_for_each(|batch| sampler.sample_alone(Seeds::of(batch), key(0)).map(drop))?;
+    batches.par_iter().take(8).try_for_each(|batch| fetch(&sampler.sample_alone(Seeds::of(batch), key(0))?))?;
 
     let mut seconds = Vec::new();
     for (at, batch) in batches.iter().enumerate().take(args.batches.min(32)) {
@@ -180,6 +182,8 @@ fn options(args: &SampleArgs) -> anyhow::Result<SampleOptions> {
 struct Table {
     bytes: headwater::graph::Column<u8>,
     width_bytes: usize,
+    /// Outputs between batches, as a loader keeps them: fresh memory would cost more than the rows in it.
+    kept: Mutex<Vec<Buffer<u8, Host>>>,
 }
 
 impl Table {
@@ -188,12 +192,19 @@ impl Table {
         let rows = features.shape().first().copied().unwrap_or(0);
         let bytes = headwater::graph::Column::<u8>::over(features.data().clone(), "features")?.in_memory()?;
         let width_bytes = bytes.len() / rows.max(1);
-        Ok(Self { bytes, width_bytes })
+        Ok(Self { bytes, width_bytes, kept: Mutex::default() })
     }
 
     fn rows(&self, ids: &[u64]) -> anyhow::Result<()> {
-        let mut out = vec![0; ids.len() * self.width_bytes];
-        gather_host(&self.bytes, self.width_bytes, IdSlice::U64(ids), &mut out)?;
+        let wanted = ids.len() * self.width_bytes;
+        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = kept().pop().filter(|out| out.len() >= wanted);
+        let mut out = match last {
+            Some(out) => out,
+            None => Buffer::<u8, Host>::new(wanted.next_power_of_two())?,
+        };
+        gather_host(&self.bytes, self.width_bytes, IdSlice::U64(ids), &mut out.as_mut_slice()?[..wanted])?;
+        kept().push(out);
         Ok(())
     }
 }

@@ -47,6 +47,45 @@ struct Figures {
     peak_bytes: u64,
 }
 
+/// What a run found.
+struct Measured {
+    /// Of each batch that was timed by itself.
+    seconds: Vec<f64>,
+    /// Of all batches together.
+    all_s: f64,
+    nodes: usize,
+    edges: usize,
+    threads: usize,
+    device: &'static str,
+    graph: String,
+    peak_bytes: u64,
+}
+
+impl Figures {
+    fn new(args: &SampleArgs, dataset: &Dataset, mut found: Measured) -> Self {
+        let (median_s, spread) = median_and_spread(&mut found.seconds);
+        let batches = args.batches as f64;
+        Self {
+            system: "headwater",
+            dataset: dataset.manifest().name.clone(),
+            fanout: args.fanout.clone(),
+            batch: args.batch,
+            batches: args.batches,
+            ms_per_batch: median_s * 1e3,
+            spread,
+            seeds_per_s: batches * args.batch as f64 / found.all_s,
+            edges_per_s: found.edges as f64 / found.all_s,
+            unique_nodes: found.nodes as f64 / batches,
+            edges: found.edges as f64 / batches,
+            features: args.features,
+            threads: found.threads,
+            device: found.device,
+            graph: found.graph,
+            peak_bytes: found.peak_bytes,
+        }
+    }
+}
+
 /// Measures and prints.
 pub fn run(args: &SampleArgs) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
@@ -90,8 +129,6 @@ fn on_cpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
         fetch(&sampler.sample(Seeds::of(batch), key(at))?)?;
         seconds.push(begun.elapsed().as_secs_f64());
     }
-    let (median_s, spread) = median_and_spread(&mut seconds);
-
     let begun = Instant::now();
     let one = |(at, batch): (usize, &&[u64])| -> anyhow::Result<(usize, usize)> {
         let sample = sampler.sample_alone(Seeds::of(batch), key(at))?;
@@ -101,24 +138,9 @@ fn on_cpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
     let counts = batches.par_iter().enumerate().map(one).collect::<anyhow::Result<Vec<_>>>()?;
     let all_s = begun.elapsed().as_secs_f64();
     let (nodes, edges) = counts.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
-    Ok(Figures {
-        system: "headwater",
-        dataset: dataset.manifest().name.clone(),
-        fanout: args.fanout.clone(),
-        batch: args.batch,
-        batches: batches.len(),
-        ms_per_batch: median_s * 1e3,
-        spread,
-        seeds_per_s: seeds.len() as f64 / all_s,
-        edges_per_s: edges as f64 / all_s,
-        unique_nodes: nodes as f64 / batches.len() as f64,
-        edges: edges as f64 / batches.len() as f64,
-        features: args.features,
-        threads: rayon::current_num_threads(),
-        device: "cpu",
-        graph: "cpu".into(),
-        peak_bytes: peak_bytes(),
-    })
+    let (threads, peak_bytes) = (rayon::current_num_threads(), peak_bytes());
+    let measured = Measured { seconds, all_s, nodes, edges, threads, device: "cpu", graph: "cpu".into(), peak_bytes };
+    Ok(Figures::new(args, dataset, measured))
 }
 
 /// Batches one after the other on one stream; a batch's time ends when the host knows its sizes.
@@ -133,7 +155,7 @@ fn on_gpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
     let graph = dataset.graph()?.in_memory()?;
     let options = options(args)?;
     let placed = PlacedGraph::new(&graph, Wish::In(storage), Some(&gpu))?;
-    let graph_storage = placed.storage().to_string();
+    let storage = placed.storage().to_string();
     let sampler = GpuNeighbourSampler::new(placed, options.clone())?;
     let stream = Stream::new(&gpu)?;
     let batches: Vec<&[u64]> = seeds.chunks(args.batch).collect();
@@ -152,25 +174,9 @@ fn on_gpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
         peak = peak.max(memory.total_bytes - memory.free_bytes);
     }
     let all_s: f64 = seconds.iter().sum();
-    let (median_s, spread) = median_and_spread(&mut seconds);
-    Ok(Figures {
-        system: "headwater",
-        dataset: dataset.manifest().name.clone(),
-        fanout: args.fanout.clone(),
-        batch: args.batch,
-        batches: batches.len(),
-        ms_per_batch: median_s * 1e3,
-        spread,
-        seeds_per_s: seeds.len() as f64 / all_s,
-        edges_per_s: edges as f64 / all_s,
-        unique_nodes: nodes as f64 / batches.len() as f64,
-        edges: edges as f64 / batches.len() as f64,
-        features: false,
-        threads: 1,
-        device: "cuda",
-        graph: graph_storage,
-        peak_bytes: peak as u64,
-    })
+    let peak_bytes = peak as u64;
+    let measured = Measured { seconds, all_s, nodes, edges, threads: 1, device: "cuda", graph: storage, peak_bytes };
+    Ok(Figures::new(args, dataset, measured))
 }
 
 fn options(args: &SampleArgs) -> anyhow::Result<SampleOptions> {

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use clap::{Args as Group, Parser, Subcommand};
 
-pub use self::bench::{BenchCommand, GatherArgs, GraphStorage, ReorderArgs, SampleArgs, SampleDevice, Suite};
+pub use self::bench::{
+    BenchCommand, GatherArgs, GraphStorage, ReorderArgs, RowVisits, SampleArgs, SampleDevice, Suite,
+};
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
 pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, SparseAs};
 

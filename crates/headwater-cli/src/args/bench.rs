@@ -122,6 +122,9 @@ pub struct SampleArgs {
     /// GPU to use.
     #[arg(long, default_value_t = 0)]
     pub gpu: usize,
+    /// In which order a GPU reads the rows of a hop. Samples do not depend on it.
+    #[arg(long, value_enum, default_value_t = RowVisits::Auto)]
+    pub order: RowVisits,
     /// Threads of the CPU sampler. Default: all cores.
     #[arg(long)]
     pub threads: Option<usize>,
@@ -146,6 +149,17 @@ pub enum SampleDevice {
     Cpu,
     /// A GPU.
     Cuda,
+}
+
+/// In which order rows are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RowVisits {
+    /// By address where that is likely to pay.
+    Auto,
+    /// As they were found.
+    AsFound,
+    /// By address.
+    ByAddress,
 }
 
 /// Where a graph lies.

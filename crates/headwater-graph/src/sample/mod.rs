@@ -39,7 +39,7 @@ mod walk;
 
 pub use choose::Chooser;
 pub use exclude::Excluded;
-pub use gpu::{DeviceNodes, DeviceSample, GpuNeighbourSampler};
+pub use gpu::{DeviceNodes, DeviceSample, GpuNeighbourSampler, Visit};
 pub use index::{Entry, Index};
 pub use link::{LinkSample, LinkSeeds, Negative, sample_links};
 pub use negative::{Negatives, Strictness, negative_edges};

@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use headwater::cuda::{Gpu, Stream};
 use headwater::graph::dataset::Split;
 use headwater::graph::sample::{
-    EdgeIds, GpuNeighbourSampler, NeighbourSampler, Sample, SampleOptions, Seeds, batch_key,
+    EdgeIds, GpuNeighbourSampler, NeighbourSampler, Sample, SampleOptions, Seeds, Visit, batch_key,
 };
 use headwater::graph::{Dataset, Graph, PlacedGraph, Storage, Wish};
 use headwater::memory::{Buffer, Host};
@@ -19,7 +19,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::gather_gpu::median_and_spread;
-use crate::args::{GraphStorage, SampleArgs, SampleDevice};
+use crate::args::{GraphStorage, RowVisits, SampleArgs, SampleDevice};
 use crate::report;
 
 /// What is printed: one object.
@@ -156,7 +156,12 @@ fn on_gpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
     let options = options(args)?;
     let placed = PlacedGraph::new(&graph, Wish::In(storage), Some(&gpu))?;
     let storage = placed.storage().to_string();
-    let sampler = GpuNeighbourSampler::new(placed, options.clone())?;
+    let visit = match args.order {
+        RowVisits::Auto => Visit::Auto,
+        RowVisits::AsFound => Visit::AsFound,
+        RowVisits::ByAddress => Visit::ByAddress,
+    };
+    let sampler = GpuNeighbourSampler::new(placed, options.clone())?.visiting(visit);
     let stream = Stream::new(&gpu)?;
     let batches: Vec<&[u64]> = seeds.chunks(args.batch).collect();
     let key = |at: usize| batch_key(args.seed, 0, at as u64);

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::placed::{PlacedGraph, PlacedRelation};
 use crate::random::CUDA_HEADER;
 use crate::scan::{HEADER as SCAN, persistent_grid};
+use crate::topology::Topology;
 use crate::unique::TABLE;
 use crate::width::IdWidth;
 
@@ -19,6 +20,8 @@ const CHOOSE: (&str, &str) = ("choose.cuh", include_str!("choose.cuh"));
 
 static COUNT_TEXT: Source =
     Source { name: "count.cu", text: include_str!("count.cu"), headers: &[CUDA_HEADER, SCAN, BATCH] };
+static ORDER_TEXT: Source =
+    Source { name: "order.cu", text: include_str!("order.cu"), headers: &[CUDA_HEADER, SCAN, BATCH] };
 static DRAW_TEXT: Source =
     Source { name: "draw.cu", text: include_str!("draw.cu"), headers: &[CUDA_HEADER, SCAN, TABLE, BATCH, CHOOSE] };
 static NUMBER_TEXT: Source =
@@ -30,9 +33,12 @@ const FANOUTS: Param = Param::Read("fanouts", Element::U64, &["batch.1"]);
 const LEDGER: Param = Param::Write("ledger", Element::U64, &["batch.2"]);
 const NODES: Param = Param::Write("nodes", Element::U64, &["batch.7"]);
 const TREES: Param = Param::Write("trees", Element::U32, &["batch.12"]);
+const TIMES: Param = Param::Read("times", Element::I64, &["batch.14"]);
 const ROW_STARTS: Param = Param::Write("row_starts", Element::U64, &["batch.3"]);
 const DEGREES: Param = Param::Write("degrees", Element::U64, &["batch.3"]);
 const EDGE_FIRSTS: Param = Param::Write("edge_firsts", Element::U32, &["batch.3"]);
+const ORDER: Param = Param::Write("order", Element::U32, &["batch.17"]);
+const BUCKETS: Param = Param::Write("buckets", Element::U32, &["batch.18"]);
 const SLOTS: Param = Param::Write("slots", Element::Bytes, &["batch.8", "SLOT_BYTES"]);
 const KEYS: Param = Param::Write("keys", Element::Bytes, &["batch.4", "KEY_BYTES"]);
 const PLACES: Param = Param::Write("places", Element::U32, &["batch.4"]);
@@ -45,7 +51,7 @@ const COLS: Param = Param::Write("cols", Element::U32, &["batch.5"]);
 const IDS: Param = Param::Write("ids", Element::U64, &["batch.13"]);
 const THE_BATCH: Param = Param::Struct("batch", size_of::<Batch>());
 
-// SAFETY: holds for all six. Positions in every buffer are compared with its length in `Batch`, or come from loops
+// SAFETY: holds for all nine. Positions in every buffer are compared with its length in `Batch`, or come from loops
 // bounded by it; places in the ledger are those of `Ledger::new`. Graph arrays are followed only to rows below `rows`
 // and to positions below `edges`, which `relation_words` takes from arrays of those lengths.
 static PLANT: Kernel = unsafe {
@@ -62,6 +68,45 @@ static PLANT: Kernel = unsafe {
             NODES,
             TREES,
             COUNT_WORDS,
+            BUCKETS,
+            Param::Fault,
+        ],
+    )
+};
+// SAFETY: as above.
+static RANK: Kernel = unsafe {
+    Kernel::declare(
+        &ORDER_TEXT,
+        "rank",
+        &[THE_BATCH, RELATIONS, LEDGER, NODES, Param::Write("ranks", Element::U32, &["batch.17"]), BUCKETS],
+    )
+};
+// SAFETY: as above.
+static ARRANGE: Kernel = unsafe {
+    Kernel::declare(
+        &ORDER_TEXT,
+        "arrange",
+        &[THE_BATCH, RELATIONS, LEDGER, NODES, Param::Read("ranks", Element::U32, &["batch.17"]), BUCKETS, ORDER],
+    )
+};
+// SAFETY: as above.
+static VISIT: Kernel = unsafe {
+    Kernel::declare(
+        &COUNT_TEXT,
+        "visit",
+        &[
+            THE_BATCH,
+            RELATIONS,
+            FANOUTS,
+            LEDGER,
+            NODES,
+            TREES,
+            TIMES,
+            ORDER,
+            ROW_STARTS,
+            DEGREES,
+            EDGE_FIRSTS,
+            BUCKETS,
             Param::Fault,
         ],
     )
@@ -78,7 +123,7 @@ static COUNT: Kernel = unsafe {
             LEDGER,
             NODES,
             TREES,
-            Param::Read("times", Element::I64, &["batch.14"]),
+            TIMES,
             ROW_STARTS,
             DEGREES,
             EDGE_FIRSTS,
@@ -102,6 +147,7 @@ static DRAW: Kernel = unsafe {
             ROW_STARTS,
             DEGREES,
             EDGE_FIRSTS,
+            ORDER,
             SLOTS,
             KEYS,
             PLACES,
@@ -157,7 +203,7 @@ const THREADS: u32 = 256;
 const COUNT_ITEMS: u32 = 2;
 const NUMBER_ITEMS: u32 = 8;
 /// Words of a relation in the kernels' table.
-const RELATION_WORDS: usize = 12;
+const RELATION_WORDS: usize = 13;
 /// Words of an edge that must not be seen.
 pub(super) const PAIR_WORDS: usize = 3;
 /// A row whose offsets fall: position is the row, value and limit its ends. The same numbers stand in `batch.cuh`.
@@ -190,9 +236,12 @@ pub(super) struct Batch {
     pub id_room: u64,
     pub time_room: u64,
     pub pair_slots: u64,
+    pub order_room: u64,
+    pub buckets: u64,
     pub tree_nodes: u64,
     pub choice: u64,
     pub lanes: u64,
+    pub bucket_shift: u64,
 }
 
 // SAFETY: the struct is 64-bit words, in the order of the text; the extents are the lengths the text compares with.
@@ -205,7 +254,7 @@ unsafe impl KernelStruct for Batch {
         let keep_words = if self.pair_slots > 0 { self.number_tiles } else { 0 };
         let pairs = self.pair_slots.saturating_mul(PAIR_WORDS as u64);
         let choices = [self.tree_room, self.id_room, self.time_room, pairs, keep_words];
-        [&[words, fanouts][..], &sizes, &tables, &choices].concat()
+        [&[words, fanouts][..], &sizes, &tables, &choices, &[self.order_room, self.buckets]].concat()
     }
 }
 
@@ -224,6 +273,8 @@ pub(super) struct Buffers {
     pub row_starts: Span,
     pub degrees: Span,
     pub edge_firsts: Span,
+    pub order: Span,
+    pub buckets: Span,
     pub slots: Span,
     pub keys: Span,
     pub places: Span,
@@ -276,12 +327,16 @@ impl<'a> Launcher<'a> {
         let launch = PLANT.on(self.stream, &self.rest, grid).structure(batch);
         let launch = words(launch, &[&b.seed_keys, &b.seed_ids, &b.seed_nodes]).bytes(&b.slots).bytes(&b.found);
         let launch = words(launch, &[&b.nodes]).buffer(&b.trees, Element::U32);
-        Ok(words(launch, &[&b.count_words]).go()?)
+        Ok(words(launch, &[&b.count_words]).buffer(&b.buckets, Element::U32).go()?)
     }
 
-    /// Queues a hop of at most this many items and edges: four launches, whatever the number of relations, and one
-    /// more when some edges must not be seen.
+    /// Queues a hop of at most this many items and edges: four launches, whatever the number of relations, three more
+    /// when rows are put into order, and one more when some edges must not be seen.
     pub fn hop(&self, batch: &Batch) -> Result<()> {
+        if batch.order_room > 0 {
+            self.order(batch)?;
+            self.visit(batch)?;
+        }
         self.count(batch)?;
         self.draw(batch)?;
         self.number(batch)?;
@@ -289,6 +344,26 @@ impl<'a> Launcher<'a> {
             self.keep(batch)?;
         }
         self.settle(batch)
+    }
+
+    fn order(&self, batch: &Batch) -> Result<()> {
+        let (b, grid) = (self.buffers, self.grid(batch.order_room));
+        // What an item gives is not known yet, so its rank may stand where that will.
+        let launch =
+            words(RANK.on(self.stream, &self.rest, grid).structure(batch), &[&b.relations, &b.ledger, &b.nodes]);
+        launch.buffer(&b.edge_firsts, Element::U32).buffer(&b.buckets, Element::U32).go()?;
+        let launch = ARRANGE.on(self.stream, &self.rest, grid).structure(batch);
+        let launch = words(launch, &[&b.relations, &b.ledger, &b.nodes]).buffer(&b.edge_firsts, Element::U32);
+        Ok(launch.buffer(&b.buckets, Element::U32).buffer(&b.order, Element::U32).go()?)
+    }
+
+    fn visit(&self, batch: &Batch) -> Result<()> {
+        let b = self.buffers;
+        let launch = VISIT.on(self.stream, &self.count, self.grid(batch.order_room)).structure(batch);
+        let launch = words(launch, &[&b.relations, &b.fanouts, &b.ledger, &b.nodes]).buffer(&b.trees, Element::U32);
+        let launch = launch.buffer(&b.times, Element::I64).buffer(&b.order, Element::U32);
+        let launch = words(launch, &[&b.row_starts, &b.degrees]).buffer(&b.edge_firsts, Element::U32);
+        Ok(launch.buffer(&b.buckets, Element::U32).go()?)
     }
 
     fn count(&self, batch: &Batch) -> Result<()> {
@@ -306,7 +381,8 @@ impl<'a> Launcher<'a> {
         let launch = DRAW.on(self.stream, &self.rest, grid).structure(batch);
         let launch = words(launch, &[&b.relations, &b.fanouts, &b.ledger, &b.nodes]).buffer(&b.trees, Element::U32);
         let launch = words(launch, &[&b.row_starts, &b.degrees]).buffer(&b.edge_firsts, Element::U32);
-        let launch = launch.bytes(&b.slots).bytes(&b.keys).buffer(&b.places, Element::U32);
+        let launch = launch.buffer(&b.order, Element::U32).bytes(&b.slots).bytes(&b.keys);
+        let launch = launch.buffer(&b.places, Element::U32);
         let launch = words(launch.buffer(&b.drawn_cols, Element::U32), &[&b.drawn_ids, &b.pairs]);
         Ok(words(launch, &[&b.count_words, &b.number_words, &b.keep_words]).go()?)
     }
@@ -359,6 +435,7 @@ pub(super) fn number_tiles(edges: u64) -> u64 {
 /// The kernels' table of relations. `type_bases` says where the ids of each type begin among the keys.
 pub(super) fn relation_words(placed: &PlacedGraph, type_bases: &[u64]) -> Vec<u64> {
     let graph = placed.graph();
+    let rows = super::bases(&graph.relations().iter().map(Topology::rows).collect::<Vec<_>>()).unwrap_or_default();
     let words = |(at, arrays): (usize, &PlacedRelation)| -> [u64; RELATION_WORDS] {
         let topology = graph.relation(at);
         let (asking, found) = super::ends_of(graph, at);
@@ -378,6 +455,7 @@ pub(super) fn relation_words(placed: &PlacedGraph, type_bases: &[u64]) -> Vec<u6
             asking as u64,
             found as u64,
             is_wide(arrays.neighbours.width) | edge_ids_wide << 1,
+            rows.get(at).copied().unwrap_or(0),
         ]
     };
     placed.relations().iter().enumerate().flat_map(words).collect()
@@ -388,7 +466,7 @@ pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
     let builds = IdWidth::ALL.into_iter().flat_map(|key| [false, true].map(|weighted| Build { key, weighted }));
     let texts = |build: Build| {
         let (count, rest) = (build.defines(COUNT_ITEMS), build.defines(NUMBER_ITEMS));
-        [(&COUNT_TEXT, count), (&DRAW_TEXT, rest.clone()), (&NUMBER_TEXT, rest)]
+        [(&COUNT_TEXT, count), (&ORDER_TEXT, rest.clone()), (&DRAW_TEXT, rest.clone()), (&NUMBER_TEXT, rest)]
     };
     let mut all: Vec<_> = builds.flat_map(texts).collect();
     all.sort_by_key(|(source, _)| source.name);

@@ -89,9 +89,9 @@ __device__ __forceinline__ void choose(const Batch& b, const Group& g, const Rel
 extern "C" __global__ void __launch_bounds__(THREADS)
     draw(Batch b, const Relation* __restrict__ relations, const u64* __restrict__ fanouts, const u64* ledger,
          const u64* __restrict__ nodes, const u32* __restrict__ trees, const u64* __restrict__ row_starts,
-         const u64* __restrict__ degrees, const u32* __restrict__ edge_firsts, Slot* slots, KEY* keys, u32* places,
-         u32* cols, u64* ids, const Pair* __restrict__ pairs, u64* count_words, u64* number_words, u64* keep_words,
-         Fault* fault) {
+         const u64* __restrict__ degrees, const u32* __restrict__ edge_firsts, const u32* __restrict__ order,
+         Slot* slots, KEY* keys, u32* places, u32* cols, u64* ids, const Pair* __restrict__ pairs, u64* count_words,
+         u64* number_words, u64* keep_words, Fault* fault) {
     const u64 thread = (u64)blockIdx.x * THREADS + threadIdx.x, threads = (u64)gridDim.x * THREADS;
     for (u64 t = thread; t < b.count_tiles; t += threads) count_words[t] = 0;
     for (u64 t = thread; t < b.number_tiles; t += threads) number_words[t] = 0;
@@ -103,15 +103,16 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     // Edges that may have gaps are drawn into memory of their own.
     const u64 edge_base = b.pair_slots ? 0 : ledger[b.edges + b.hop];
     const Edges out = {keys, places, cols, ids, slots, pairs};
-    for (u64 i = thread / g.lanes; i < n; i += threads / g.lanes) {
-        const u64 at = segment_of(items, b.relations, i);
+    for (u64 p = thread / g.lanes; p < n; p += threads / g.lanes) {
+        const u64 i = p < b.order_room ? order[p] : p;
+        if (i >= n) continue;
+        const Asking asking = asking_of(b, relations, ledger, nodes, i);
+        const u64 at = asking.relation, node = asking.node, id = asking.row;
         const Relation& r = relations[at];
-        const u64 asking = (b.hop ? ledger[b.counts + (b.hop - 1) * b.types + r.asking] : 0) + (i - items[at]);
-        const u64 node = ledger[b.node_base + r.asking] + asking;
-        if (node >= b.node_room) continue;
-        const u64 id = nodes[node], tree = b.tree_nodes && node < b.tree_room ? trees[node] : 0;
+        if (id >= r.rows) continue;
+        const u64 tree = b.tree_nodes && node < b.tree_room ? trees[node] : 0;
         const u64 key_base = tree * b.tree_nodes + r.found_base;
-        const Item item = {row_starts[i], degrees[i], key_base, asking, at, id, edge_firsts[i]};
+        const Item item = {row_starts[i], degrees[i], key_base, asking.local, at, id, edge_firsts[i]};
         if (item.degree == 0) continue;
         const u64 key = hw_key_of(hw_key_of(b.hop_key, at), tree * r.rows + id);
         const u64 edges_here = edge_base + item.edge_first;

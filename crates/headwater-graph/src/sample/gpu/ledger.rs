@@ -39,6 +39,8 @@ pub(super) struct Ledger {
     pub type_base: u64,
     /// For each hop, how many blocks are done with numbering.
     pub done: u64,
+    /// For each hop, how many blocks are done with ranking.
+    pub ranked: u64,
     /// For each hop, the tickets of its three scans.
     pub tickets: u64,
 }
@@ -66,6 +68,7 @@ impl Ledger {
             node_base: part(types),
             type_base: part(types),
             done: part(hops),
+            ranked: part(hops),
             tickets: part(3 * hops),
         };
         (ledger, next)

@@ -4,7 +4,8 @@
 //! the number of relations: `count` how many neighbours each frontier node gives, `draw` them and bring them to a hash
 //! table, `number` the new ones in the order a loop would meet them, `settle` nodes and edges in local numbers. Sizes
 //! stay on the GPU; the host waits once, at the end, for the ledger that says how much was found. Edges that must not
-//! be seen take one launch more, `keep`, which closes the gaps they leave.
+//! be seen take one launch more, `keep`, which closes the gaps they leave. Large frontiers in large pinned graphs take
+//! three more before the others, `rank`, `arrange` and `visit`, which read rows in the order of their addresses.
 //!
 //! Buffers are as long as their contents could become. Where that is too much they are cut, and a batch that meets
 //! the cut runs again with longer ones, so -1 as fan-out and graphs of hundreds of relations cost a second run at most
@@ -20,9 +21,11 @@ mod plan;
 mod run;
 #[cfg(test)]
 mod tests;
+mod visit;
 
 pub use cuda::kernel_builds;
 pub use output::{DeviceNodes, DeviceSample};
+pub use visit::Visit;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +42,7 @@ use crate::graph::Graph;
 use crate::place::Storage;
 use crate::placed::PlacedGraph;
 use crate::random::Key;
-use crate::topology::Layout;
+use crate::topology::{Layout, Topology};
 
 /// Edges a hop gets room for at first; more when a batch needs it.
 const FIRST_ROOM: u64 = 1 << 22;
@@ -53,6 +56,7 @@ const MOST_ROOM: u64 = 1 << 30;
 pub struct GpuNeighbourSampler {
     placed: PlacedGraph,
     options: SampleOptions,
+    visit: Visit,
     ends: Vec<Ends>,
     /// Nodes of each type.
     type_nodes: Vec<u64>,
@@ -88,7 +92,13 @@ impl GpuNeighbourSampler {
         let relations = Buffer::from_slice(&stream, &cuda::relation_words(&placed, &type_bases))?;
         let fanouts = Buffer::from_slice(&stream, &fanouts)?;
         let (room, kept) = (AtomicU64::new(FIRST_ROOM), Mutex::default());
-        Ok(Self { placed, options, ends, type_nodes, type_bases, relations, fanouts, room, kept })
+        Ok(Self { placed, options, visit: Visit::Auto, ends, type_nodes, type_bases, relations, fanouts, room, kept })
+    }
+
+    /// The same sampler, with rows visited in another order.
+    #[must_use]
+    pub fn visiting(self, visit: Visit) -> Self {
+        Self { visit, ..self }
     }
 
     /// The graph in its place.
@@ -139,6 +149,20 @@ impl GpuNeighbourSampler {
     /// Nodes of all types.
     fn total_nodes(&self) -> u64 {
         self.type_bases.last().copied().unwrap_or(0)
+    }
+
+    /// Rows of all relations.
+    fn all_rows(&self) -> u64 {
+        self.placed.graph().relations().iter().map(Topology::rows).fold(0, u64::saturating_add)
+    }
+
+    /// Whether the rows of a hop with so many items are read in the order of addresses.
+    fn is_by_address(&self, hop: usize, items: u64) -> bool {
+        let relations = self.placed.graph().relations().iter().enumerate();
+        let followed = relations.filter(|(at, _)| self.is_followed(hop, *at));
+        let bytes = followed.map(|(_, topology)| topology.bytes()).sum();
+        // Places in the order are 32 bits wide.
+        items <= MOST_ROOM && self.visit.is_by_address(self.placed.storage(), items, bytes)
     }
 
     /// Whether a hop looks at a relation at all.

@@ -15,9 +15,10 @@
 extern "C" __global__ void __launch_bounds__(THREADS)
     plant(Batch b, const u64* __restrict__ seed_keys, const u64* __restrict__ seed_ids,
           const u64* __restrict__ seed_nodes, Slot* slots, KEY* found, u64* nodes, u32* trees, u64* count_words,
-          Fault* fault) {
+          u32* buckets, Fault* fault) {
     const u64 thread = (u64)blockIdx.x * THREADS + threadIdx.x, threads = (u64)gridDim.x * THREADS;
     for (u64 t = thread; t < b.count_tiles; t += threads) count_words[t] = 0;
+    for (u64 t = thread; t < b.buckets; t += threads) buckets[t] = 0;
     for (u64 i = thread; i < b.seeds; i += threads) {
         const u64 node = seed_nodes[i];
         const u32 place = hw_claim(slots, b.slot_count, (KEY)seed_keys[i]);

@@ -14,6 +14,7 @@ use super::cuda::{
 use super::ledger::{Dimensions, Ledger, Outcome};
 use super::output::{DeviceNodes, DeviceSample};
 use super::plan::{Asked, Plan, draws_in_rounds, lanes};
+use super::visit::{BUCKETS, bucket_shift};
 use super::{GpuNeighbourSampler, MOST_ROOM, bases};
 use crate::error::{Error, Result};
 use crate::random::{Key, mix};
@@ -75,6 +76,8 @@ struct Job<'a> {
     pairs: Vec<u64>,
     /// Where each type begins in the list of nodes, and where the last ends.
     node_bases: Vec<u64>,
+    /// Items of each hop whose rows are read in the order of addresses, else 0.
+    order_rooms: Vec<u64>,
 }
 
 /// Memory that the kernels use.
@@ -111,6 +114,8 @@ impl<'a> Job<'a> {
         let is_disjoint = options.trees == Trees::Disjoint;
         let build = Build { key, weighted: options.bias == Bias::Weights };
         let pairs = pair_words(excluded);
+        let in_order = |(hop, &items): (usize, &u64)| if sampler.is_by_address(hop, items) { items } else { 0 };
+        let order_rooms = plan.items.iter().enumerate().map(in_order).collect();
         let made = Self {
             sampler,
             plan,
@@ -124,6 +129,7 @@ impl<'a> Job<'a> {
             build,
             pairs,
             node_bases,
+            order_rooms,
         };
         Ok(made)
     }
@@ -161,7 +167,8 @@ impl<'a> Job<'a> {
         let (key_bytes, letter) = (self.build.key.bytes(), self.letter_words() as u64);
         let tables = [(self.slot_count(), 2 * key_bytes), (hop_edges, key_bytes), (hop_edges, 4), (nodes, key_bytes)];
         let words = [(count_tiles(items), 8), (number_tiles(hop_edges), 8)];
-        let rows = [(letter, 8), (items, 8), (items, 8), (items, 4)];
+        let (order, buckets) = (most(&self.order_rooms), self.buckets());
+        let rows = [(letter, 8), (items, 8), (items, 8), (items, 4), (order, 4), (buckets, 4)];
         let leaves_out = u64::from(!self.pairs.is_empty());
         let drawn = [(edges * leaves_out, 4), (index_room * leaves_out, 8), (number_tiles(hop_edges) * leaves_out, 8)];
         let (work, parts) = carve(stream, &[&rows[..], &tables, &words, &drawn].concat())?;
@@ -171,6 +178,8 @@ impl<'a> Job<'a> {
             row_starts,
             degrees,
             edge_firsts,
+            order,
+            buckets,
             slots,
             keys,
             places,
@@ -198,6 +207,8 @@ impl<'a> Job<'a> {
             row_starts,
             degrees,
             edge_firsts,
+            order,
+            buckets,
             slots,
             keys,
             places,
@@ -213,6 +224,11 @@ impl<'a> Job<'a> {
             keep_words,
         };
         Ok((memory, Work { buffers, letter, _memory: work }))
+    }
+
+    /// Buckets that rows are put into, if any hop's are.
+    fn buckets(&self) -> u64 {
+        if most(&self.order_rooms) > 0 { BUCKETS } else { 0 }
     }
 
     fn tree_room(&self) -> u64 {
@@ -303,6 +319,8 @@ impl<'a> Job<'a> {
             id_room: self.id_room(),
             time_room: if self.has_times { self.seeds as u64 } else { 0 },
             pair_slots: self.pair_slots(),
+            order_room: hop_room(&self.order_rooms),
+            buckets: self.buckets(),
             tree_nodes: if self.is_disjoint { self.sampler.total_nodes() } else { 0 },
             choice: match (options.replacement, options.recency) {
                 (Replacement::With, _) => 1,
@@ -310,6 +328,7 @@ impl<'a> Job<'a> {
                 _ => 0,
             },
             lanes: if has_hop { lanes(options, hop, self.of.relations) } else { 1 },
+            bucket_shift: bucket_shift(self.sampler.all_rows()),
         }
     }
 

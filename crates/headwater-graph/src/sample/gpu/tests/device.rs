@@ -23,7 +23,11 @@ fn gpu(stream: &Stream, graph: &Graph, options: &SampleOptions, seeds: &[Seeds<'
 
 fn agrees(stream: &Stream, graph: &Graph, options: &SampleOptions, seeds: &[Seeds<'_>], key: Key) {
     let cpu = NeighbourSampler::new(graph.clone(), options.clone()).unwrap().sample_types(seeds, key).unwrap();
-    assert_eq!(gpu(stream, graph, options, seeds, key), cpu, "{options:?} {seeds:?}");
+    for visit in [Visit::AsFound, Visit::ByAddress] {
+        let sampler = sampler(stream, graph, options, Storage::Cuda).visiting(visit);
+        let sample = sampler.sample_types(stream, seeds, key).unwrap().to_host().unwrap();
+        assert_eq!(sample, cpu, "{visit:?} {options:?} {seeds:?}");
+    }
 }
 
 #[test]
@@ -213,7 +217,7 @@ fn excluded_edges_are_not_seen() {
             let seeds = [Seeds::of(&[1, 2, 40, 2, 17, 33])];
             let cpu = NeighbourSampler::new(graph.clone(), options.clone()).unwrap();
             let cpu = cpu.sample_without(&seeds, &excluded, Key::new(6)).unwrap();
-            let sampler = sampler(&stream, &graph, options, Storage::Cuda);
+            let sampler = sampler(&stream, &graph, options, Storage::Cuda).visiting(Visit::ByAddress);
             let sample = sampler.sample_without(&stream, &seeds, &excluded, Key::new(6)).unwrap();
             assert_eq!(sample.to_host().unwrap(), cpu, "{options:?}");
             assert!(

@@ -64,7 +64,7 @@ pub use error::{Error, Result};
 pub use graph::Graph;
 pub use isolated::isolated;
 pub use place::{Storage, Wish};
-pub use placed::{PlacedGraph, PlacedIds, PlacedRelation};
+pub use placed::{PlacedArray, PlacedGraph, PlacedIds, PlacedRelation};
 pub use progress::{Progress, Silent};
 pub use schema::{NodeType, Relation, Schema};
 pub use topology::{Layout, Topology};

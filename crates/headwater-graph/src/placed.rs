@@ -1,4 +1,5 @@
-//! A graph where its sampler reads it: in host memory, in pinned memory a GPU reads, or in a GPU's own memory.
+//! A graph where its sampler reads it: in host memory, in pinned memory a GPU reads, in a GPU's own memory, or spread over
+//! the memories of a group of GPUs.
 //!
 //! Pinned means: large columns are registered where they lie, without a copy. Memory that cannot be registered (some file
 //! mappings) is copied into memory that can. When neither goes, because the system limits what may be locked, the graph
@@ -11,6 +12,7 @@ use rayon::prelude::*;
 use crate::column::Ids;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use crate::interleave::{Interleave, Interleaved};
 use crate::place::{Storage, Wish, attempts};
 use crate::topology::Topology;
 use crate::upload::Uploader;
@@ -22,6 +24,8 @@ pub struct PlacedGraph {
     graph: Graph,
     storage: Storage,
     gpu: Option<Gpu>,
+    /// How every array is spread, when it is.
+    spread: Option<Interleave>,
     relations: Vec<PlacedRelation>,
 }
 
@@ -29,22 +33,41 @@ pub struct PlacedGraph {
 #[derive(Debug, Clone)]
 pub struct PlacedRelation {
     /// u64 each, one more than rows.
-    pub offsets: Span,
+    pub offsets: PlacedArray,
     /// One an edge.
     pub neighbours: PlacedIds,
     /// One an edge, unless edges are named by their positions.
     pub edge_ids: Option<PlacedIds>,
     /// f32, one an edge.
-    pub weights: Option<Span>,
+    pub weights: Option<PlacedArray>,
     /// i64, one an edge.
-    pub times: Option<Span>,
+    pub times: Option<PlacedArray>,
+}
+
+/// An array as kernels read it.
+#[derive(Debug, Clone)]
+pub enum PlacedArray {
+    /// In one piece.
+    Whole(Span),
+    /// A share with every member of a group.
+    Spread(Interleaved),
+}
+
+impl PlacedArray {
+    /// The array, for kernels that read only what is in one piece.
+    pub fn whole(&self) -> Result<&Span> {
+        match self {
+            Self::Whole(span) => Ok(span),
+            Self::Spread(_) => Err(Error::Options { why: "this needs a graph that is not spread over a group" }),
+        }
+    }
 }
 
 /// Ids of either width.
 #[derive(Debug, Clone)]
 pub struct PlacedIds {
     /// The ids.
-    pub span: Span,
+    pub array: PlacedArray,
     /// How wide they are.
     pub width: IdWidth,
 }
@@ -75,6 +98,27 @@ impl PlacedGraph {
         Ok(Self::on_host(graph, Some(gpu)))
     }
 
+    /// Spreads a graph over the memories of a group of GPUs that read each other's, blocks of 2^`block_log2` elements
+    /// in turn. Short blocks share hubs evenly; [`PlacedGraph::BLOCK_LOG2`] also keeps most lists in one piece.
+    pub fn spread(graph: &Graph, group: &[Gpu], block_log2: u32) -> Result<Self> {
+        let spread = |array: &Foreign, width| {
+            Ok(PlacedArray::Spread(Interleaved::from_bytes(group, block_log2, width, array.as_slice())?))
+        };
+        let relations = place(graph, spread)?;
+        let rule = Interleave::new(group.len(), block_log2);
+        let gpu = group.first().cloned();
+        Ok(Self { graph: graph.clone(), storage: Storage::Cuda, gpu, spread: rule, relations })
+    }
+
+    /// 4 KiB of ids of 32 bits.
+    pub const BLOCK_LOG2: u32 = 10;
+
+    /// The same graph for another member of its group.
+    #[must_use]
+    pub fn seen_from(&self, member: &Gpu) -> Self {
+        Self { gpu: Some(member.clone()), ..self.clone() }
+    }
+
     /// The graph in host memory.
     #[must_use]
     pub fn graph(&self) -> &Graph {
@@ -93,6 +137,12 @@ impl PlacedGraph {
         self.gpu.as_ref()
     }
 
+    /// How its arrays are spread over a group, when they are.
+    #[must_use]
+    pub fn spread_rule(&self) -> Option<Interleave> {
+        self.spread
+    }
+
     /// What kernels read, in the schema's order; nothing in [`Storage::Cpu`].
     #[must_use]
     pub fn relations(&self) -> &[PlacedRelation] {
@@ -100,40 +150,45 @@ impl PlacedGraph {
     }
 
     fn on_host(graph: &Graph, gpu: Option<&Gpu>) -> Self {
-        Self { graph: graph.clone(), storage: Storage::Cpu, gpu: gpu.cloned(), relations: Vec::new() }
+        let (graph, gpu) = (graph.clone(), gpu.cloned());
+        Self { graph, storage: Storage::Cpu, gpu, spread: None, relations: Vec::new() }
     }
 
     fn try_in(graph: &Graph, storage: Storage, gpu: &Gpu) -> Result<Self> {
         let relations = match storage {
             Storage::Cpu => return Ok(Self::on_host(graph, Some(gpu))),
-            Storage::ZeroCopy => place(graph, |array| pinned(gpu, array))?,
+            Storage::ZeroCopy => place(graph, |array, _| Ok(PlacedArray::Whole(pinned(gpu, array)?)))?,
             Storage::Cuda => uploaded(graph, gpu)?,
         };
-        Ok(Self { graph: graph.clone(), storage, gpu: Some(gpu.clone()), relations })
+        Ok(Self { graph: graph.clone(), storage, gpu: Some(gpu.clone()), spread: None, relations })
     }
 }
 
-/// Places every array of every relation by `array`.
-fn place(graph: &Graph, mut array: impl FnMut(&Foreign) -> Result<Span>) -> Result<Vec<PlacedRelation>> {
-    graph.relations().iter().map(|topology| place_relation(topology, &mut array)).collect()
+/// Puts an array, whose elements are so wide, in its place.
+type Put<'a> = dyn FnMut(&Foreign, IdWidth) -> Result<PlacedArray> + 'a;
+
+/// Puts every array of every relation in its place.
+fn place(graph: &Graph, mut put: impl FnMut(&Foreign, IdWidth) -> Result<PlacedArray>) -> Result<Vec<PlacedRelation>> {
+    graph.relations().iter().map(|topology| place_relation(topology, &mut put)).collect()
 }
 
-fn place_relation(topology: &Topology, array: &mut dyn FnMut(&Foreign) -> Result<Span>) -> Result<PlacedRelation> {
+fn place_relation(topology: &Topology, put: &mut Put<'_>) -> Result<PlacedRelation> {
     Ok(PlacedRelation {
-        offsets: array(topology.offsets().foreign())?,
-        neighbours: place_ids(topology.neighbours(), array)?,
-        edge_ids: topology.edge_ids().map(|ids| place_ids(ids, array)).transpose()?,
-        weights: topology.weights().map(|weights| array(weights.foreign())).transpose()?,
-        times: topology.times().map(|times| array(times.foreign())).transpose()?,
+        offsets: put(topology.offsets().foreign(), IdWidth::U64)?,
+        neighbours: place_ids(topology.neighbours(), put)?,
+        edge_ids: topology.edge_ids().map(|ids| place_ids(ids, put)).transpose()?,
+        weights: topology.weights().map(|weights| put(weights.foreign(), IdWidth::U32)).transpose()?,
+        times: topology.times().map(|times| put(times.foreign(), IdWidth::U64)).transpose()?,
     })
 }
 
-fn place_ids(ids: &Ids, array: &mut dyn FnMut(&Foreign) -> Result<Span>) -> Result<PlacedIds> {
+fn place_ids(ids: &Ids, put: &mut Put<'_>) -> Result<PlacedIds> {
     let bytes = match ids {
         Ids::U32(ids) => ids.foreign(),
         Ids::U64(ids) => ids.foreign(),
     };
-    Ok(PlacedIds { span: array(bytes)?, width: IdWidth::of(ids) })
+    let width = IdWidth::of(ids);
+    Ok(PlacedIds { array: put(bytes, width)?, width })
 }
 
 /// Smaller arrays are copied. Registering takes whole pages, and the ends of a small array in the heap share theirs with
@@ -169,10 +224,10 @@ fn uploaded(graph: &Graph, gpu: &Gpu) -> Result<Vec<PlacedRelation>> {
         return Err(CudaError::OutOfMemory { what, asked_bytes, free_bytes, total_bytes }.into());
     }
     let mut uploader = Uploader::new(gpu, asked_bytes)?;
-    let placed = place(graph, |array| {
+    let placed = place(graph, |array, _| {
         let span = Span::whole(Allocation::shareable(gpu, array.as_slice().len())?);
         uploader.copy(array.as_slice(), &span)?;
-        Ok(span)
+        Ok(PlacedArray::Whole(span))
     })?;
     uploader.finish()?;
     Ok(placed)

@@ -11,7 +11,8 @@ use crate::topology::index;
 use crate::upload::Uploader;
 use crate::width::IdWidth;
 
-const HEADER: (&str, &str) = ("interleave.cuh", include_str!("interleave.cuh"));
+/// The addressing, for kernels of other folders.
+pub(crate) const HEADER: (&str, &str) = ("interleave.cuh", include_str!("interleave.cuh"));
 
 static TEXT: Source = Source { name: "interleave.cu", text: include_str!("interleave.cu"), headers: &[HEADER] };
 
@@ -54,14 +55,18 @@ pub struct Interleaved {
 impl Interleaved {
     /// Spreads the elements of `all` over `group`, whose members read each other's memory.
     pub fn new<T: Pod>(group: &[Gpu], block_log2: u32, all: &[T]) -> Result<Self> {
-        let count = all.len() as u64;
-        let width = width_of::<T>()?;
+        Self::from_bytes(group, block_log2, width_of::<T>()?, bytemuck::cast_slice(all))
+    }
+
+    /// As [`Interleaved::new`], from the bytes of elements that are so wide.
+    pub fn from_bytes(group: &[Gpu], block_log2: u32, width: IdWidth, bytes: &[u8]) -> Result<Self> {
+        let count = (bytes.len() / width.bytes()) as u64;
         let found = group.len() as u64;
         let too_many = Error::Length { name: "members", found, expected: MOST_MEMBERS as u64, of: "a group at most" };
         let rule = Interleave::new(group.len(), block_log2).ok_or(too_many)?;
         connect(group)?;
         let share_bytes = index(rule.share_len(count)).saturating_mul(width.bytes());
-        let spread = Spread { bytes: bytemuck::cast_slice(all), element_bytes: width.bytes(), rule };
+        let spread = Spread { bytes, element_bytes: width.bytes(), rule };
         let members = group.iter().enumerate().map(|(member, gpu)| {
             let span = Span::whole(Allocation::shareable(gpu, share_bytes)?);
             let mut uploader = Uploader::new(gpu, share_bytes)?;
@@ -116,7 +121,14 @@ fn connect(group: &[Gpu]) -> Result<()> {
 
 fn defines(rule: Interleave, width: IdWidth) -> Defines {
     let element = Defines::new().with("ELEMENT", width.in_kernels()).with("ELEMENT_BYTES", width.bytes());
-    element.with("MEMBERS", rule.members).with("BLOCK_LOG2", rule.block_log2)
+    rule.define(element)
+}
+
+impl Interleave {
+    /// What the addressing is compiled with.
+    pub(crate) fn define(self, defines: Defines) -> Defines {
+        defines.with("MEMBERS", self.members).with("BLOCK_LOG2", self.block_log2)
+    }
 }
 
 /// The texts of this folder with some of the defines they are launched with.

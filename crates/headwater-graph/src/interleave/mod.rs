@@ -13,6 +13,7 @@ mod cuda;
 mod tests;
 
 pub use cpu::Spread;
+pub(crate) use cuda::HEADER;
 pub use cuda::{Interleaved, kernel_builds};
 
 /// Members of a group at most: the GPUs that one switch connects.

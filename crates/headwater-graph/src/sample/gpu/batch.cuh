@@ -1,22 +1,8 @@
-// What the kernels of one batch share: the graph's arrays, the sizes, and the ledger they hand each other numbers in.
+// What the kernels of one batch share: the sizes, and the ledger they hand each other numbers in.
 //
 // Every number that a kernel finds and a later one needs stands in the ledger, in device memory, so that nothing waits
 // for the host inside a batch. A hop's work is counted in items (a frontier node and a relation that leaves it) and in
 // edges; both lie relation after relation, so that a position tells its relation by a search in R + 1 numbers.
-
-// One relation's arrays, in the schema's order. cuda.rs writes the same thirteen words.
-struct Relation {
-    const u64* offsets;
-    const void* neighbours;
-    const void* edge_ids; // none: edges are named by their positions
-    const float* weights;
-    const i64* times;
-    u64 rows, columns, edges;
-    u64 found_base; // what its neighbours' keys begin at
-    u64 asking, found; // types
-    u64 wide; // bit 0: neighbours are 64 bits wide; bit 1: edge ids are
-    u64 row_base; // where its rows begin among those of all relations
-};
 
 // The sizes of a batch and of its hop. The same struct stands in cuda.rs.
 struct Batch {
@@ -65,10 +51,6 @@ __device__ __forceinline__ u64 segment_of(const u64* firsts, u64 count, u64 at) 
 __device__ __forceinline__ void note_start(const u64* firsts, u64 count, u64 at, u64* values, u64 value) {
     if (count == 0) return;
     for (u64 s = segment_of(firsts, count, at) + 1; s > 0 && firsts[s - 1] == at; s--) values[s - 1] = value;
-}
-
-__device__ __forceinline__ u64 read_id(const void* ids, u64 is_wide, u64 at) {
-    return is_wide ? ((const u64*)ids)[at] : (u64)((const u32*)ids)[at];
 }
 
 // Which node an item asks for: its place in the list of nodes, and its row.

@@ -11,7 +11,7 @@
 // Where address translation binds, `visit` has read the rows before, in the order of their addresses (order.cu), and
 // `count` only sums up.
 //
-// Defines: WEIGHTED (0 or 1); THREADS, ITEMS (see scan.cuh).
+// Defines: WEIGHTED (0 or 1); THREADS, ITEMS (see scan.cuh); MEMBERS, BLOCK_LOG2 (see relation.cuh).
 
 // What a row gives: `degree` is what its tree may see of it.
 __device__ __forceinline__ u64 given(const Relation& r, u64 start, u64 degree, u64 fanout, u64 choice) {
@@ -19,7 +19,7 @@ __device__ __forceinline__ u64 given(const Relation& r, u64 start, u64 degree, u
 #if WEIGHTED
     const u64 enough = is_drawn_again ? 1 : fanout;
     u64 with_weight = 0;
-    for (u64 at = 0; at < degree && with_weight < enough; at++) with_weight += r.weights[start + at] > 0.0f;
+    for (u64 at = 0; at < degree && with_weight < enough; at++) with_weight += element<float>(r.weights, start + at) > 0.0f;
     return is_drawn_again ? (with_weight ? fanout : 0) : with_weight;
 #else
     if (is_drawn_again) return degree ? fanout : 0;
@@ -28,7 +28,7 @@ __device__ __forceinline__ u64 given(const Relation& r, u64 start, u64 degree, u
 }
 
 // How many of a row's edges are not later than `limit`; rows are in the order of time.
-__device__ __forceinline__ u64 seen_by(const i64* times, u64 degree, i64 limit) {
+__device__ __forceinline__ u64 seen_by(Part<i64> times, u64 degree, i64 limit) {
     u64 low = 0, high = degree;
     while (low < high) {
         const u64 middle = (low + high) / 2;
@@ -47,14 +47,14 @@ __device__ __forceinline__ u32 read_row(const Batch& b, const Relation* relation
     const Asking asking = asking_of(b, relations, ledger, nodes, i);
     const Relation& r = relations[asking.relation];
     if (asking.row >= r.rows) return 0;
-    u64 start = r.offsets[asking.row], end = r.offsets[asking.row + 1];
+    u64 start = element<u64>(r.offsets, asking.row), end = element<u64>(r.offsets, asking.row + 1);
     if (start > end || end > r.edges) {
         hw_fault(fault, FAULT_FALLING_OFFSETS, asking.row, start, end);
         start = end = 0;
     }
     u64 degree = end - start;
     if (b.time_room && r.times && asking.node < b.tree_room && trees[asking.node] < b.time_room)
-        degree = seen_by(r.times + start, degree, times[trees[asking.node]]);
+        degree = seen_by(Part<i64>{r.times, start}, degree, times[trees[asking.node]]);
     row_starts[i] = start;
     degrees[i] = degree;
     const u64 count = given(r, start, degree, fanouts[b.hop * b.relations + asking.relation], b.choice);

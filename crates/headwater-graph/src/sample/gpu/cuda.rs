@@ -6,26 +6,40 @@
 
 use headwater_cuda::{Defines, Element, Grid, Kernel, KernelStruct, Launch, Param, Source, Span, Stream};
 
+use super::directory::RELATION_WORDS;
 use super::ledger::Ledger;
 use crate::error::Result;
-use crate::placed::{PlacedGraph, PlacedRelation};
+use crate::interleave::{HEADER as ADDRESSES, Interleave};
+use crate::placed::PlacedGraph;
 use crate::random::CUDA_HEADER;
 use crate::scan::{HEADER as SCAN, persistent_grid};
-use crate::topology::Topology;
 use crate::unique::TABLE;
 use crate::width::IdWidth;
 
+const RELATION: (&str, &str) = ("relation.cuh", include_str!("relation.cuh"));
 const BATCH: (&str, &str) = ("batch.cuh", include_str!("batch.cuh"));
 const CHOOSE: (&str, &str) = ("choose.cuh", include_str!("choose.cuh"));
 
-static COUNT_TEXT: Source =
-    Source { name: "count.cu", text: include_str!("count.cu"), headers: &[CUDA_HEADER, SCAN, BATCH] };
-static ORDER_TEXT: Source =
-    Source { name: "order.cu", text: include_str!("order.cu"), headers: &[CUDA_HEADER, SCAN, BATCH] };
-static DRAW_TEXT: Source =
-    Source { name: "draw.cu", text: include_str!("draw.cu"), headers: &[CUDA_HEADER, SCAN, TABLE, BATCH, CHOOSE] };
-static NUMBER_TEXT: Source =
-    Source { name: "number.cu", text: include_str!("number.cu"), headers: &[CUDA_HEADER, SCAN, TABLE, BATCH] };
+static COUNT_TEXT: Source = Source {
+    name: "count.cu",
+    text: include_str!("count.cu"),
+    headers: &[CUDA_HEADER, SCAN, ADDRESSES, RELATION, BATCH],
+};
+static ORDER_TEXT: Source = Source {
+    name: "order.cu",
+    text: include_str!("order.cu"),
+    headers: &[CUDA_HEADER, SCAN, ADDRESSES, RELATION, BATCH],
+};
+static DRAW_TEXT: Source = Source {
+    name: "draw.cu",
+    text: include_str!("draw.cu"),
+    headers: &[CUDA_HEADER, SCAN, TABLE, ADDRESSES, RELATION, BATCH, CHOOSE],
+};
+static NUMBER_TEXT: Source = Source {
+    name: "number.cu",
+    text: include_str!("number.cu"),
+    headers: &[CUDA_HEADER, SCAN, TABLE, ADDRESSES, RELATION, BATCH],
+};
 
 // The lengths of buffers, as the extents of `Batch` give them.
 const RELATIONS: Param = Param::Read("relations", Element::U64, &["batch.0"]);
@@ -53,7 +67,7 @@ const THE_BATCH: Param = Param::Struct("batch", size_of::<Batch>());
 
 // SAFETY: holds for all nine. Positions in every buffer are compared with its length in `Batch`, or come from loops
 // bounded by it; places in the ledger are those of `Ledger::new`. Graph arrays are followed only to rows below `rows`
-// and to positions below `edges`, which `relation_words` takes from arrays of those lengths.
+// and to positions below `edges`, which `Directory` takes from arrays of those lengths.
 static PLANT: Kernel = unsafe {
     Kernel::declare(
         &NUMBER_TEXT,
@@ -202,8 +216,6 @@ const THREADS: u32 = 256;
 /// Counting waits for the bus, so its runs are short; numbering's are as long as in `unique`.
 const COUNT_ITEMS: u32 = 2;
 const NUMBER_ITEMS: u32 = 8;
-/// Words of a relation in the kernels' table.
-const RELATION_WORDS: usize = 13;
 /// Words of an edge that must not be seen.
 pub(super) const PAIR_WORDS: usize = 3;
 /// A row whose offsets fall: position is the row, value and limit its ends. The same numbers stand in `batch.cuh`.
@@ -296,13 +308,19 @@ pub(super) struct Buffers {
 pub(super) struct Build {
     pub key: IdWidth,
     pub weighted: bool,
+    /// How the graph is spread over a group, when it is.
+    pub spread: Option<Interleave>,
 }
 
 impl Build {
     fn defines(self, items: u32) -> Defines {
         let key = Defines::new().with("KEY", self.key.in_kernels()).with("KEY_BYTES", self.key.bytes());
         let table = key.with("SLOT_BYTES", 2 * self.key.bytes()).with("WEIGHTED", u32::from(self.weighted));
-        table.with("THREADS", THREADS).with("ITEMS", items)
+        let sizes = table.with("THREADS", THREADS).with("ITEMS", items);
+        match self.spread.filter(|rule| rule.members() > 1) {
+            Some(rule) => rule.define(sizes),
+            None => sizes.with("MEMBERS", 1).with("BLOCK_LOG2", 0),
+        }
     }
 }
 
@@ -432,38 +450,11 @@ pub(super) fn number_tiles(edges: u64) -> u64 {
     edges.div_ceil(u64::from(THREADS * NUMBER_ITEMS)).max(1)
 }
 
-/// The kernels' table of relations. `type_bases` says where the ids of each type begin among the keys.
-pub(super) fn relation_words(placed: &PlacedGraph, type_bases: &[u64]) -> Vec<u64> {
-    let graph = placed.graph();
-    let rows = super::bases(&graph.relations().iter().map(Topology::rows).collect::<Vec<_>>()).unwrap_or_default();
-    let words = |(at, arrays): (usize, &PlacedRelation)| -> [u64; RELATION_WORDS] {
-        let topology = graph.relation(at);
-        let (asking, found) = super::ends_of(graph, at);
-        let pointer = |span: Option<&Span>| span.map_or(0, Span::pointer);
-        let is_wide = |width: IdWidth| u64::from(width == IdWidth::U64);
-        let edge_ids_wide = arrays.edge_ids.as_ref().map_or(0, |ids| is_wide(ids.width));
-        [
-            arrays.offsets.pointer(),
-            arrays.neighbours.span.pointer(),
-            pointer(arrays.edge_ids.as_ref().map(|ids| &ids.span)),
-            pointer(arrays.weights.as_ref()),
-            pointer(arrays.times.as_ref()),
-            topology.rows(),
-            topology.columns(),
-            topology.edges(),
-            type_bases[found],
-            asking as u64,
-            found as u64,
-            is_wide(arrays.neighbours.width) | edge_ids_wide << 1,
-            rows.get(at).copied().unwrap_or(0),
-        ]
-    };
-    placed.relations().iter().enumerate().flat_map(words).collect()
-}
-
 /// The texts of this folder with the defines they are launched with.
 pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
-    let builds = IdWidth::ALL.into_iter().flat_map(|key| [false, true].map(|weighted| Build { key, weighted }));
+    let of = |key| [false, true].map(|weighted| Build { key, weighted, spread: None });
+    let spread = Build { key: IdWidth::U64, weighted: true, spread: Interleave::new(4, PlacedGraph::BLOCK_LOG2) };
+    let builds = IdWidth::ALL.into_iter().flat_map(of).chain([spread]);
     let texts = |build: Build| {
         let (count, rest) = (build.defines(COUNT_ITEMS), build.defines(NUMBER_ITEMS));
         [(&COUNT_TEXT, count), (&ORDER_TEXT, rest.clone()), (&DRAW_TEXT, rest.clone()), (&NUMBER_TEXT, rest)]

@@ -11,7 +11,8 @@
 // Edges that must not be seen are drawn and then left without a place, so that what else is drawn does not depend on
 // them; number.cu's `keep` leaves them out.
 //
-// Defines: KEY, KEY_BYTES (see unique.cuh), WEIGHTED (0 or 1); THREADS, ITEMS (see scan.cuh).
+// Defines: KEY, KEY_BYTES (see unique.cuh), WEIGHTED (0 or 1); THREADS, ITEMS (see scan.cuh); MEMBERS, BLOCK_LOG2 (see
+// relation.cuh).
 
 // One item: whose row it is, and where its edges go.
 struct Item {
@@ -68,7 +69,7 @@ __device__ __forceinline__ void choose(const Batch& b, const Group& g, const Rel
     const u64 wanted = fanout == ALL_NEIGHBOURS ? item.degree : fanout;
     const bool is_drawn_again = b.choice == CHOOSE_WITH_REPLACEMENT && fanout != ALL_NEIGHBOURS;
 #if WEIGHTED
-    const float* weights = r.weights + item.start;
+    const Part<float> weights = {r.weights, item.start};
     if (is_drawn_again)
         choose_weighted_again(g, key, weights, item.degree, wanted, take);
     else

@@ -15,6 +15,7 @@
 //! come out as the errors they are on the CPU; nothing outside the arrays is read.
 
 mod cuda;
+mod directory;
 mod ledger;
 mod output;
 mod plan;
@@ -33,6 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use headwater_cuda::Stream;
 use headwater_memory::{Buffer, Device, Pinned};
 
+use self::directory::Directory;
 use self::plan::{Ends, is_followed};
 use super::exclude::Excluded;
 use super::options::{Fanout, SampleOptions};
@@ -62,7 +64,7 @@ pub struct GpuNeighbourSampler {
     type_nodes: Vec<u64>,
     /// Where the ids of each type begin among the keys, and where the last ends.
     type_bases: Vec<u64>,
-    relations: Buffer<u64, Device>,
+    directory: Directory,
     fanouts: Buffer<u64, Device>,
     /// Edges a hop gets room for.
     room: AtomicU64,
@@ -89,10 +91,10 @@ impl GpuNeighbourSampler {
         let fanouts = hops.flat_map(|hop| (0..ends.len()).map(move |at| (hop, at)));
         let fanouts: Vec<u64> = fanouts.map(|(hop, at)| fanout_word(options.fanout(hop, at))).collect();
         let stream = Stream::new(gpu)?;
-        let relations = Buffer::from_slice(&stream, &cuda::relation_words(&placed, &type_bases))?;
+        let directory = Directory::new(&stream, &placed, &type_bases)?;
         let fanouts = Buffer::from_slice(&stream, &fanouts)?;
         let (room, kept) = (AtomicU64::new(FIRST_ROOM), Mutex::default());
-        Ok(Self { placed, options, visit: Visit::Auto, ends, type_nodes, type_bases, relations, fanouts, room, kept })
+        Ok(Self { placed, options, visit: Visit::Auto, ends, type_nodes, type_bases, directory, fanouts, room, kept })
     }
 
     /// The same sampler, with rows visited in another order.

@@ -9,7 +9,7 @@
 // Per edge: number 4 bytes and a sector of the table, settle 8 bytes and a sector. Per new node: number 2 * KEY_BYTES
 // and a sector, settle KEY_BYTES in and 8 out (12 with trees).
 //
-// Defines: KEY, KEY_BYTES (see unique.cuh); THREADS, ITEMS (see scan.cuh).
+// Defines: KEY, KEY_BYTES (see unique.cuh); THREADS, ITEMS (see scan.cuh); MEMBERS, BLOCK_LOG2 (see relation.cuh).
 
 // Brings the seeds: each has its position as number, and one that stands twice is found by its first.
 extern "C" __global__ void __launch_bounds__(THREADS)

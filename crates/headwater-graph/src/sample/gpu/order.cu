@@ -8,7 +8,7 @@
 //
 // Per item: 8 bytes of its id, an atomic add in L2 and 4 bytes out; then 12 bytes in and 4 out.
 //
-// Defines: THREADS, ITEMS (see scan.cuh).
+// Defines: THREADS, ITEMS (see scan.cuh); MEMBERS, BLOCK_LOG2 (see relation.cuh).
 
 __device__ __forceinline__ u64 bucket_of(const Batch& b, const Relation* relations, const u64* ledger,
                                          const u64* nodes, u64 i) {

@@ -112,7 +112,8 @@ impl<'a> Job<'a> {
         let seeds = index(type_seeds.iter().sum());
         let has_positions = options.edge_ids == EdgeIds::Kept || draws_in_rounds(options);
         let is_disjoint = options.trees == Trees::Disjoint;
-        let build = Build { key, weighted: options.bias == Bias::Weights };
+        let spread = sampler.placed.spread_rule();
+        let build = Build { key, weighted: options.bias == Bias::Weights, spread };
         let pairs = pair_words(excluded);
         let in_order = |(hop, &items): (usize, &u64)| if sampler.is_by_address(hop, items) { items } else { 0 };
         let order_rooms = plan.items.iter().enumerate().map(in_order).collect();
@@ -195,7 +196,7 @@ impl<'a> Job<'a> {
         let cut = |at: usize| part(&letter, (self.cells + at * self.seeds) * 8, self.seeds * 8);
         let times = if self.has_times { cut(3)? } else { part(&letter, 0, 0)? };
         let buffers = Buffers {
-            relations: self.sampler.relations.whole().clone(),
+            relations: self.sampler.directory.relations.whole().clone(),
             fanouts: self.sampler.fanouts.whole().clone(),
             ledger: part(&letter, 0, self.cells * 8)?,
             seed_keys: cut(0)?,

@@ -237,3 +237,35 @@ fn batches_of_many_tiles() {
     let disjoint = SampleOptions { trees: Trees::Disjoint, ..shared };
     agrees(&stream, &citations(2), &disjoint, &[Seeds::of(&seeds(400, 60))], Key::new(2));
 }
+
+#[test]
+fn a_graph_spread_over_a_group() {
+    let Some(stream) = stream() else { return };
+    let plain = tangle(90, 6);
+    let topology = plain.relation(0);
+    let edges = topology.edges();
+    let weights: Vec<f32> = (0..edges).map(|i| (mix(i) % 4) as f32 * 0.3).collect();
+    let named = topology.clone().with_edge_ids((0..edges).map(|at| at * 3 + 1).collect::<Vec<u64>>().into()).unwrap();
+    let weighted = Graph::homogeneous(named.with_weights(weights.into()).unwrap()).unwrap();
+    let times: Vec<i64> = (0..90).flat_map(|row| (0..topology.degree(row) as i64).map(|at| at * 3)).collect();
+    let timed = topology.clone().with_times(times.into()).unwrap().with_order(crate::topology::RowOrder::Time);
+    let timed = Graph::homogeneous(timed).unwrap();
+    let uniform = SampleOptions::fanouts(&[6, 40, 2]).unwrap();
+    let by_weight = SampleOptions { bias: Bias::Weights, ..uniform.clone() };
+    let in_time = SampleOptions { trees: Trees::Disjoint, ..uniform.clone() };
+    let (nodes, limits) = ([3, 4, 50, 3], [5, 9, -1, 40]);
+    let (now, then) = (Seeds::of(&nodes), Seeds { times: Some(&limits), ..Seeds::of(&nodes) });
+    let cases = [(&weighted, &by_weight, now), (&timed, &in_time, then), (&citations(4), &uniform, now)];
+    for (graph, options, seeds) in cases {
+        let cpu = NeighbourSampler::new(graph.clone(), options.clone()).unwrap().sample(seeds, Key::new(8)).unwrap();
+        for (members, block_log2) in [(1, 0), (3, 1)] {
+            // One GPU stands for all members: what is tested is where everything lies.
+            let group = vec![stream.gpu().clone(); members];
+            let placed = PlacedGraph::spread(graph, &group, block_log2).unwrap().seen_from(stream.gpu());
+            let sampler = GpuNeighbourSampler::new(placed, options.clone()).unwrap();
+            let sample = sampler.sample(&stream, seeds, Key::new(8)).unwrap().to_host().unwrap();
+            assert_eq!(sample, cpu, "{members} members, blocks of 2^{block_log2}");
+        }
+    }
+    assert!(PlacedGraph::spread(&plain, &[], 0).is_err());
+}

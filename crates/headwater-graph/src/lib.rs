@@ -12,6 +12,7 @@
 //! | Where does a graph lie on disk? | [`dataset`] |
 //! | How is a graph made up? | [`generate`] |
 //! | How are rows ordered and nodes renumbered? | [`order`], [`reorder`] |
+//! | Which nodes will be read most? | [`score`] |
 //! | Which random number? | [`random`] |
 //! | Where does it lie? | [`place`] decides, [`placed`] and [`interleave`] hold |
 //! | What do samplers on the GPU stand on? | [`scan`], [`unique`] |
@@ -50,6 +51,7 @@ pub mod reorder;
 pub mod sample;
 pub mod scan;
 pub mod schema;
+pub mod score;
 #[cfg(test)]
 mod testing;
 pub mod topology;

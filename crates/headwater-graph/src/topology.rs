@@ -96,6 +96,12 @@ impl Topology {
         Self { order, ..self }
     }
 
+    /// The lists alone, without ids, weights and times of edges.
+    #[must_use]
+    pub fn bare(&self) -> Self {
+        Self { edge_ids: None, weights: None, times: None, ..self.clone() }
+    }
+
     /// A copy in memory of large pages; see [`Column::in_memory`].
     pub fn in_memory(&self) -> Result<Self> {
         Ok(Self {

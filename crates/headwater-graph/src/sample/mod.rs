@@ -34,7 +34,7 @@ mod output;
 mod seeds;
 mod subgraph;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod walk;
 
 pub use choose::Chooser;

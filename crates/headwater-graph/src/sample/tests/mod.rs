@@ -27,7 +27,7 @@ fn star(degree: u32) -> Graph {
 }
 
 /// Random lists with isolated nodes, self-loops, multi-edges and hubs.
-pub(in crate::sample) fn tangle(nodes: u64, seed: u64) -> Graph {
+pub(crate) fn tangle(nodes: u64, seed: u64) -> Graph {
     Graph::homogeneous(tangled(nodes, nodes, seed)).unwrap()
 }
 
@@ -53,7 +53,7 @@ fn tangled(rows: u64, columns: u64, seed: u64) -> Topology {
 }
 
 /// Three types, four relations, one of them empty, one within a type.
-pub(in crate::sample) fn citations(seed: u64) -> Graph {
+pub(crate) fn citations(seed: u64) -> Graph {
     let node_types = [("paper", 60), ("author", 25), ("field", 0)];
     let relations = [(0, "cites", 0), (1, "writes", 0), (0, "written", 1), (2, "names", 0)];
     let counts = node_types.map(|(_, count)| count);

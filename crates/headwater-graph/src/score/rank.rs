@@ -1,0 +1,138 @@
+//! Reverse PageRank: a node is worth what the nodes it points at are worth to it.
+//!
+//! The data-tiering paper's second and third method. Each iteration a node hands its score on to the nodes that point at
+//! it, in equal parts; then all scores are damped. With weight on the training nodes, where batches begin, and few
+//! iterations, so that the weight is not forgotten, the order predicts well which nodes batches read.
+
+use rayon::prelude::*;
+
+use super::NodeScores;
+use super::pull::Outgoing;
+use crate::error::{Error, Result};
+use crate::topology::index;
+
+/// Scores are whole multiples of 2^-60; all of them together are at most 2.
+const UNIT_LOG2: u8 = 60;
+
+/// How a rank is worked out.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RankOptions<'a> {
+    /// Share of a score that is handed on, from 0 to 1.
+    pub damping: f64,
+    /// What scores begin with.
+    pub start: Start<'a>,
+    /// When it is enough.
+    pub stop: Stop,
+}
+
+/// What scores begin with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Start<'a> {
+    /// All alike: one over the number of nodes.
+    Even,
+    /// Training nodes have more, by the number of nodes over theirs. One list a node type.
+    Weighted(&'a [&'a [u64]]),
+}
+
+/// When it is enough.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Stop {
+    /// After so many iterations.
+    After(u32),
+    /// When scores change by less than `tolerance` in all, or after `most` iterations.
+    Converged {
+        /// Sum of absolute changes.
+        tolerance: f64,
+        /// Iterations at most.
+        most: u32,
+    },
+}
+
+impl<'a> RankOptions<'a> {
+    /// The paper's weighted reverse PageRank: five iterations.
+    #[must_use]
+    pub fn weighted(train: &'a [&'a [u64]]) -> Self {
+        Self { damping: 0.85, start: Start::Weighted(train), stop: Stop::After(5) }
+    }
+
+    /// The paper's reverse PageRank: until nothing changes any more.
+    #[must_use]
+    pub fn converged() -> Self {
+        Self { damping: 0.85, start: Start::Even, stop: Stop::Converged { tolerance: 1e-6, most: 100 } }
+    }
+}
+
+/// The rank of every node, in units of 2^-60.
+pub fn reverse_pagerank(graph: &Outgoing, options: &RankOptions<'_>) -> Result<NodeScores> {
+    if !(0.0..=1.0).contains(&options.damping) {
+        return Err(Error::Parameter { name: "damping", value: options.damping, expected: "from 0 to 1" });
+    }
+    let mut scores = begin(graph, options.start)?;
+    let in_degrees = graph.all_in_degrees();
+    let (most, tolerance) = match options.stop {
+        Stop::After(iterations) => (iterations, None),
+        Stop::Converged { tolerance, most } => (most, Some(tolerance)),
+    };
+    for _ in 0..most {
+        let next = iterate(graph, &in_degrees, &scores, options.damping);
+        let change = tolerance.map(|tolerance| (tolerance, change(&scores, &next)));
+        scores = next;
+        if change.is_some_and(|(tolerance, change)| change < tolerance) {
+            break;
+        }
+    }
+    Ok(scores)
+}
+
+fn begin(graph: &Outgoing, start: Start<'_>) -> Result<NodeScores> {
+    let nodes = graph.nodes() as f64;
+    let mut scores: NodeScores = graph.counts.iter().map(|&count| vec![whole(1.0 / nodes); count]).collect();
+    let Start::Weighted(train) = start else { return Ok(scores) };
+    let (found, expected) = (train.len() as u64, scores.len() as u64);
+    if found != expected {
+        return Err(Error::Length { name: "lists of training nodes", found, expected, of: "the node types" });
+    }
+    let training: usize = train.iter().map(|ids| ids.len()).sum();
+    for (scores, ids) in scores.iter_mut().zip(train) {
+        let limit = scores.len() as u64;
+        for (position, &id) in ids.iter().enumerate() {
+            let out = || Error::IdOutOfRange { name: "training nodes", position: position as u64, id, limit };
+            // 1 / N times N / |train|.
+            *scores.get_mut(index(id)).ok_or_else(out)? = whole(1.0 / training as f64);
+        }
+    }
+    Ok(scores)
+}
+
+fn iterate(graph: &Outgoing, in_degrees: &NodeScores, scores: &NodeScores, damping: f64) -> NodeScores {
+    let share = |(score, degree): (&u64, &u64)| {
+        #[expect(clippy::cast_possible_truncation, reason = "shares are kept in 32 bits")]
+        // A node that nothing points at hands nothing on, and is asked by nobody.
+        if *degree == 0 { 0.0 } else { (value(*score) / *degree as f64) as f32 }
+    };
+    let shares =
+        |_: usize, target: usize| scores[target].par_iter().zip(&in_degrees[target]).map(share).collect::<Vec<f32>>();
+    let mut sums = graph.pull(UNIT_LOG2, shares);
+    let rest = (1.0 - damping) / graph.nodes() as f64;
+    sums.iter_mut().for_each(|sums| {
+        sums.par_iter_mut().for_each(|sum| *sum = whole(rest + damping * value(*sum)));
+    });
+    sums
+}
+
+fn change(before: &NodeScores, after: &NodeScores) -> f64 {
+    // Whole numbers again, so that the sum does not depend on its order.
+    let of = |(before, after): (&Vec<u64>, &Vec<u64>)| -> u64 {
+        before.par_iter().zip(after).map(|(before, after)| before.abs_diff(*after)).sum()
+    };
+    value(before.iter().zip(after).map(of).sum())
+}
+
+fn value(whole: u64) -> f64 {
+    whole as f64 / (1u64 << UNIT_LOG2) as f64
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 2 by construction")]
+fn whole(value: f64) -> u64 {
+    (value * (1u64 << UNIT_LOG2) as f64) as u64
+}

@@ -1,0 +1,142 @@
+//! Scores against plain references in 64-bit floats.
+#![allow(clippy::cast_possible_truncation, reason = "numbers in tests are small")]
+
+use super::*;
+use crate::random::Key;
+use crate::sample::tests::{citations, tangle};
+use crate::sample::{NeighbourSampler, SampleOptions, Seeds};
+use crate::{Error, Graph, Silent, Topology};
+
+/// Source and target of every edge, nodes of all types numbered through.
+fn edges(graph: &Graph) -> (usize, Vec<(usize, usize)>) {
+    let counts: Vec<usize> = graph.schema().node_types().iter().map(|node_type| node_type.count as usize).collect();
+    let base = |node_type: usize| counts[..node_type].iter().sum::<usize>();
+    let of = |(relation, topology): (&crate::Relation, &Topology)| {
+        let coo = topology.to_coo();
+        let (source, target) = (base(relation.source), base(relation.target));
+        let ends = coo.sources.iter().zip(coo.targets.iter());
+        ends.map(|(from, to)| (source + from as usize, target + to as usize)).collect::<Vec<_>>()
+    };
+    let all = graph.schema().relations().iter().zip(graph.relations()).flat_map(of).collect();
+    (counts.iter().sum(), all)
+}
+
+/// Algorithm 1 of the data-tiering paper, word for word.
+fn algorithm_1(graph: &Graph, iterations: usize, damping: f64, train: &[usize]) -> Vec<f64> {
+    let (nodes, edges) = edges(graph);
+    let mut score = vec![1.0 / nodes as f64; nodes];
+    let mut in_degree = vec![0.0; nodes];
+    edges.iter().for_each(|&(_, target)| in_degree[target] += 1.0);
+    train.iter().for_each(|&id| score[id] *= nodes as f64 / train.len() as f64);
+    for _ in 0..iterations {
+        let given: Vec<f64> = score.iter().zip(&in_degree).map(|(score, degree)| score / degree).collect();
+        let mut pulled = vec![0.0; nodes];
+        edges.iter().for_each(|&(source, target)| pulled[source] += given[target]);
+        score = pulled.iter().map(|pulled| (1.0 - damping) / nodes as f64 + damping * pulled).collect();
+    }
+    score
+}
+
+fn assert_close(found: &NodeScores, unit_log2: u32, want: &[f64], tolerance: f64) {
+    let found: Vec<f64> = found.concat().iter().map(|&score| score as f64 / 2f64.powi(unit_log2 as i32)).collect();
+    assert_eq!(found.len(), want.len());
+    for (at, (found, want)) in found.iter().zip(want).enumerate() {
+        assert!((found - want).abs() <= tolerance * want.abs().max(1e-9), "node {at}: {found}, expected {want}");
+    }
+}
+
+#[test]
+fn ranks_are_those_of_the_paper() {
+    for graph in [tangle(200, 3), citations(5)] {
+        let outgoing = Outgoing::of(&graph, &Silent).unwrap();
+        let nodes: Vec<u64> = vec![0, 3, 7, 20];
+        let mut train: Vec<&[u64]> = vec![&[]; graph.schema().node_types().len()];
+        train[0] = &nodes;
+        let found = reverse_pagerank(&outgoing, &RankOptions::weighted(&train)).unwrap();
+        assert_close(&found, 60, &algorithm_1(&graph, 5, 0.85, &[0, 3, 7, 20]), 1e-6);
+        let found = reverse_pagerank(&outgoing, &RankOptions::converged()).unwrap();
+        assert_close(
+            &found,
+            60,
+            &algorithm_1(&graph, 100, 0.85, &(0..graph.nodes() as usize).collect::<Vec<_>>()),
+            1e-3,
+        );
+    }
+}
+
+#[test]
+fn ranks_do_not_depend_on_threads_or_on_the_layout() {
+    let graph = tangle(5000, 1);
+    let by_source = Graph::homogeneous(graph.relation(0).transposed(&Silent).unwrap()).unwrap();
+    let rank = |graph: &Graph, threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let outgoing = Outgoing::of(graph, &Silent).unwrap();
+            reverse_pagerank(&outgoing, &RankOptions::weighted(&[&[1, 2, 3]])).unwrap()
+        })
+    };
+    let one = rank(&graph, 1);
+    assert_eq!(rank(&graph, 3), one);
+    assert_eq!(rank(&by_source, 2), one);
+}
+
+#[test]
+fn degrees_of_both_ends() {
+    for graph in [tangle(100, 2), citations(1)] {
+        let (nodes, edges) = edges(&graph);
+        let (mut into, mut out) = (vec![0u64; nodes], vec![0u64; nodes]);
+        edges.iter().for_each(|&(source, target)| {
+            out[source] += 1;
+            into[target] += 1;
+        });
+        assert_eq!(degrees(&graph, End::Target).concat(), into);
+        assert_eq!(degrees(&graph, End::Source).concat(), out);
+    }
+}
+
+#[test]
+fn expected_reads_are_what_batches_read() {
+    let graph = tangle(400, 7);
+    let options = SampleOptions::fanouts(&[3, 2]).unwrap();
+    let train: Vec<u64> = (0..120).collect();
+    let outgoing = Outgoing::of(&graph, &Silent).unwrap();
+    let expected = Expected { train: &[&train], batch: 12, options: &options };
+    let expected = expected_reads(&outgoing, &expected).unwrap();
+    let sampler = NeighbourSampler::new(graph, options).unwrap();
+    // Many epochs in random order, so that chance has little to say.
+    let epochs = 300;
+    let shuffled: Vec<u64> = (0..epochs).flat_map(|epoch| shuffle(&train, epoch)).collect();
+    let batches: Vec<Seeds<'_>> = shuffled.chunks(12).map(Seeds::of).collect();
+    let reads = count_reads(&sampler, &batches, Key::new(1)).unwrap();
+    assert_eq!(reads.batches, batches.len() as u64);
+    assert_eq!(reads.counts[0].iter().sum::<u64>(), reads.nodes);
+    let told: f64 = expected[0].iter().map(|&reads| reads as f64 / 2f64.powi(20)).sum();
+    let found = reads.nodes as f64 / epochs as f64;
+    assert!((told / found - 1.0).abs() < 0.03, "told {told}, found {found}");
+    // The hundred hottest by one are the hottest by the other, but for a few.
+    let hottest = |scores: &[u64]| {
+        let mut order: Vec<usize> = (0..scores.len()).collect();
+        order.sort_by_key(|&at| std::cmp::Reverse(scores[at]));
+        order[..100].iter().map(|&at| reads.counts[0][at]).sum::<u64>() as f64
+    };
+    assert!(hottest(&expected[0]) > 0.98 * hottest(&reads.counts[0]));
+}
+
+fn shuffle(ids: &[u64], key: u64) -> Vec<u64> {
+    let mut keyed: Vec<(u64, u64)> = ids.iter().map(|&id| (Key::new(key).draw(id), id)).collect();
+    keyed.sort_unstable();
+    keyed.into_iter().map(|(_, id)| id).collect()
+}
+
+#[test]
+fn training_nodes_that_are_none_are_errors() {
+    let graph = tangle(20, 1);
+    let outgoing = Outgoing::of(&graph, &Silent).unwrap();
+    let bad = reverse_pagerank(&outgoing, &RankOptions::weighted(&[&[1, 20]])).unwrap_err();
+    assert!(matches!(bad, Error::IdOutOfRange { name: "training nodes", position: 1, id: 20, limit: 20 }), "{bad}");
+    let options = SampleOptions::fanouts(&[2]).unwrap();
+    let expected = Expected { train: &[], batch: 2, options: &options };
+    assert!(matches!(expected_reads(&outgoing, &expected), Err(Error::Length { .. })));
+    let damping = RankOptions { damping: 1.5, ..RankOptions::converged() };
+    assert!(matches!(reverse_pagerank(&outgoing, &damping), Err(Error::Parameter { name: "damping", .. })));
+}

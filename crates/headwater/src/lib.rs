@@ -8,12 +8,14 @@
 //! | Where do bytes live and how do they move? | [`memory`] |
 //! | What is this array, and who computes on it? | [`tensor`] |
 //! | Who is next to whom, and which neighbours today? | [`graph`] |
+//! | Which rows are hot, and where do they lie? | [`feature`] |
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
 pub use headwater_cuda as cuda;
+pub use headwater_feature as feature;
 pub use headwater_graph as graph;
 pub use headwater_memory as memory;
 pub use headwater_tensor as tensor;

@@ -1,0 +1,23 @@
+//! Give me these rows, from wherever they are.
+//!
+//! A table of features may be larger than a GPU's memory, than a group's, than the host's. Its rows are put in the order
+//! of how often they are read, and that order is cut into tiers: the hottest rows in every GPU, the next spread over a
+//! group of GPUs, the next in pinned host memory, the rest on disk. To whoever asks for rows there is one table.
+//!
+//! | the question | the room |
+//! | --- | --- |
+//! | How many reads do the hottest rows get? | [`curve`] |
+//! | Which GPUs share a table? | [`group`] |
+//! | How many rows in which memory? | [`plan`] |
+//!
+//! The crate knows nothing of edges: who is read how often comes as plain numbers.
+
+pub mod curve;
+pub mod error;
+pub mod group;
+pub mod plan;
+
+pub use curve::Curve;
+pub use error::{Error, Result};
+pub use group::{DeviceGroup, device_groups};
+pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan};

@@ -13,11 +13,16 @@ pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
     let pairs = |source: Option<&'static Source>, defines: fn(IdType) -> Vec<Defines>| {
         source.into_iter().flat_map(move |source| id_types.into_iter().flat_map(defines).map(move |set| (source, set)))
     };
-    pairs(of("gather.cu"), gathers).chain(pairs(of("order.cu"), orders)).collect()
+    let texts = pairs(of("elements.cu"), elements).chain(pairs(of("gather.cu"), gathers));
+    texts.chain(pairs(of("order.cu"), orders)).collect()
+}
+
+fn elements(id_type: IdType) -> Vec<Defines> {
+    [1, 2, 4].map(|unit_bytes| unit_defines(id_type, unit_bytes, 128)).into()
 }
 
 fn gathers(id_type: IdType) -> Vec<Defines> {
-    let mut sets: Vec<Defines> = [1, 2, 4].map(|unit_bytes| unit_defines(id_type, unit_bytes, 128)).into();
+    let mut sets = Vec::new();
     for piece_bytes in [1, 4, 16] {
         for (per_row, in_order, placed) in [(8, false, false), (16, false, true), (32, true, true)] {
             let lanes = Lanes { per_row, span_bytes: 128, depth: if placed { 2 } else { 4 }, piece_bytes };

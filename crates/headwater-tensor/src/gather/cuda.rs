@@ -7,11 +7,16 @@ use super::plan::{GatherOptions, Plan, Shape, TablePlace, Variant, plan};
 use super::{GatherError, IdType, alignment_bytes, check_sizes};
 use crate::error::Result;
 
-static GATHER: Source = Source { name: "gather.cu", text: include_str!("gather.cu"), headers: &[] };
+const ROWS: (&str, &str) = ("rows.cuh", include_str!("rows.cuh"));
+/// Rows copied line by line, for the kernels of others.
+pub const LINES_HEADER: (&str, &str) = ("lines.cuh", include_str!("lines.cuh"));
+
+static ELEMENTS: Source = Source { name: "elements.cu", text: include_str!("elements.cu"), headers: &[ROWS] };
+static GATHER: Source = Source { name: "gather.cu", text: include_str!("gather.cu"), headers: &[ROWS, LINES_HEADER] };
 static ORDER: Source = Source { name: "order.cu", text: include_str!("order.cu"), headers: &[] };
 
 /// Kernel texts of this folder with the defines they are used with, for tests that compile every one.
-pub static SOURCES: &[&Source] = &[&GATHER, &ORDER];
+pub static SOURCES: &[&Source] = &[&ELEMENTS, &GATHER, &ORDER];
 
 const ELEMENT_PARAMS: &[Param] = &[
     Param::Read("table", Element::Bytes, &["rows", "units", "UNIT_BYTES"]),
@@ -23,9 +28,9 @@ const ELEMENT_PARAMS: &[Param] = &[
     Param::Fault,
 ];
 // SAFETY: both kernels read ids below `count`, write outputs below `count * units`, and read rows below `rows` only.
-static NAIVE: Kernel = unsafe { Kernel::declare(&GATHER, "gather_naive", ELEMENT_PARAMS) };
+static NAIVE: Kernel = unsafe { Kernel::declare(&ELEMENTS, "gather_naive", ELEMENT_PARAMS) };
 // SAFETY: as above; a rotated column stays below `units`.
-static SHIFT: Kernel = unsafe { Kernel::declare(&GATHER, "gather_shift", ELEMENT_PARAMS) };
+static SHIFT: Kernel = unsafe { Kernel::declare(&ELEMENTS, "gather_shift", ELEMENT_PARAMS) };
 // SAFETY: ids and places are read below `count`; a row is read only when below `rows`, and only its own bytes (words that
 // hang over a row stay inside the table, by `load_word`); a place is written only when below `out_rows`.
 static LINES: Kernel = unsafe {

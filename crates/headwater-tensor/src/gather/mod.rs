@@ -23,7 +23,7 @@ mod tests;
 
 pub use builds::kernel_builds;
 pub use cpu::gather as gather_on_cpu;
-pub use cuda::{GpuGather, SOURCES};
+pub use cuda::{GpuGather, LINES_HEADER, SOURCES};
 pub use plan::{GatherOptions, Variant};
 pub use staged::StagedGather;
 

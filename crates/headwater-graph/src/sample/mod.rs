@@ -19,7 +19,7 @@
 //! | Which nodes and edges around seeds? | [`NeighbourSampler`], [`Sample`] |
 //! | The same on a GPU? | [`GpuNeighbourSampler`], [`DeviceSample`] |
 //! | Around the ends of edges, with edges that are none? | [`sample_links`], [`negative_edges`], [`Excluded`] |
-//! | Every edge among some nodes? | [`induced_subgraph`], [`khop_subgraph`] |
+//! | Every edge among some nodes? | [`induced_subgraph`], [`khop_subgraph`], [`GpuSubgraphs`] |
 //! | Which way does a walker go? | [`random_walks`] |
 //! | Walks and negatives on a GPU? | [`GpuRelation`] |
 
@@ -50,7 +50,7 @@ pub use neighbour::NeighbourSampler;
 pub use options::{Bias, EdgeIds, Fanout, Recency, Replacement, SampleOptions, Trees};
 pub use output::{Block, RelationEdges, Sample, TypeNodes};
 pub use seeds::Seeds;
-pub use subgraph::{Subgraph, induced_subgraph, khop_subgraph};
+pub use subgraph::{DeviceSubgraph, GpuSubgraphs, Subgraph, induced_subgraph, khop_subgraph};
 pub use walk::{WalkOptions, random_walks};
 
 use headwater_cuda::{Defines, Source};
@@ -66,8 +66,12 @@ pub fn batch_key(seed: u64, epoch: u64, batch: u64) -> Key {
 /// The kernel texts of the samplers with the defines they are launched with.
 #[must_use]
 pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
-    [gpu::kernel_builds, link::kernel_builds, negative::kernel_builds, walk::kernel_builds]
-        .into_iter()
-        .flat_map(|folder| folder())
-        .collect()
+    let folders = [
+        gpu::kernel_builds,
+        link::kernel_builds,
+        negative::kernel_builds,
+        subgraph::kernel_builds,
+        walk::kernel_builds,
+    ];
+    folders.into_iter().flat_map(|folder| folder()).collect()
 }

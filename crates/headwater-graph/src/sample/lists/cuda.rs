@@ -34,7 +34,7 @@ unsafe impl KernelStruct for Lists {
 impl GpuRelation {
     /// Adds the lists to a launch.
     pub(in crate::sample) fn bind<'a>(&self, launch: Launch<'a>) -> Launch<'a> {
-        let (topology, arrays) = (self.topology(), &self.arrays);
+        let (topology, arrays) = (self.topology(), self.arrays());
         let lists = Lists {
             rows: topology.rows(),
             edges: topology.edges(),

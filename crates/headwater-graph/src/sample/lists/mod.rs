@@ -7,8 +7,6 @@ mod cuda;
 
 pub(super) use cuda::{HEADER, LISTS, NEIGHBOURS, OFFSETS};
 
-use headwater_cuda::{Gpu, Stream};
-
 use crate::error::{Error, Result};
 use crate::placed::{PlacedGraph, PlacedRelation};
 use crate::topology::Topology;
@@ -16,9 +14,8 @@ use crate::topology::Topology;
 /// A relation of a placed graph. Clones share its arrays.
 #[derive(Debug, Clone)]
 pub struct GpuRelation {
-    topology: Topology,
-    arrays: PlacedRelation,
-    gpu: Gpu,
+    placed: PlacedGraph,
+    at: usize,
 }
 
 impl GpuRelation {
@@ -28,26 +25,25 @@ impl GpuRelation {
         if id >= limit {
             return Err(Error::IdOutOfRange { name: "relation", position: 0, id, limit });
         }
-        match (placed.gpu(), placed.relations().get(at)) {
-            (Some(gpu), Some(arrays)) => {
-                let topology = placed.graph().relation(at).clone();
-                Ok(Self { topology, arrays: arrays.clone(), gpu: gpu.clone() })
-            }
-            _ => Err(Error::Options { why: "a GPU reads graphs in cuda or zero-copy storage only" }),
+        if placed.relations().is_empty() {
+            return Err(Error::Options { why: "a GPU reads graphs in cuda or zero-copy storage only" });
         }
+        Ok(Self { placed: placed.clone(), at })
+    }
+
+    /// The graph it is a relation of.
+    #[must_use]
+    pub fn placed(&self) -> &PlacedGraph {
+        &self.placed
     }
 
     /// The lists in host memory.
     #[must_use]
     pub fn topology(&self) -> &Topology {
-        &self.topology
+        self.placed.graph().relation(self.at)
     }
 
-    /// Fails when `stream` belongs to another GPU.
-    pub(super) fn check(&self, stream: &Stream) -> Result<()> {
-        if self.gpu.ordinal() == stream.gpu().ordinal() {
-            return Ok(());
-        }
-        Err(Error::Options { why: "the stream belongs to another GPU than the graph was placed for" })
+    fn arrays(&self) -> &PlacedRelation {
+        &self.placed.relations()[self.at]
     }
 }

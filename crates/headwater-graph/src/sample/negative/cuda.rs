@@ -121,7 +121,7 @@ impl GpuRelation {
         pairs: &Pairs<'_>,
         count: u64,
     ) -> Result<(DeviceNegatives, Scratch)> {
-        self.check(stream)?;
+        self.placed().check_stream(stream)?;
         let [sources, targets] = [(); 2].map(|()| Buffer::<u64, Device>::on_stream(stream, index(count)));
         let (sources, targets) = (sources?, targets?);
         let is_free = stream.scratch(index(count).saturating_mul(4))?;

@@ -61,7 +61,7 @@ impl GpuRelation {
         options: &WalkOptions,
         key: Key,
     ) -> Result<Buffer<u64, Device>> {
-        self.check(stream)?;
+        self.placed().check_stream(stream)?;
         let Plan { nodes, total, accept } = Plan::new(self.topology(), starts, options)?;
         let super::Accept { back, near, far, is_plain } = accept;
         let walks = Buffer::<u64, Device>::on_stream(stream, total)?;

@@ -42,17 +42,15 @@ mod device {
         let shared = SampleOptions::fanouts(&[4, 2]).unwrap();
         let disjoint = SampleOptions { trees: Trees::Disjoint, ..shared.clone() };
         let ends = |count: u64, nodes: u64, seed: u64| (0..count).map(|at| mix(at ^ seed) % nodes).collect::<Vec<_>>();
-        for (graph, relation, nodes, storage) in [
-            (tangle(50, 3), 0, [50, 50], Storage::Cuda),
-            (citations(1), 1, [25, 60], Storage::ZeroCopy),
-            (citations(2), 2, [60, 25], Storage::Cuda),
-        ] {
+        for (graph, relation, nodes, storage) in
+            [(tangle(50, 3), 0, [50, 50], Storage::Cuda), (citations(1), 1, [25, 60], Storage::ZeroCopy)]
+        {
             let (sources, targets) = (ends(7, nodes[0], 1), ends(7, nodes[1], 9));
             let links = LinkSeeds { relation, sources: &sources, targets: &targets, times: None };
             for options in [&shared, &disjoint] {
                 agrees(&stream, &graph, options, links, storage);
-                agrees(&stream, &graph, options, LinkSeeds { sources: &[], targets: &[], ..links }, storage);
             }
+            agrees(&stream, &graph, &disjoint, LinkSeeds { sources: &[], targets: &[], ..links }, storage);
         }
     }
 

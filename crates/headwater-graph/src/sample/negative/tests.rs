@@ -30,7 +30,7 @@ mod device {
         for (at, topology) in graphs().into_iter().enumerate() {
             for storage in [Storage::Cuda, Storage::ZeroCopy] {
                 let relation = on_gpu(&stream, &topology, storage);
-                for (strictness, count) in KINDS.into_iter().flat_map(|kind| [0, 1, 3000].map(|count| (kind, count))) {
+                for (strictness, count) in KINDS.into_iter().flat_map(|kind| [0, 1, 2100].map(|count| (kind, count))) {
                     let cpu = negative_edges(&topology, count, strictness, Key::new(3)).unwrap();
                     let gpu = relation.negative_edges(&stream, count, strictness, Key::new(3)).unwrap();
                     let gpu = gpu.to_host(&stream).unwrap();

@@ -68,6 +68,16 @@ impl Graph {
         &self.relations
     }
 
+    /// The type whose nodes own the lists of a relation, and the type of their neighbours.
+    #[must_use]
+    pub(crate) fn ends(&self, at: usize) -> (usize, usize) {
+        let relation = &self.schema.relations()[at];
+        match self.relation(at).layout() {
+            Layout::Csc => (relation.target, relation.source),
+            Layout::Csr => (relation.source, relation.target),
+        }
+    }
+
     /// Nodes of all types.
     #[must_use]
     pub fn nodes(&self) -> u64 {

@@ -5,7 +5,7 @@
 //! mappings) is copied into memory that can. When neither goes, because the system limits what may be locked, the graph
 //! steps down to the next storage and says so once. Everything is given back when the graph is dropped.
 
-use headwater_cuda::{Allocation, Error as CudaError, Gpu, Span};
+use headwater_cuda::{Allocation, Error as CudaError, Gpu, Span, Stream};
 use headwater_memory::{Buffer, Capacity, Foreign, Pinned};
 use rayon::prelude::*;
 
@@ -147,6 +147,17 @@ impl PlacedGraph {
     #[must_use]
     pub fn relations(&self) -> &[PlacedRelation] {
         &self.relations
+    }
+
+    /// Fails when work on `stream` cannot read the graph.
+    pub(crate) fn check_stream(&self, stream: &Stream) -> Result<()> {
+        if self.storage == Storage::Cpu {
+            return Err(Error::Options { why: "a GPU reads graphs in cuda or zero-copy storage only" });
+        }
+        if self.gpu.as_ref().is_some_and(|gpu| gpu.ordinal() == stream.gpu().ordinal()) {
+            return Ok(());
+        }
+        Err(Error::Options { why: "the stream belongs to another GPU than the graph was placed for" })
     }
 
     fn on_host(graph: &Graph, gpu: Option<&Gpu>) -> Self {

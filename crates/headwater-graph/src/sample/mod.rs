@@ -19,14 +19,16 @@
 //! | Which nodes and edges around seeds? | [`NeighbourSampler`], [`Sample`] |
 //! | The same on a GPU? | [`GpuNeighbourSampler`], [`DeviceSample`] |
 //! | Around the ends of edges, with edges that are none? | [`sample_links`], [`negative_edges`], [`Excluded`] |
-//! | Every edge among some nodes? | [`induced_subgraph`], [`khop_subgraph`] |
+//! | Every edge among some nodes? | [`induced_subgraph`], [`khop_subgraph`], [`GpuSubgraphs`] |
 //! | Which way does a walker go? | [`random_walks`] |
+//! | Walks and negatives on a GPU? | [`GpuRelation`] |
 
 mod choose;
 mod exclude;
 pub mod gpu;
 mod index;
 mod link;
+mod lists;
 mod negative;
 mod neighbour;
 mod options;
@@ -41,14 +43,17 @@ pub use choose::Chooser;
 pub use exclude::Excluded;
 pub use gpu::{DeviceNodes, DeviceSample, GpuNeighbourSampler, Visit};
 pub use index::{Entry, Index};
-pub use link::{LinkSample, LinkSeeds, Negative, sample_links};
-pub use negative::{Negatives, Strictness, negative_edges};
+pub use link::{DeviceLinkSample, LinkSample, LinkSeeds, Negative, sample_links};
+pub use lists::GpuRelation;
+pub use negative::{DeviceNegatives, Negatives, Strictness, negative_edges};
 pub use neighbour::NeighbourSampler;
 pub use options::{Bias, EdgeIds, Fanout, Recency, Replacement, SampleOptions, Trees};
 pub use output::{Block, RelationEdges, Sample, TypeNodes};
 pub use seeds::Seeds;
-pub use subgraph::{Subgraph, induced_subgraph, khop_subgraph};
+pub use subgraph::{DeviceSubgraph, GpuSubgraphs, Subgraph, induced_subgraph, khop_subgraph};
 pub use walk::{WalkOptions, random_walks};
+
+use headwater_cuda::{Defines, Source};
 
 use crate::random::Key;
 
@@ -56,4 +61,17 @@ use crate::random::Key;
 #[must_use]
 pub fn batch_key(seed: u64, epoch: u64, batch: u64) -> Key {
     Key::new(seed).of(epoch).of(batch)
+}
+
+/// The kernel texts of the samplers with the defines they are launched with.
+#[must_use]
+pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
+    let folders = [
+        gpu::kernel_builds,
+        link::kernel_builds,
+        negative::kernel_builds,
+        subgraph::kernel_builds,
+        walk::kernel_builds,
+    ];
+    folders.into_iter().flat_map(|folder| folder()).collect()
 }

@@ -118,6 +118,11 @@ impl<'a> GpuUnique<'a> {
         Ok(Self { stream, width, room, table, slot_count })
     }
 
+    /// The table, and how many slots it has, for kernels that look keys up.
+    pub(crate) fn table(&self) -> (&Span, u64) {
+        (&self.table, self.slot_count)
+    }
+
     /// Queues the numbering of a hop's keys.
     pub fn append(&self, hop: &Hop<'_>) -> Result<()> {
         let capacity = self.width.elements("keys", hop.keys)?;

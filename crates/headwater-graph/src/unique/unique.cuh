@@ -28,6 +28,15 @@ __device__ __forceinline__ u32 hw_claim(Slot* slots, u64 slot_count, KEY key) {
     return NOWHERE;
 }
 
+// The slot of a key; NOWHERE when nobody brought it.
+__device__ __forceinline__ u32 hw_find(const Slot* slots, u64 slot_count, KEY key) {
+    const u32 mask = (u32)(slot_count - 1);
+    u32 at = (u32)hw_mix(key) & mask;
+    for (u64 probes = 0; probes < slot_count && slots[at].key != EMPTY; probes++, at = (at + 1) & mask)
+        if (slots[at].key == key) return at;
+    return NOWHERE;
+}
+
 // Leaves the smaller of `value` and what is there.
 __device__ __forceinline__ void hw_lower(Slot* slot, KEY value) {
     // Values only fall here, so one that is seen to be smaller already needs no atomic: hubs come often.

@@ -53,9 +53,10 @@ fn check(placed: &PlacedGraph) {
     let stream = Stream::new(placed.gpu().unwrap()).unwrap();
     assert_eq!(placed.relations().len(), placed.graph().relations().len());
     for (relation, topology) in placed.relations().iter().zip(placed.graph().relations()) {
-        let mut spans: Vec<&Span> = vec![&relation.offsets, &relation.neighbours.span];
-        spans.extend(relation.edge_ids.as_ref().map(|ids| &ids.span));
-        spans.extend(relation.weights.iter().chain(&relation.times));
+        let mut all = vec![&relation.offsets, &relation.neighbours.array];
+        all.extend(relation.edge_ids.as_ref().map(|ids| &ids.array));
+        all.extend(relation.weights.iter().chain(&relation.times));
+        let spans: Vec<&Span> = all.into_iter().map(|array| array.whole().unwrap()).collect();
         let wanted = arrays(topology);
         assert_eq!(spans.len(), wanted.len());
         for (span, want) in spans.into_iter().zip(wanted) {
@@ -85,7 +86,7 @@ fn every_storage_holds_the_arrays_and_gives_its_memory_back() {
                 _ => check(&placed),
             }
             if storage == Storage::ZeroCopy {
-                let seen = placed.relations()[0].offsets.host_pointer().unwrap().as_ptr();
+                let seen = placed.relations()[0].offsets.whole().unwrap().host_pointer().unwrap().as_ptr();
                 assert!(std::ptr::eq(seen, graph.relation(0).offsets().as_ptr().cast()), "registered, not copied");
             }
             drop(placed);

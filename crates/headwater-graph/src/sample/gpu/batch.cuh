@@ -27,25 +27,10 @@ struct Pair {
 
 #define OVERFLOWN 0 // the ledger's first cell: one more than the hop that had more edges than there is room for
 #define ALL_NEIGHBOURS (~0ull)
-#define FAULT_FALLING_OFFSETS 16u
-#define FAULT_NEIGHBOUR 17u
 
 #define CHOOSE_UNIFORM 0
 #define CHOOSE_WITH_REPLACEMENT 1
 #define CHOOSE_LAST 2
-
-// The last of `count` ascending numbers that is not above `at`; the first is not.
-__device__ __forceinline__ u64 segment_of(const u64* firsts, u64 count, u64 at) {
-    u64 low = 0, high = count;
-    while (high - low > 1) {
-        const u64 middle = (low + high) / 2;
-        if (firsts[middle] <= at)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
 
 // Notes `value` for each segment that begins at `at`, of which the last may have elements and the others are empty.
 __device__ __forceinline__ void note_start(const u64* firsts, u64 count, u64 at, u64* values, u64 value) {

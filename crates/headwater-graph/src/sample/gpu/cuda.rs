@@ -6,7 +6,7 @@
 
 use headwater_cuda::{Defines, Element, Grid, Kernel, KernelStruct, Launch, Param, Source, Span, Stream};
 
-use super::directory::RELATION_WORDS;
+use super::directory::{RELATION, RELATION_WORDS, spread_defines};
 use super::ledger::Ledger;
 use crate::error::Result;
 use crate::interleave::{HEADER as ADDRESSES, Interleave};
@@ -16,7 +16,6 @@ use crate::scan::{HEADER as SCAN, persistent_grid};
 use crate::unique::TABLE;
 use crate::width::IdWidth;
 
-const RELATION: (&str, &str) = ("relation.cuh", include_str!("relation.cuh"));
 const BATCH: (&str, &str) = ("batch.cuh", include_str!("batch.cuh"));
 const CHOOSE: (&str, &str) = ("choose.cuh", include_str!("choose.cuh"));
 
@@ -218,7 +217,7 @@ const COUNT_ITEMS: u32 = 2;
 const NUMBER_ITEMS: u32 = 8;
 /// Words of an edge that must not be seen.
 pub(super) const PAIR_WORDS: usize = 3;
-/// A row whose offsets fall: position is the row, value and limit its ends. The same numbers stand in `batch.cuh`.
+/// A row whose offsets fall: position is the row, value and limit its ends. The same numbers stand in `relation.cuh`.
 pub(super) const FAULT_FALLING_OFFSETS: u32 = 16;
 /// A neighbour that is no node: position in the lists, id, and limit.
 pub(super) const FAULT_NEIGHBOUR: u32 = 17;
@@ -317,10 +316,7 @@ impl Build {
         let key = Defines::new().with("KEY", self.key.in_kernels()).with("KEY_BYTES", self.key.bytes());
         let table = key.with("SLOT_BYTES", 2 * self.key.bytes()).with("WEIGHTED", u32::from(self.weighted));
         let sizes = table.with("THREADS", THREADS).with("ITEMS", items);
-        match self.spread.filter(|rule| rule.members() > 1) {
-            Some(rule) => rule.define(sizes),
-            None => sizes.with("MEMBERS", 1).with("BLOCK_LOG2", 0),
-        }
+        spread_defines(self.spread, sizes)
     }
 }
 

@@ -3,11 +3,11 @@
 //! A relation is a line of words, as `relation.cuh` has them. An array in one piece is its address; one that is spread
 //! over a group is the address of a table with the addresses of the shares.
 
-use headwater_cuda::{Span, Stream};
+use headwater_cuda::{Defines, Span, Stream};
 use headwater_memory::{Buffer, Device};
 
 use crate::error::Result;
-use crate::interleave::MOST_MEMBERS;
+use crate::interleave::{Interleave, MOST_MEMBERS};
 use crate::placed::{PlacedArray, PlacedGraph, PlacedRelation};
 use crate::topology::Topology;
 use crate::width::IdWidth;
@@ -43,9 +43,19 @@ impl Directory {
     }
 }
 
+/// What kernels that read the directory share; after the header of `interleave`.
+pub(in crate::sample) const RELATION: (&str, &str) = ("relation.cuh", include_str!("relation.cuh"));
 /// Words of a relation in the kernels' table.
-pub(super) const RELATION_WORDS: usize = 13;
+pub(in crate::sample) const RELATION_WORDS: usize = 13;
 const SHARE_TABLE_BYTES: u64 = MOST_MEMBERS as u64 * 8;
+
+/// What `relation.cuh` is compiled with.
+pub(in crate::sample) fn spread_defines(spread: Option<Interleave>, defines: Defines) -> Defines {
+    match spread.filter(|rule| rule.members() > 1) {
+        Some(rule) => rule.define(defines),
+        None => defines.with("MEMBERS", 1).with("BLOCK_LOG2", 0),
+    }
+}
 
 /// The arrays of a relation, in the order of the kernels' words.
 fn arrays(relation: &PlacedRelation) -> impl Iterator<Item = &PlacedArray> {

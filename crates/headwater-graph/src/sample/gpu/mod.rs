@@ -25,13 +25,14 @@ mod tests;
 mod visit;
 
 pub use cuda::kernel_builds;
+pub(super) use directory::{RELATION, RELATION_WORDS, spread_defines};
 pub use output::{DeviceNodes, DeviceSample};
 pub use visit::Visit;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use headwater_cuda::Stream;
+use headwater_cuda::{Span, Stream};
 use headwater_memory::{Buffer, Device, Pinned};
 
 use self::directory::Directory;
@@ -44,7 +45,10 @@ use crate::graph::Graph;
 use crate::place::Storage;
 use crate::placed::PlacedGraph;
 use crate::random::Key;
-use crate::topology::{Layout, Topology};
+use crate::topology::Topology;
+
+/// What the kernels that read rows report when offsets fall.
+pub(super) const FAULT_FALLING_OFFSETS: u32 = cuda::FAULT_FALLING_OFFSETS;
 
 /// Edges a hop gets room for at first; more when a batch needs it.
 const FIRST_ROOM: u64 = 1 << 22;
@@ -133,9 +137,7 @@ impl GpuNeighbourSampler {
         excluded: &Excluded,
         key: Key,
     ) -> Result<DeviceSample> {
-        if self.placed.gpu().is_none_or(|gpu| gpu.ordinal() != stream.gpu().ordinal()) {
-            return Err(Error::Options { why: "the stream belongs to another GPU than the graph was placed for" });
-        }
+        self.placed.check_stream(stream)?;
         loop {
             let room = self.room.load(Ordering::Relaxed);
             if let Some(sample) = run::run(self, stream, seeds, excluded, key, room)? {
@@ -146,6 +148,16 @@ impl GpuNeighbourSampler {
             }
             self.room.fetch_max(room.saturating_mul(GROWTH).min(MOST_ROOM), Ordering::Relaxed);
         }
+    }
+
+    /// Where the ids of each type begin among the keys, and where the last ends.
+    pub(super) fn type_bases(&self) -> &[u64] {
+        &self.type_bases
+    }
+
+    /// The kernels' table of relations, as `relation.cuh` reads it.
+    pub(super) fn relation_table(&self) -> &Span {
+        self.directory.relations.whole()
     }
 
     /// Nodes of all types.
@@ -175,11 +187,7 @@ impl GpuNeighbourSampler {
 
 /// The type whose nodes own a relation's lists, and the type of their neighbours.
 fn ends_of(graph: &Graph, at: usize) -> (usize, usize) {
-    let relation = &graph.schema().relations()[at];
-    match graph.relation(at).layout() {
-        Layout::Csc => (relation.target, relation.source),
-        Layout::Csr => (relation.source, relation.target),
-    }
+    graph.ends(at)
 }
 
 /// As kernels read it: all neighbours are more than any number.
@@ -191,7 +199,7 @@ fn fanout_word(fanout: Fanout) -> u64 {
 }
 
 /// Sums of what came before, and of all; `None` when that is more than 64 bits.
-fn bases(counts: &[u64]) -> Option<Vec<u64>> {
+pub(super) fn bases(counts: &[u64]) -> Option<Vec<u64>> {
     counts.iter().try_fold(vec![0u64], |mut bases, &count| {
         bases.push(bases.last()?.checked_add(count)?);
         Some(bases)

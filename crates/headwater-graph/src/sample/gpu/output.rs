@@ -24,9 +24,9 @@ pub struct DeviceSample {
     pub edge_ids: Option<Span>,
     /// For each relation and hop, which edges are its.
     pub segments: Vec<Vec<Range<usize>>>,
-    pub(super) stream: Stream,
+    pub(in crate::sample) stream: Stream,
     // Behind the spans, so that they are gone when it is given back.
-    pub(super) _memory: Scratch,
+    pub(in crate::sample) _memory: Scratch,
 }
 
 /// The nodes of one type.

@@ -4,6 +4,9 @@
 //
 // Defines: MEMBERS (1: in one piece); BLOCK_LOG2 (see interleave.cuh).
 
+#define FAULT_FALLING_OFFSETS 16u
+#define FAULT_NEIGHBOUR 17u
+
 // One relation, in the schema's order. directory.rs writes the same thirteen words.
 struct Relation {
     const void* offsets; // u64
@@ -37,4 +40,17 @@ template <class Number> struct Part {
 
 __device__ __forceinline__ u64 read_id(const void* ids, u64 is_wide, u64 at) {
     return is_wide ? element<u64>(ids, at) : (u64)element<u32>(ids, at);
+}
+
+// The last of `count` ascending numbers that is not above `at`; the first is not.
+__device__ __forceinline__ u64 segment_of(const u64* firsts, u64 count, u64 at) {
+    u64 low = 0, high = count;
+    while (high - low > 1) {
+        const u64 middle = (low + high) / 2;
+        if (firsts[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
 }

@@ -7,13 +7,16 @@ pub(in crate::sample) mod property;
 mod reference;
 mod walks;
 
+use headwater_cuda::Stream;
+
 use super::*;
 use crate::random::mix;
 use crate::schema::{NodeType, Relation, Schema};
-use crate::{Column, Graph, Ids, Layout, Topology};
+use crate::topology::RowOrder;
+use crate::{Column, Graph, Ids, Layout, PlacedGraph, Storage, Topology, Wish};
 
 /// A topology from lists.
-fn lists(columns: u64, rows: &[Vec<u32>]) -> Topology {
+pub(in crate::sample) fn lists(columns: u64, rows: &[Vec<u32>]) -> Topology {
     let mut offsets = vec![0u64];
     rows.iter().for_each(|row| offsets.push(offsets[offsets.len() - 1] + row.len() as u64));
     Topology::new(Layout::Csc, columns, offsets.into(), rows.concat().into()).unwrap()
@@ -31,7 +34,7 @@ pub(crate) fn tangle(nodes: u64, seed: u64) -> Graph {
     Graph::homogeneous(tangled(nodes, nodes, seed)).unwrap()
 }
 
-fn tangled(rows: u64, columns: u64, seed: u64) -> Topology {
+pub(in crate::sample) fn tangled(rows: u64, columns: u64, seed: u64) -> Topology {
     let mut edges = 0u64;
     let mut row = |at: u64| -> Vec<u32> {
         let degree = match mix(seed ^ at) % 8 {
@@ -64,6 +67,39 @@ pub(crate) fn citations(seed: u64) -> Graph {
         .collect();
     let relations = relations.map(|(source, name, target)| Relation { source, name: name.into(), target });
     Graph::new(Schema::new(node_types.into(), relations.into()).unwrap(), topologies).unwrap()
+}
+
+/// Random graphs of one type in every width, layout and order of rows, and those with a hub, without edges, without
+/// nodes.
+pub(in crate::sample) fn shapes(nodes: u64) -> Vec<Topology> {
+    let plain = tangled(nodes, nodes, 7);
+    let wide = Ids::from(plain.neighbours().iter().collect::<Vec<u64>>());
+    let wide = Topology::new(Layout::Csr, nodes, plain.offsets().clone(), wide).unwrap();
+    let sorted = |topology: &Topology| topology.sorted(RowOrder::Neighbour, crate::lane::EdgeIds::Kept).unwrap();
+    let (near, far) = (sorted(&plain), sorted(&wide));
+    vec![plain, wide, near, far, star(5000).relation(0).clone(), lists(3, &[vec![], vec![], vec![]]), lists(0, &[])]
+}
+
+/// Graphs whose files were damaged: offsets that fall, that lead out of the lists, and neighbours that are none.
+pub(in crate::sample) fn damaged() -> [Topology; 3] {
+    let trusted = |offsets: Vec<u64>, neighbours: Vec<u32>| {
+        Topology::trusted(Layout::Csc, 3, offsets.into(), neighbours.into()).unwrap()
+    };
+    [
+        trusted(vec![0, 2, 1, 3], vec![1, 2, 0]),
+        trusted(vec![0, 9, 2, 3], vec![1, 2, 0]),
+        trusted(vec![0, 1, 2, 4], vec![7, 2, 1, u32::MAX]),
+    ]
+}
+
+/// A relation where the GPU reads it.
+pub(in crate::sample) fn on_gpu(stream: &Stream, topology: &Topology, storage: Storage) -> GpuRelation {
+    let node_types = [topology.rows(), topology.columns()].into_iter().zip(["row", "column"]);
+    let node_types = node_types.map(|(count, name)| NodeType { name: name.into(), count }).collect();
+    let (source, target) = if topology.layout() == Layout::Csc { (1, 0) } else { (0, 1) };
+    let schema = Schema::new(node_types, vec![Relation { source, name: "to".into(), target }]).unwrap();
+    let graph = Graph::new(schema, vec![topology.clone()]).unwrap();
+    GpuRelation::new(&PlacedGraph::new(&graph, Wish::In(storage), Some(stream.gpu())).unwrap(), 0).unwrap()
 }
 
 fn run(graph: &Graph, options: &SampleOptions, seeds: Seeds<'_>, key: Key) -> Sample {

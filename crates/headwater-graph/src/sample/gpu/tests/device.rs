@@ -267,5 +267,11 @@ fn a_graph_spread_over_a_group() {
             assert_eq!(sample, cpu, "{members} members, blocks of 2^{block_log2}");
         }
     }
+    let group = vec![stream.gpu().clone(); 3];
+    let placed = PlacedGraph::spread(&plain, &group, 1).unwrap();
+    let around = GpuSubgraphs::new(placed.clone(), 1).unwrap().khop(&stream, now).unwrap().to_host().unwrap();
+    assert_eq!(around, khop_subgraph(&plain, now, 1).unwrap());
+    let negatives = GpuRelation::new(&placed, 0).unwrap().negative_edges(&stream, 3, Strictness::Loose, Key::new(1));
+    assert!(matches!(negatives, Err(Error::Options { .. })), "walks and negatives read what is in one piece");
     assert!(PlacedGraph::spread(&plain, &[], 0).is_err());
 }

@@ -62,6 +62,7 @@ use crate::build::{BuildOptions, BuildSize, Coo, EdgeIds, build_plan};
 use crate::column::{Column, Ids};
 use crate::dataset::{DatasetWriter, Description};
 use crate::error::Result;
+use crate::order::sort_plan;
 use crate::progress::Progress;
 use crate::schema::{NodeType, Relation, Schema};
 use crate::topology::{Layout, RowOrder, Topology};
@@ -147,9 +148,10 @@ impl Ingest {
         let relations = &self.collected.relations;
         let held: u64 = relations.iter().map(|relation| relation.edges.bytes()).sum();
         let beyond = |relation: &Edges| {
-            let plan = build_plan(&self.build_size(relation));
-            // Ordering by time takes the lists twice and a position an edge, when what they were made of is gone.
-            let by_time = plan.output_bytes.saturating_mul(2).saturating_add(relation.edges.len().saturating_mul(8));
+            let size = self.build_size(relation);
+            let plan = build_plan(&size);
+            // Rows are ordered by time when what they were made of is gone.
+            let by_time = sort_plan(size.edges, size.edge_bytes, plan.output_bytes, size.threads).peak_bytes;
             let peak = if relation.edges.value_bytes()[1] > 0 { plan.peak_bytes.max(by_time) } else { plan.peak_bytes };
             peak.saturating_sub(plan.input_bytes)
         };

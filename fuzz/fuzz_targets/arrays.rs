@@ -3,7 +3,7 @@
 #![no_main]
 
 use headwater_fuzz::{FuzzArray, Place};
-use libfuzzer_sys::arbitrary::Arbitrary;
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&str; 28] = [

@@ -4,7 +4,7 @@
 #![no_main]
 
 use headwater_fuzz::Place;
-use libfuzzer_sys::arbitrary::Arbitrary;
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Arbitrary)]

@@ -146,16 +146,63 @@ fn several_types_go_to_several_folders() {
     }
 }
 
+/// Every verb that writes, as a shell takes it.
+fn writers(data: &str, edges: &Path, out: &Path) -> [String; 3] {
+    let text: String = (0..5000).map(|i| format!("n{i},n{}\n", i * 7 % 5000)).collect();
+    fs::write(edges, text).unwrap();
+    [
+        format!("'{HEADWATER}' export '{data}' --npy '{}'", out.display()),
+        format!("'{HEADWATER}' ingest '{}' -o '{}'", edges.display(), out.display()),
+        format!("'{HEADWATER}' generate rmat --nodes-log2 12 --features 16 -o '{}'", out.display()),
+    ]
+}
+
 /// A limit on file sizes stands for a full disk: the write in the middle fails the same way.
 #[test]
 fn a_full_disk_is_named_and_leaves_nothing() {
-    let (_folder, data, out) = folder();
-    let command = format!("trap '' XFSZ; ulimit -f 8; exec '{HEADWATER}' export '{data}' --npy '{}'", out.display());
-    let output = Command::new("sh").args(["-c", &command]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("cannot write") && said.contains(".npy"), "{said}");
-    let left: Vec<_> = fs::read_dir(out.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["ring"]);
+    let (folder, data, out) = folder();
+    for writer in writers(&data, &folder.path().join("edges.csv"), &out) {
+        let command = format!("trap '' XFSZ; ulimit -f 8; exec {writer}");
+        let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains("cannot write") && said.contains(".npy"), "{said}");
+        let files = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut left: Vec<_> = files.collect();
+        left.sort();
+        assert_eq!(left, ["edges.csv", "ring"], "{writer}");
+    }
+}
+
+/// Disks in memory that fill up early, late or not at all, in a space of their own that needs no rights.
+#[test]
+#[allow(clippy::print_stderr, reason = "a test that is skipped should say so")]
+fn a_disk_that_fills_up_holds_a_whole_dataset_or_none() {
+    if !Command::new("unshare").args(["-rm", "true"]).output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no disk can be mounted here");
+        return;
+    }
+    let (folder, data, _) = folder();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mut finished = 0;
+    for writer in writers(&data, &folder.path().join("edges.csv"), &disk.join("out")) {
+        for kib in [8, 40, 120, 4000] {
+            let command = format!(
+                "mount -t tmpfs -o size={kib}k tmpfs '{0}' || exit 9; {writer} >/dev/null; echo $?; cd '{0}'; ls -A; ls out",
+                disk.display()
+            );
+            let output = Command::new("unshare").args(["-rm", "sh", "-c", &command]).output().unwrap();
+            let (left, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            if left.starts_with("0\nout\n") {
+                let last = if writer.contains("export") { "indptr.npy" } else { "headwater.json" };
+                assert!(left.contains(last), "{writer} on {kib} KiB left {left}");
+                finished += 1;
+            } else {
+                assert!(left == "1\n" && said.contains("No space left"), "{writer} on {kib} KiB left {left}: {said}");
+            }
+        }
+    }
+    assert!((3..12).contains(&finished), "{finished} of 12 had room");
 }
 
 /// Wherever it is when it dies, there is a whole folder or none, and the next run is not in its way.

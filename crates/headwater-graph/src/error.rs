@@ -121,6 +121,16 @@ pub enum Error {
         /// Ids are below this.
         limit: u64,
     },
+    /// Work that needs more memory than there is.
+    #[error("{what} takes {needed_bytes} bytes of memory; {free_bytes} are free")]
+    Room {
+        /// What was asked for.
+        what: &'static str,
+        /// Bytes it takes.
+        needed_bytes: u64,
+        /// Bytes the system says are free.
+        free_bytes: u64,
+    },
     /// A setting that cannot be followed.
     #[error("{name} is {value}; it should be {expected}")]
     Setting {

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::build::expect_room;
 use crate::column::{Column, Id, Ids};
 use crate::error::{Error, Result};
 use crate::lane::{Carried, EdgeIds, Lane, Moved};
@@ -22,10 +23,45 @@ pub struct LeaveOut {
     pub repeats: bool,
 }
 
+/// Rows with as many edges are sorted where they lie, by all threads; shorter ones beside them, by one thread each.
+const HUB_EDGES: usize = 1 << 18;
+
+/// What ordering rows takes, known beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SortPlan {
+    /// Bytes of the lists as they are.
+    pub input_bytes: u64,
+    /// Bytes of the lists in their order. The offsets stay those of the input.
+    pub output_bytes: u64,
+    /// The most bytes at any time, input and output included.
+    pub peak_bytes: u64,
+}
+
+/// Decides nothing, but says what will be: a position an edge stands beside input and output. What threads sort in is
+/// gone before the output is there, and is smaller than the output of all but small graphs.
+#[must_use]
+pub fn sort_plan(edges: u64, edge_bytes: u64, input_bytes: u64, threads: u64) -> SortPlan {
+    let output_bytes = edges.saturating_mul(edge_bytes);
+    let beside_bytes = edges.min(threads.saturating_mul(HUB_EDGES as u64)).saturating_mul(16);
+    let positions_bytes = edges.saturating_mul(8);
+    let peak_bytes = [input_bytes, positions_bytes, output_bytes.max(beside_bytes)];
+    SortPlan { input_bytes, output_bytes, peak_bytes: peak_bytes.into_iter().fold(0, u64::saturating_add) }
+}
+
 impl Topology {
+    /// What [`Topology::sorted`] will take.
+    #[must_use]
+    pub fn sort_plan(&self, edge_ids: EdgeIds) -> SortPlan {
+        let carried: u64 = Carried::by(self, edge_ids).lane_bytes().iter().sum();
+        let edge_bytes = self.neighbours().id_bytes() as u64 + carried;
+        sort_plan(self.edges(), edge_bytes, self.bytes(), rayon::current_num_threads() as u64)
+    }
+
     /// The same edges, each row in the order asked for. Ordering by time needs times.
     pub fn sorted(&self, order: RowOrder, edge_ids: EdgeIds) -> Result<Self> {
         self.check()?;
+        let SortPlan { input_bytes, peak_bytes, .. } = self.sort_plan(edge_ids);
+        expect_room("ordering rows", peak_bytes - input_bytes)?;
         let positions = match (order, self.times()) {
             (RowOrder::Any, _) => return Ok(self.clone()),
             (RowOrder::Neighbour, _) => match self.neighbours() {
@@ -107,7 +143,6 @@ impl Topology {
 
     /// Where each edge of the sorted rows stands now.
     fn positions_by(&self, key: impl Fn(usize) -> u64 + Sync) -> Vec<u64> {
-        const HUB: usize = 1 << 18;
         let offsets = self.offsets();
         let mut positions = vec![0; index(self.edges())];
         let groups = row_groups(offsets);
@@ -115,16 +150,17 @@ impl Topology {
         cut(&mut positions, lengths).into_par_iter().zip(&groups).for_each_init(Vec::new, |pairs, (mut out, rows)| {
             for row in rows.clone() {
                 let list = self.list(row as u64);
-                pairs.clear();
-                pairs.extend(list.clone().map(|at| (key(at), at as u64)));
-                // The position makes equal keys different, so that the order of equals is the one they had.
-                if list.len() < HUB {
-                    pairs.sort_unstable()
-                } else {
-                    pairs.par_sort_unstable()
-                }
                 let sorted = crate::pieces::take(&mut out, list.len());
-                sorted.iter_mut().zip(pairs.iter()).for_each(|(out, pair)| *out = pair.1);
+                // The position makes equal keys different, so that the order of equals is the one they had.
+                if list.len() < HUB_EDGES {
+                    pairs.clear();
+                    pairs.extend(list.map(|at| (key(at), at as u64)));
+                    pairs.sort_unstable();
+                    sorted.iter_mut().zip(pairs.iter()).for_each(|(out, pair)| *out = pair.1);
+                } else {
+                    sorted.iter_mut().zip(list).for_each(|(out, at)| *out = at as u64);
+                    sorted.par_sort_unstable_by_key(|at| (key(index(*at)), *at));
+                }
             }
         });
         positions
@@ -246,6 +282,19 @@ mod tests {
                 prop_assert_eq!(row(&simple, at), expected);
             }
         }
+    }
+
+    #[test]
+    fn what_ordering_takes_is_known() {
+        let given = random(50, 4000, 1);
+        let plan = given.sort_plan(EdgeIds::Kept);
+        // Neighbour, id, time.
+        assert_eq!((plan.input_bytes, plan.output_bytes), (given.bytes(), 4000 * (4 + 4 + 8)));
+        assert_eq!(plan.peak_bytes, given.bytes() + 4000 * (8 + 16));
+        assert_eq!(given.sort_plan(EdgeIds::Dropped).output_bytes, 4000 * 12);
+        let large = sort_plan(1 << 32, 20, 1 << 37, 16);
+        assert_eq!(large.peak_bytes, (1 << 37) + (1 << 35) + (20 << 32));
+        assert_eq!(sort_plan(u64::MAX, u64::MAX, 1, 1).peak_bytes, u64::MAX);
     }
 
     #[test]

@@ -21,7 +21,8 @@ mod transpose;
 
 use rayon::prelude::*;
 
-pub use plan::{BuildPlan, BuildSize, build_plan};
+use self::plan::MOST_ROWS;
+pub use self::plan::{BuildPlan, BuildSize, build_plan};
 
 use self::sort::{Sorted, sort};
 use crate::column::{Column, Id, Ids};
@@ -86,6 +87,12 @@ impl Coo {
 
     /// Whether every array has its length and every id names a node.
     pub fn check(&self) -> Result<()> {
+        for (name, nodes) in [("source nodes", self.source_count), ("target nodes", self.target_count)] {
+            if nodes > MOST_ROWS {
+                let expected = format!("at most {MOST_ROWS}");
+                return Err(Error::Setting { name, value: nodes.to_string(), expected });
+            }
+        }
         let expected = self.sources.len() as u64;
         let lengths = [
             ("targets", Some(self.targets.len())),
@@ -138,6 +145,21 @@ struct Edges<'a> {
     input_bytes: u64,
 }
 
+/// Refuses work that would end the process for want of memory. A system that does not say what is free is believed.
+pub(crate) fn expect_room(what: &'static str, needed_bytes: u64) -> Result<()> {
+    // Little is always there; asking the system costs more than it.
+    const LITTLE_BYTES: u64 = 1 << 24;
+    if needed_bytes <= LITTLE_BYTES {
+        return Ok(());
+    }
+    match headwater_memory::host_bytes_available() as u64 {
+        free_bytes if free_bytes > 0 && free_bytes < needed_bytes => {
+            Err(Error::Room { what, needed_bytes, free_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Edges<'_> {
     fn plan(&self) -> BuildPlan {
         let carried = self.carried.lane_bytes();
@@ -154,6 +176,7 @@ impl Edges<'_> {
     /// Sorts. Ends and lengths have been checked.
     fn sort(self, layout: Layout, progress: &dyn Progress) -> Result<Topology> {
         let plan = self.plan();
+        expect_room("building lists", plan.peak_bytes.saturating_sub(plan.input_bytes))?;
         let (carried, labels) = self.carried.into_lanes();
         let lanes: Vec<Lane<'_>> = std::iter::once(self.neighbours).chain(carried).collect();
         let Sorted { offsets, lanes } = sort(&plan, self.rows, self.keys, &lanes, progress);

@@ -46,6 +46,8 @@ pub struct BuildPlan {
     pub block_edges: u64,
 }
 
+/// Offsets of more rows are in no memory. Sums of bytes stay far from overflow.
+pub(super) const MOST_ROWS: u64 = 1 << 48;
 /// A row within its bucket has 16 bits.
 const MOST_BUCKET_ROWS_LOG2: u32 = 16;
 /// More buckets than this only where rows within a bucket would not have numbers otherwise.
@@ -62,9 +64,10 @@ const LEAST_RUN_EDGES: u64 = 16;
 const LEAST_SEGMENT_EDGES: u64 = 1 << 16;
 const MOST_SEGMENTS: u64 = 64;
 
-/// Decides how to sort.
+/// Decides how to sort. More rows than any memory holds count as the most there can be.
 #[must_use]
 pub fn build_plan(size: &BuildSize) -> BuildPlan {
+    let size = &BuildSize { rows: size.rows.min(MOST_ROWS), ..*size };
     let output_bytes = 8 * (size.rows + 1) + size.edges * size.edge_bytes;
     let bucket_rows_log2 = bucket_rows_log2(size);
     let buckets = size.rows.div_ceil(1 << bucket_rows_log2).max(1);

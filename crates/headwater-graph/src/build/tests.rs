@@ -129,3 +129,14 @@ fn faults_are_named_with_place_and_value() {
         assert!(said.contains(words), "{said} lacks {words}");
     }
 }
+
+#[test]
+fn more_nodes_than_memory_holds_are_refused() {
+    let edges = |nodes| Coo::new(vec![0u32].into(), vec![0u32].into(), nodes, nodes);
+    let options = BuildOptions::default();
+    for (nodes, words) in [(u64::MAX, "source nodes is"), (1 << 48, "building lists takes"), (1 << 44, "are free")] {
+        assert!(edges(nodes).plan(options).peak_bytes > 1 << 46);
+        let said = edges(nodes).build(options, &Silent).unwrap_err().to_string();
+        assert!(said.contains(words), "{said}");
+    }
+}

@@ -68,6 +68,7 @@ pub(super) fn manifest(
         relations: schema.relations().iter().zip(edge_files).map(relation).collect(),
         links,
         files: all,
+        blake3: None,
     })
 }
 
@@ -93,8 +94,9 @@ fn relation_files(
         *name = files.rename(&names::file_name(name), &format!("{relation}.{what}"))?;
         Ok(())
     })?;
-    // Labels are no part of a topology; they may be given beside it.
+    // Labels and features are no part of a topology; they may be given beside it.
     own.labels = given.labels.map(|name| names::file_name(&name));
+    own.features = given.features.map(|name| names::file_name(&name));
     Ok(own)
 }
 

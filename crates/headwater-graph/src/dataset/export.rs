@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::topology::{Topology, index};
 
 /// Writes `indptr`, `indices`, `feat`, `label`, `train_idx`, `val_idx` and `test_idx` as `.npy` files into a new folder,
-/// all or nothing. `edge_ids`, `weight` and `time` come with them where the dataset has them.
+/// all or nothing. `edge_ids`, `weight`, `time` and `edge_feat` (by edge id) come with them where the dataset has them.
 pub fn export_npy(dataset: &Dataset, dir: &Path, progress: &dyn Progress) -> Result<()> {
     let staged = Staged::create(dir)?;
     let schema = dataset.schema();
@@ -34,7 +34,9 @@ pub fn export_npy(dataset: &Dataset, dir: &Path, progress: &dyn Progress) -> Res
     for at in 0..schema.relations().len() {
         let name = names::file_name(&schema.relation_name(at));
         let folder = below(name.trim_end_matches(".npy"))?;
-        export_lists(&dataset.topology(at)?, &Export { folder: &folder, progress })?;
+        let to = Export { folder: &folder, progress };
+        export_lists(&dataset.topology(at)?, &to)?;
+        dataset.edge_features(at).map_or(Ok(()), |features| to.plain("edge_feat", features))?;
     }
     for (at, node_type) in schema.node_types().iter().enumerate() {
         let name = names::file_name(&node_type.name);

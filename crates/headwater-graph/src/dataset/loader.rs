@@ -67,7 +67,7 @@ impl Dataset {
             Layout::Csc => relation.source,
         };
         let files = &self.manifest.relations[at].files;
-        let EdgeFiles { offsets, neighbours, edge_ids, weights, times, labels: _, order } = files;
+        let EdgeFiles { offsets, neighbours, edge_ids, weights, times, labels: _, features: _, order } = files;
         let (offsets, neighbours) = (self.file(offsets)?.column()?, self.file(neighbours)?.ids()?);
         let columns = self.schema.node_types()[columns].count;
         let mut made = Topology::trusted(self.manifest.layout, columns, offsets, neighbours)?.with_order(*order);
@@ -107,6 +107,12 @@ impl Dataset {
         self.array(self.manifest.nodes.get(node_type)?.files.times.as_ref()?)
     }
 
+    /// The features of the edges of a relation, one row an edge id.
+    #[must_use]
+    pub fn edge_features(&self, relation: usize) -> Option<&Array> {
+        self.array(self.manifest.relations.get(relation)?.files.features.as_ref()?)
+    }
+
     /// The nodes of a split. Every id is checked.
     pub fn split(&self, node_type: usize, split: Split) -> Result<Option<Ids>> {
         let Some(node) = self.manifest.nodes.get(node_type) else { return Ok(None) };
@@ -144,7 +150,7 @@ impl Dataset {
         name.map(|name| Some(name.to_owned())).ok_or_else(wrong)
     }
 
-    /// Reads every file and compares its checksum. The first file that differs, by name, is the error. Progress is
+    /// Reads every file and compares its checksum, the manifest's first. What differs first is the error. Progress is
     /// counted in bytes.
     pub fn verify(&self, progress: &dyn Progress) -> Result<()> {
         verify::verify(&self.folder, &self.manifest, progress)

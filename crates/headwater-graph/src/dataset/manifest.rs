@@ -21,7 +21,7 @@ use crate::topology::{Layout, RowOrder};
 /// The first field of every manifest.
 pub(super) const FORMAT: &str = "headwater dataset";
 /// The version written. Its first number changes when old readers would misread it.
-pub(super) const VERSION: &str = "1.0";
+pub(super) const VERSION: &str = "1.1";
 const MAJOR: &str = "1";
 /// A schema with a million relations fits.
 const MOST_BYTES: u64 = 1 << 30;
@@ -48,6 +48,9 @@ pub struct Manifest {
     pub links: Links,
     /// Every file, by its name.
     pub files: BTreeMap<String, FileEntry>,
+    /// Checksum of all the rest. Version 1.0 has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blake3: Option<Checksum>,
 }
 
 /// A node type.
@@ -132,7 +135,7 @@ pub enum Split {
     Test,
 }
 
-/// Arrays that belong to the edges of a relation, in the order of the lists.
+/// Arrays that belong to the edges of a relation, in the order of the lists if nothing else is said.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EdgeFiles {
@@ -152,6 +155,10 @@ pub struct EdgeFiles {
     /// One number or one row an edge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<String>,
+    /// One row an edge in the order of edge ids, which are then below the number of edges. Lists are sorted without moving
+    /// them, and a relation and its reverse may share them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub features: Option<String>,
     /// How rows are ordered.
     pub order: RowOrder,
 }
@@ -210,18 +217,7 @@ struct Head {
 impl Manifest {
     /// Reads a manifest and checks that it makes sense by itself.
     pub fn read(path: &Path) -> Result<Self> {
-        let is_file = std::fs::metadata(path).map_err(refused("read", path))?.is_file();
-        let wrong = |why: String| Error::Manifest { path: path.to_owned(), why };
-        if !is_file {
-            return Err(wrong("is no regular file".into()));
-        }
-        let file = File::open(path).map_err(refused("read", path))?;
-        let mut text = Vec::new();
-        file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(refused("read", path))?;
-        if text.len() as u64 > MOST_BYTES {
-            return Err(wrong(format!("is longer than {MOST_BYTES} bytes")));
-        }
-        Self::parse(&text, path)
+        Self::parse(&read_text(path)?, path)
     }
 
     /// Reads the text of a manifest; `path` is for messages.
@@ -258,6 +254,22 @@ impl Manifest {
     pub fn bytes(&self) -> u64 {
         self.files.values().fold(0, |sum, file| sum.saturating_add(file.bytes))
     }
+}
+
+/// The text of a manifest, unless it is no file or too long to be one.
+pub(super) fn read_text(path: &Path) -> Result<Vec<u8>> {
+    let is_file = std::fs::metadata(path).map_err(refused("read", path))?.is_file();
+    let wrong = |why: String| Error::Manifest { path: path.to_owned(), why };
+    if !is_file {
+        return Err(wrong("is no regular file".into()));
+    }
+    let file = File::open(path).map_err(refused("read", path))?;
+    let mut text = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(refused("read", path))?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(wrong(format!("is longer than {MOST_BYTES} bytes")));
+    }
+    Ok(text)
 }
 
 impl Splits {

@@ -48,6 +48,7 @@ mod loader;
 mod manifest;
 mod names;
 mod roles;
+mod seal;
 mod staged;
 #[cfg(test)]
 mod tests;

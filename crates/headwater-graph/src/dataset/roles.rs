@@ -13,12 +13,20 @@ use crate::topology::Layout;
 const IDS: &[&str] = &["uint32", "uint64"];
 const INTEGERS: &[&str] = &["uint32", "uint64", "int32", "int64"];
 const ANY: &[&str] = &[];
+/// Linux maps 65,530 ranges for a process, and others want some of them too.
+const MOST_FILES: usize = 60_000;
 
 /// Checks names, types and shapes. `path` is the manifest, for messages.
 pub(super) fn check(manifest: &Manifest, path: &Path) -> Result<()> {
     let wrong = |why: String| Error::Manifest { path: path.to_owned(), why };
     if let Some(name) = manifest.files.keys().find(|name| !is_file_name(name)) {
         return Err(wrong(format!("{name:?} is no plain file name that ends in .npy")));
+    }
+    if manifest.files.len() > MOST_FILES {
+        return Err(wrong(format!(
+            "names {} files; a process can map no more than {MOST_FILES}",
+            manifest.files.len()
+        )));
     }
     let schema = manifest.schema()?;
     for node in &manifest.nodes {
@@ -57,10 +65,10 @@ pub(super) fn rename_nodes(files: &mut NodeFiles, change: &mut dyn FnMut(&mut St
 
 /// As [`rename_nodes`], for a relation.
 pub(super) fn rename_edges(files: &mut EdgeFiles, change: &mut dyn FnMut(&mut String) -> Result<()>) -> Result<()> {
-    let EdgeFiles { offsets, neighbours, edge_ids, weights, times, labels, order: _ } = files;
+    let EdgeFiles { offsets, neighbours, edge_ids, weights, times, labels, features, order: _ } = files;
     change(offsets)?;
     change(neighbours)?;
-    [edge_ids, weights, times, labels].into_iter().flatten().try_for_each(change)
+    [edge_ids, weights, times, labels, features].into_iter().flatten().try_for_each(change)
 }
 
 /// As [`rename_nodes`], for edges to predict.
@@ -116,6 +124,7 @@ fn edge_roles(files: &EdgeFiles, rows: u64, edges: u64) -> Vec<Role<'_>> {
         ("weights", files.weights.as_ref(), &["float32"], Dims::List(Some(edges))),
         ("times", files.times.as_ref(), &["int64"], Dims::List(Some(edges))),
         ("labels", files.labels.as_ref(), ANY, Dims::Rows(edges)),
+        ("features", files.features.as_ref(), ANY, Dims::Rows(edges)),
     ]
     .into_iter()
     .filter_map(|(what, file, dtypes, dims)| Some(Role { what, file: file?, dtypes, dims }))

@@ -11,15 +11,17 @@ use rayon::prelude::*;
 
 use super::array_file::BLOCK_BYTES;
 use super::checksum::{BlockSum, block_sum, join};
-use super::manifest::{FileEntry, Manifest};
-use super::refused;
+use super::manifest::{FileEntry, Manifest, read_text};
+use super::{MANIFEST, refused, seal};
 use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::topology::index;
 
-/// Fails with the first file, by name, that is not what was written.
+/// Fails with the manifest, or with the first file, by name, that is not what was written.
 pub(super) fn verify(folder: &Path, manifest: &Manifest, progress: &dyn Progress) -> Result<()> {
     progress.begin("verifying", manifest.bytes());
+    let path = folder.join(MANIFEST);
+    seal::check(&read_text(&path)?, &path)?;
     let idle = Mutex::default();
     // Files one after the other, blocks in parallel: what is read is then near what was read before.
     manifest.files.iter().try_for_each(|(name, entry)| verify_file(&folder.join(name), entry, &idle, progress))

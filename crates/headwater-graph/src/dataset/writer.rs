@@ -16,7 +16,7 @@ use super::describe::{Written, manifest, relation_array};
 use super::growing::Growing;
 use super::manifest::{EdgeFiles, FileEntry, Links, Manifest, NodeFiles};
 use super::staged::Staged;
-use super::{MANIFEST, array_file, names, refused};
+use super::{MANIFEST, array_file, names, refused, seal};
 use crate::column::Ids;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -116,6 +116,7 @@ impl DatasetWriter {
             weights: optional("weights", topology.weights().map(|w| self.array(&name("weights"), &[edges], w)))?,
             times: optional("times", topology.times().map(|t| self.array(&name("times"), &[edges], t)))?,
             labels: None,
+            features: None,
             order: topology.order(),
         };
         let written = Written { files, layout: topology.layout(), columns: topology.columns() };
@@ -137,6 +138,7 @@ impl DatasetWriter {
             why: "an array is still being appended to; close it first".into(),
         })?;
         let manifest = manifest(&files, description, relations)?;
+        let manifest = seal::seal(manifest).map_err(|why| files.unfit(why.to_string()))?;
         let mut text = serde_json::to_string_pretty(&manifest).map_err(|why| files.unfit(why.to_string()))?;
         text.push('\n');
         Manifest::parse(text.as_bytes(), &files.staged.target().join(MANIFEST))?;

@@ -54,8 +54,8 @@ impl Rmat {
         let splits = if labelled { split_by_tenths(nodes, [1, 1, 1]) } else { [0; 3] };
         let node = NodeRecipe { features: self.features, labelled, splits, names: self.names, ..Default::default() };
         let recipe = Recipe {
-            name: format!("rmat-{}", self.nodes_log2),
-            origin: format!("R-MAT, 2^{} nodes, {} edges a node", self.nodes_log2, self.edges_per_node),
+            name: format!("{}-{}", self.kind().join("-"), self.nodes_log2),
+            origin: format!("{}, 2^{} nodes, {} edges a node", self.in_words(), self.nodes_log2, self.edges_per_node),
             seed: self.seed,
             schema: Schema::homogeneous(nodes),
             classes: self.classes,
@@ -63,5 +63,21 @@ impl Rmat {
             relations: vec![edges],
         };
         recipe.check().map(|()| recipe)
+    }
+
+    /// What tells it from others, so that two kinds do not share a name.
+    fn kind(&self) -> Vec<&'static str> {
+        let even = (self.skew == Skew::EVEN).then_some("even");
+        let skewed = (![Skew::EVEN, Skew::GRAPH500].contains(&self.skew)).then_some("skewed");
+        let ranked = (self.names == Names::ByRank).then_some("ranked");
+        let simple = (self.leave_out != LeaveOut::default()).then_some("simple");
+        [Some("rmat"), even, skewed, ranked, simple].into_iter().flatten().collect()
+    }
+
+    fn in_words(&self) -> String {
+        match self.kind()[1..].join(", ") {
+            plain if plain.is_empty() => "R-MAT".into(),
+            kind => format!("R-MAT ({kind})"),
+        }
     }
 }

@@ -67,6 +67,20 @@ fn rmat_has_hubs_and_planted_graphs_have_communities() {
 }
 
 #[test]
+fn graphs_of_different_kinds_have_different_names() {
+    let leave_out = LeaveOut { self_loops: true, repeats: true };
+    let kinds = [
+        small_rmat(),
+        Rmat { skew: Skew::EVEN, ..small_rmat() },
+        Rmat { skew: Skew { a: 0.4, b: 0.2, c: 0.2, d: 0.2 }, ..small_rmat() },
+        Rmat { names: Names::ByRank, leave_out, ..small_rmat() },
+    ];
+    let names = kinds.each_ref().map(|kind| kind.recipe().unwrap().name);
+    assert_eq!(names, ["rmat-10", "rmat-even-10", "rmat-skewed-10", "rmat-ranked-simple-10"]);
+    assert!(kinds[1].recipe().unwrap().origin.starts_with("R-MAT (even), 2^10 nodes"));
+}
+
+#[test]
 fn names_by_rank_put_hubs_first() {
     let ranked = Rmat { names: Names::ByRank, ..small_rmat() }.recipe().unwrap();
     let degrees = ranked.topology(0, &Silent).unwrap().degrees();

@@ -22,6 +22,7 @@ use crate::progress::Progress;
 
 /// Bytes converted at a time.
 const PIECE_BYTES: usize = 1 << 20;
+const MAGIC: &[u8] = b"\x93NUMPY";
 const MAGIC_BYTES: usize = 12;
 
 /// A set of named arrays.
@@ -42,11 +43,13 @@ impl Arrays {
     pub fn open(path: &Path) -> Result<Self> {
         let from = if path.is_dir() {
             From::Files(files_of(path)?)
-        } else if path.extension().is_some_and(|ending| ending == "npy") {
-            From::Files(vec![("edge_index".to_owned(), path.to_owned())])
         } else {
-            let file = File::open(path).map_err(|error| Fault::Io(error).of(path))?;
+            let mut file = File::open(path).map_err(|error| Fault::Io(error).of(path))?;
             let bytes = file.metadata().map_err(|error| Fault::Io(error).of(path))?.len();
+            if is_array(path, &mut file).map_err(|error| Fault::Io(error).of(path))? {
+                let from = From::Files(vec![("edge_index".to_owned(), path.to_owned())]);
+                return Ok(Self { path: path.to_owned(), from });
+            }
             let entries = entries(&file, bytes).map_err(|fault| Fault::Zip(fault).of(path))?;
             From::Archive { file: Arc::new(file), entries }
         };
@@ -286,6 +289,13 @@ impl<'a> Array<'a> {
             Err(error) => Err(self.wrong(error.into())),
         }
     }
+}
+
+/// Whether a file is a single array, by its name or by its first bytes.
+fn is_array(path: &Path, file: &mut File) -> std::io::Result<bool> {
+    let mut start = Vec::new();
+    file.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start == MAGIC || path.extension().is_some_and(|ending| ending == "npy"))
 }
 
 /// Where an element stands.

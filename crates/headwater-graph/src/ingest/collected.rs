@@ -2,14 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use half::{bf16, f16};
-use headwater_tensor::DType;
-use headwater_tensor::npy::{NpyElement, NpyType};
-
-use super::arrays::{Array, elements};
+use super::arrays::Array;
 use super::edges::EdgeList;
 use super::fault::Fault;
-use super::text::read_matrix;
+use super::features;
+use super::options::Reverse;
 use crate::dataset::{DatasetWriter, Links, NodeFiles};
 use crate::error::Result;
 use crate::progress::Progress;
@@ -48,6 +45,16 @@ pub struct Edges {
     pub target: usize,
     /// Its edges.
     pub edges: Found,
+    /// Their features in the dataset.
+    pub features: Option<String>,
+}
+
+impl Edges {
+    /// A relation whose edges have no features.
+    #[must_use]
+    pub fn new(source: usize, name: impl Into<String>, target: usize, edges: Found) -> Self {
+        Self { source, name: name.into(), target, edges, features: None }
+    }
 }
 
 /// Edges as they were found.
@@ -100,6 +107,8 @@ pub struct Sink<'a> {
     pub writer: &'a DatasetWriter,
     /// Who wants to know how far it is.
     pub progress: &'a dyn Progress,
+    /// Whether edges will also go the other way.
+    pub reverse: Reverse,
 }
 
 impl Nodes {
@@ -116,28 +125,9 @@ impl Nodes {
 
     /// Copies features as they are; doubles become single precision, which is what feature tables hold.
     pub fn features(&mut self, array: Array<'_>, sink: &Sink<'_>) -> Result<()> {
-        let array = array.expect_rows(self.count, &format!("{} nodes", self.name))?.expect_rows_packed()?;
+        let array = array.expect_rows(self.count, &format!("{} nodes", self.name))?;
         let name = self.array("features");
-        sink.progress.begin("features", array.count() * array.kind().size_bytes() as u64);
-        let row_shape: Vec<u64> = array.shape().iter().skip(1).map(|dim| *dim as u64).collect();
-        match array.kind() {
-            NpyType::Tensor(DType::F64) => {
-                let mut to = sink.writer.append::<f32>(&name, &row_shape)?;
-                array.for_each_floats(sink.progress, |piece| to.push(piece))?;
-                to.close()?;
-            }
-            NpyType::Tensor(DType::F32) => copy::<f32>(array, &name, &row_shape, sink)?,
-            NpyType::Tensor(DType::F16) => copy::<f16>(array, &name, &row_shape, sink)?,
-            NpyType::Tensor(DType::BF16) => copy::<bf16>(array, &name, &row_shape, sink)?,
-            NpyType::Tensor(DType::I64) => copy::<i64>(array, &name, &row_shape, sink)?,
-            NpyType::Tensor(DType::I32) => copy::<i32>(array, &name, &row_shape, sink)?,
-            NpyType::Tensor(DType::I8) => copy::<i8>(array, &name, &row_shape, sink)?,
-            NpyType::Tensor(DType::U8 | DType::Bool) => copy::<u8>(array, &name, &row_shape, sink)?,
-            NpyType::I16 => copy::<i16>(array, &name, &row_shape, sink)?,
-            NpyType::U16 => copy::<u16>(array, &name, &row_shape, sink)?,
-            NpyType::U32 => copy::<u32>(array, &name, &row_shape, sink)?,
-            NpyType::U64 => copy::<u64>(array, &name, &row_shape, sink)?,
-        }
+        features::copy(&name, vec![array], sink)?;
         self.files.features = Some(name);
         Ok(())
     }
@@ -145,19 +135,9 @@ impl Nodes {
     /// Features out of a table of text.
     pub fn features_of_text(&mut self, path: &Path, sink: &Sink<'_>) -> Result<()> {
         let name = self.array("features");
-        begin(sink.progress, "features", path);
-        let mut to = None;
-        let (_, rows) = read_matrix::<f32>(path, sink.progress, |columns, values| {
-            if to.is_none() {
-                to = Some(sink.writer.append::<f32>(&name, &[columns as u64])?);
-            }
-            to.as_mut().map_or(Ok(()), |to| to.push(values))
-        })?;
+        let rows = features::read(&name, path, 1, sink)?;
         self.expect(rows, path)?;
-        if let Some(to) = to {
-            to.close()?;
-            self.files.features = Some(name);
-        }
+        self.files.features = (rows > 0).then_some(name);
         Ok(())
     }
 
@@ -211,6 +191,22 @@ impl Nodes {
     }
 }
 
+/// How many nodes there are when only their ids say so. One id that is far off would make a file of gigabytes that holds
+/// nothing, so ids must be about as many as edges could need.
+pub fn implied_count(largest: Option<u64>, edges: u64, path: &Path) -> Result<u64> {
+    const FEW_NODES: u64 = 1 << 20;
+    const NODES_PER_EDGE: u64 = 256;
+    let Some(largest) = largest else { return Ok(0) };
+    if largest < edges.saturating_mul(NODES_PER_EDGE).max(FEW_NODES) {
+        return Ok(largest + 1);
+    }
+    let why = format!(
+        "the largest id is {largest}, but there are {edges} edges: ids are not dense. If they are meant so, say how many \
+         nodes there are with --nodes"
+    );
+    Err(Fault::Refused(why).of(path))
+}
+
 /// Checks that every end of an edge names a node.
 pub fn check_ends(edges: &EdgeList, ends: [&Nodes; 2], path: &Path) -> Result<()> {
     for (what, ids, nodes) in [("source", &edges.sources, ends[0]), ("target", &edges.targets, ends[1])] {
@@ -230,10 +226,4 @@ pub fn begin(progress: &dyn Progress, what: &str, path: &Path) {
 /// A file that may be there.
 pub fn there(path: PathBuf) -> Option<PathBuf> {
     path.is_file().then_some(path)
-}
-
-fn copy<T: NpyElement>(array: Array<'_>, name: &str, row_shape: &[u64], sink: &Sink<'_>) -> Result<()> {
-    let mut to = sink.writer.append::<T>(name, row_shape)?;
-    array.for_each_piece(sink.progress, |piece| to.push(&elements::<T>(piece)))?;
-    to.close().map(|_| ())
 }

@@ -1,9 +1,10 @@
 //! Edge lists as text, of one relation or of many, into edges with dense ids.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::collected::{Collected, Edges, Found, Nodes, Sink, begin};
+use super::MOST_RELATIONS;
+use super::collected::{Collected, Edges, Found, Nodes, Sink, begin, implied_count};
 use super::compact::{Compacted, compact};
 use super::edges::{EdgeList, GrowingIds};
 use super::fault::{Fault, Place};
@@ -11,9 +12,6 @@ use super::idmap::{IdMap, resolve};
 use super::options::{IdKind, IngestOptions, TypedFile};
 use super::text::{Blocks, Dialect, Keys, Numbered, Parsed, RowPlan, Words, detect, parse_rows};
 use crate::error::Result;
-
-/// More relations than this in a column are no relations but something else.
-const MOST_RELATIONS: usize = 1 << 16;
 
 /// Reads one file, or several that are named in the options.
 pub fn read(path: Option<&Path>, options: &IngestOptions, sink: &Sink<'_>) -> Result<Collected> {
@@ -33,7 +31,8 @@ pub fn read(path: Option<&Path>, options: &IngestOptions, sink: &Sink<'_>) -> Re
     // Whoever says how many nodes there are has numbered them.
     let numbered = options.ids == IdKind::Dense || (options.ids == IdKind::Auto && !options.nodes.is_empty());
     let kept = integer_ids && numbered;
-    let mut reader = Reader { options, kept, types: Vec::new(), relations: Vec::new(), known: HashMap::new() };
+    let path = files.first().map(|file| file.path.clone()).unwrap_or_default();
+    let mut reader = Reader { options, kept, path, types: Vec::new(), relations: Vec::new(), known: HashMap::new() };
     for (file, dialect) in files.iter().zip(dialects) {
         reader.file(file, RowPlan { dialect, integer_ids }, sink)?;
     }
@@ -50,6 +49,8 @@ struct Reader<'o> {
     options: &'o IngestOptions,
     /// Whether ids are numbers that stay as they are.
     kept: bool,
+    /// The first file, for what is wrong with all of them together.
+    path: PathBuf,
     types: Vec<(String, IdMap)>,
     relations: Vec<Edges>,
     known: HashMap<[Vec<u8>; 3], usize>,
@@ -122,7 +123,7 @@ impl Reader<'_> {
         let [source, name, target] = names.clone().map(|name| String::from_utf8_lossy(&name).into_owned());
         let [source, target] = [source, target].map(|name| self.node_type(name));
         let edges = Found::List(EdgeList::default());
-        self.relations.push(Edges { source, name, target, edges });
+        self.relations.push(Edges::new(source, name, target, edges));
         self.known.insert(names.clone(), self.relations.len() - 1);
         Ok(self.relations.len() - 1)
     }
@@ -208,8 +209,9 @@ impl Reader<'_> {
             let mut columns = columns_of(&mut self.relations, at);
             nodes.push(match (integer_ids, self.kept) {
                 (true, true) => {
-                    let seen = columns.iter().filter_map(|ids| ids.max()).max().map_or(0, |max| max + 1);
-                    Nodes::new(name, declared.unwrap_or(seen))
+                    let largest = columns.iter().filter_map(|ids| ids.max()).max();
+                    let ends = columns.iter().map(|ids| ids.len() as u64).sum();
+                    Nodes::new(name, declared.map_or_else(|| implied_count(largest, ends, &self.path), Ok)?)
                 }
                 (true, false) => compacted(name, &mut columns, sink)?,
                 (false, _) => named(name, map, &mut columns, sink)?,

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::arrays::Arrays;
-use super::collected::{Collected, Edges, Found, Nodes, Sink, check_ends, there};
+use super::collected::{Collected, Edges, Found, Nodes, Sink, check_ends, implied_count, there};
 use super::fault::Fault;
 use super::npz::edge_index;
 use super::ogb::position;
@@ -36,13 +36,17 @@ pub fn read(root: &Path, options: &IngestOptions, sink: &Sink<'_>) -> Result<Col
         sink.progress.begin(&format!("reading {name}"), 0);
         let arrays = Arrays::open(folder)?;
         let edges = edge_index(arrays.array("edge_index")?)?;
-        relations.push((Edges { source: from, name: relation.into(), target: to, edges: Found::List(edges) }, folder));
+        let mut edges = Edges::new(from, relation, to, Found::List(edges));
+        if arrays.has("edge_feat") {
+            edges.features(&words.join("__"), &arrays, "edge_feat", sink)?;
+        }
+        relations.push((edges, folder));
     }
     for (name, folder) in folders.iter().filter(|(name, _)| !name.contains("___")) {
         let at = position(&nodes, name, folder)?;
         nodes[at].count = count(folder)?;
     }
-    count_by_edges(&mut nodes, &relations, options);
+    count_by_edges(&mut nodes, &relations, options, &processed)?;
     for (name, folder) in folders.iter().filter(|(name, _)| !name.contains("___")) {
         let at = position(&nodes, name, folder)?;
         node_arrays(&mut nodes[at], folder, root, sink)?;
@@ -79,7 +83,13 @@ fn count(folder: &Path) -> Result<u64> {
 }
 
 /// Types without arrays have as many nodes as the user says, or as their largest id asks for.
-fn count_by_edges(nodes: &mut [Nodes], relations: &[(Edges, &PathBuf)], options: &IngestOptions) {
+fn count_by_edges(
+    nodes: &mut [Nodes],
+    relations: &[(Edges, &PathBuf)],
+    options: &IngestOptions,
+    path: &Path,
+) -> Result<()> {
+    let edges = relations.iter().map(|(relation, _)| relation.edges.len()).sum();
     for (at, kind) in nodes.iter_mut().enumerate() {
         if let Some(count) = options.count_of(&kind.name, false) {
             kind.count = count;
@@ -91,7 +101,7 @@ fn count_by_edges(nodes: &mut [Nodes], relations: &[(Edges, &PathBuf)], options:
                 }
                 Found::Lists(_) => [None, None],
             });
-            kind.count = ends.flatten().max().map_or(0, |max| max + 1);
+            kind.count = implied_count(ends.flatten().max(), edges, path)?;
             log::warn!(
                 "{} {} nodes, by their largest id; --nodes {}=COUNT says otherwise",
                 kind.count,
@@ -100,6 +110,7 @@ fn count_by_edges(nodes: &mut [Nodes], relations: &[(Edges, &PathBuf)], options:
             );
         }
     }
+    Ok(())
 }
 
 fn node_arrays(nodes: &mut Nodes, folder: &Path, root: &Path, sink: &Sink<'_>) -> Result<()> {

@@ -6,6 +6,7 @@
 //! | What may the user say about it? | `options` |
 //! | Lines of text | [`text`], `edge_list`, `idmap`, `compact` |
 //! | Arrays and archives | `arrays`, [`zip`], `npz`, `triples`, `sparse` |
+//! | Features | `features` |
 //! | OGB's folders | `ogb`, `mag240m` |
 //! | What is wrong, and where? | [`fault`] |
 //!
@@ -31,6 +32,7 @@ mod compact;
 mod edge_list;
 mod edges;
 pub mod fault;
+mod features;
 pub mod format;
 mod idmap;
 mod mag240m;
@@ -60,14 +62,19 @@ pub use self::format::Format;
 pub use self::options::{IdKind, IngestOptions, NodeCount, Reverse, SparseFeatures, TypedFile};
 use crate::build::{BuildOptions, BuildSize, Coo, EdgeIds, build_plan};
 use crate::column::{Column, Ids};
-use crate::dataset::{DatasetWriter, Description};
+use crate::dataset::{DatasetWriter, Description, EdgeFiles};
 use crate::error::Result;
+use crate::order::sort_plan;
 use crate::progress::Progress;
 use crate::schema::{NodeType, Relation, Schema};
 use crate::topology::{Layout, RowOrder, Topology};
 
 /// A type with more nodes is a mistake: their offsets alone would take terabytes.
 const MOST_NODES: u64 = 1 << 40;
+
+/// More relations are a mistake, such as nodes in the place of relations. Each has files of its own, and a process maps no
+/// more than some ten thousands.
+const MOST_RELATIONS: usize = 1 << 14;
 
 /// Relations with fewer edges are built side by side: there may be hundreds of them, and each waits for the disk.
 const SMALL_EDGES: u64 = 1 << 20;
@@ -130,7 +137,8 @@ impl Ingest {
             return Err(Fault::Refused(why.into()).of(&origin));
         }
         let writer = DatasetWriter::create(out)?;
-        let collected = collect(format, source, &origin, &options, &Sink { writer: &writer, progress })?;
+        let sink = Sink { writer: &writer, progress, reverse: options.reverse };
+        let collected = collect(format, source, &origin, &options, &sink)?;
         if collected.nodes.iter().any(|kind| kind.count > MOST_NODES) {
             return Err(Fault::TooMany { what: "nodes; are ids dense?", limit: MOST_NODES }.of(&origin));
         }
@@ -147,9 +155,10 @@ impl Ingest {
         let relations = &self.collected.relations;
         let held: u64 = relations.iter().map(|relation| relation.edges.bytes()).sum();
         let beyond = |relation: &Edges| {
-            let plan = build_plan(&self.build_size(relation));
-            // Ordering by time takes the lists twice and a position an edge, when what they were made of is gone.
-            let by_time = plan.output_bytes.saturating_mul(2).saturating_add(relation.edges.len().saturating_mul(8));
+            let size = self.build_size(relation);
+            let plan = build_plan(&size);
+            // Rows are ordered by time when what they were made of is gone.
+            let by_time = sort_plan(size.edges, size.edge_bytes, plan.output_bytes, size.threads).peak_bytes;
             let peak = if relation.edges.value_bytes()[1] > 0 { plan.peak_bytes.max(by_time) } else { plan.peak_bytes };
             peak.saturating_sub(plan.input_bytes)
         };
@@ -168,6 +177,9 @@ impl Ingest {
         }
         let schema = self.schema()?;
         let relations: Vec<_> = std::mem::take(&mut self.collected.relations).into_iter().enumerate().collect();
+        let files =
+            |(_, relation): &(usize, Edges)| EdgeFiles { features: relation.features.clone(), ..Default::default() };
+        let edge_files = relations.iter().map(files).collect();
         let (small, large): (Vec<_>, Vec<_>) = relations.into_iter().partition(|(_, r)| r.edges.len() < SMALL_EDGES);
         let write = |(at, relation)| self.writer.relation(at, &self.topology(relation, progress)?);
         large.into_iter().try_for_each(write)?;
@@ -184,7 +196,7 @@ impl Ingest {
         let origin = format!("ingested from {} ({})", self.origin.display(), self.format);
         let described = Description::new(self.name, schema, self.options.layout, origin);
         let nodes = self.collected.nodes.into_iter().map(|kind| kind.files).collect();
-        self.writer.finish(Description { nodes, links: self.collected.links, ..described })?;
+        self.writer.finish(Description { nodes, relations: edge_files, links: self.collected.links, ..described })?;
         Ok(summary)
     }
 
@@ -234,15 +246,15 @@ impl Ingest {
         }
         let (mut all, mut others) = (Vec::new(), Vec::new());
         for relation in std::mem::take(&mut self.collected.relations) {
-            let Edges { source, name, target, edges } = relation;
+            let Edges { source, name, target, edges, features } = relation;
             let mut edges = edges.into_list();
             if source == target {
                 edges.add_reverses();
             } else {
-                let reversed = Found::List(edges.reversed());
-                others.push(Edges { source: target, name: format!("rev_{name}"), target: source, edges: reversed });
+                let reversed = Edges::new(target, format!("rev_{name}"), source, Found::List(edges.reversed()));
+                others.push(Edges { features: features.clone(), ..reversed });
             }
-            all.push(Edges { source, name, target, edges: Found::List(edges) });
+            all.push(Edges { features, ..Edges::new(source, name, target, Found::List(edges)) });
         }
         all.extend(others);
         self.collected.relations = all;

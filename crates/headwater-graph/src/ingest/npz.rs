@@ -6,10 +6,10 @@
 //! | triples | `head`, `rel`, `tail`, and `split` (0 train, 1 valid, 2 test) |
 //! | features | `x`, `node_feat`, `features`; or sparse rows `x_indptr`, `x_indices`, `x_values`, `x_shape` |
 //! | labels and splits | `y`, `labels`, `node_label`; `train_idx`, `train_mask` and so on |
-//! | of edges and nodes | `edge_weight`, `edge_time`, `node_time`, `node_year`, `num_nodes` |
+//! | of edges and nodes | `edge_weight`, `edge_time`, `edge_attr`, `node_time`, `node_year`, `num_nodes` |
 
 use super::arrays::{Array, Arrays, checked_ids, element, negative};
-use super::collected::{Collected, Edges, Found, Nodes, Sink};
+use super::collected::{Collected, Edges, Found, Nodes, Sink, implied_count};
 use super::edges::{EdgeList, GrowingIds};
 use super::fault::Fault;
 use super::options::IngestOptions;
@@ -39,6 +39,7 @@ const EDGES: &[&str] = &[
 const SPARSE_FEATURES: &[&str] = &["x_indptr", "x_indices", "x_values", "x_shape"];
 const WEIGHTS: &[&str] = &["edge_weight", "edge_weights", "weights"];
 const EDGE_TIMES: &[&str] = &["edge_time", "edge_times", "time", "t"];
+const EDGE_FEATURES: &[&str] = &["edge_attr", "edge_feat", "edge_features"];
 const NODE_TIMES: &[&str] = &["node_time", "node_times", "node_year"];
 const SPLITS: [(&str, &[&str], &[&str]); 3] = [
     ("train", &["train_idx", "train"], &["train_mask"]),
@@ -85,7 +86,7 @@ pub fn read(arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result
         let what = "array with edges: edge_index, indptr and indices, row and col, or head, rel and tail".to_owned();
         return Err(Fault::Missing { what, there: arrays.names().join(", ") }.of(arrays.path()));
     };
-    warn_of_others(arrays);
+    warn_of_others(arrays, which);
     if which == EdgeArrays::Triples {
         return triples::read(arrays, options, sink);
     }
@@ -97,19 +98,28 @@ pub fn read(arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result
     let count = match node_count(arrays, options, "node")? {
         Some(count) => count,
         None => match &edges {
-            Found::List(edges) => edges.sources.max().max(edges.targets.max()).map_or(0, |max| max + 1),
+            Found::List(list) => {
+                implied_count(list.sources.max().max(list.targets.max()), list.len() as u64, arrays.path())?
+            }
             Found::Lists(topology) => topology.rows(),
         },
     };
     let mut nodes = Nodes::new("node", count);
     node_arrays(&mut nodes, arrays, options, sink)?;
-    let edges = Edges { source: 0, name: "to".into(), target: 0, edges };
+    let mut edges = Edges::new(0, "to", 0, edges);
+    if let Some(name) = arrays.first_of(EDGE_FEATURES) {
+        edges.features("node__to__node", arrays, name, sink)?;
+    }
     Ok(Collected { nodes: vec![nodes], relations: vec![edges], ..Collected::default() })
 }
 
 /// Says which arrays nobody looks at.
-fn warn_of_others(arrays: &Arrays) {
-    let lists = [EDGES, FEATURES, SPARSE_FEATURES, LABELS, WEIGHTS, EDGE_TIMES, NODE_TIMES];
+fn warn_of_others(arrays: &Arrays, which: EdgeArrays) {
+    // Statements are dealt out to their relations; nothing that belongs to them is.
+    let of_edges =
+        [WEIGHTS, EDGE_TIMES, EDGE_FEATURES].map(|names| if which == EdgeArrays::Triples { &[] } else { names });
+    let [weights, times, edge_features] = of_edges;
+    let lists = [EDGES, FEATURES, SPARSE_FEATURES, LABELS, NODE_TIMES, weights, times, edge_features];
     let of_splits = |name: &str| SPLITS.iter().any(|(_, ids, masks)| ids.contains(&name) || masks.contains(&name));
     let known = |name: &str| lists.iter().any(|list| list.contains(&name)) || of_splits(name);
     let others: Vec<&str> = arrays.names().into_iter().filter(|name| !known(name)).collect();

@@ -17,10 +17,11 @@ use crate::error::Result;
 pub fn read_csv(root: &Path, sink: &Sink<'_>) -> Result<Collected> {
     let raw = root.join("raw");
     let mut nodes = Nodes::new("node", single_count(&raw.join("num-node-list.csv.gz"), sink)?);
-    let edges = edges(&raw, [&nodes, &nodes], sink)?;
+    let list = edges(&raw, [&nodes, &nodes], sink)?;
     tables(&mut nodes, &raw, &raw, sink)?;
     splits(&mut nodes, root, "", sink)?;
-    let edges = Edges { source: 0, name: "to".into(), target: 0, edges: Found::List(edges) };
+    let mut edges = Edges::new(0, "to", 0, Found::List(list));
+    edge_tables(&mut edges, "node__to__node", &raw, sink)?;
     Ok(Collected { nodes: vec![nodes], relations: vec![edges], ..Collected::default() })
 }
 
@@ -41,7 +42,9 @@ pub fn read_csv_hetero(root: &Path, sink: &Sink<'_>) -> Result<Collected> {
         }
         let folder = raw.join("relations").join(format!("{source}___{name}___{target}"));
         let list = edges(&folder, [&nodes[from], &nodes[to]], sink)?;
-        relations.push(Edges { source: from, name: name.clone(), target: to, edges: Found::List(list) });
+        let mut edges = Edges::new(from, name, to, Found::List(list));
+        edge_tables(&mut edges, &format!("{source}__{name}__{target}"), &folder, sink)?;
+        relations.push(edges);
     }
     for kind in &mut nodes {
         let name = kind.name.clone();
@@ -76,7 +79,10 @@ pub fn read_npz(root: &Path, sink: &Sink<'_>) -> Result<Collected> {
         nodes.labels(columns, &array.labels()?, &path, sink)?;
     }
     splits(&mut nodes, root, "", sink)?;
-    let edges = Edges { source: 0, name: "to".into(), target: 0, edges: Found::List(edges) };
+    let mut edges = Edges::new(0, "to", 0, Found::List(edges));
+    if data.has("edge_feat") {
+        edges.features("node__to__node", &data, "edge_feat", sink)?;
+    }
     Ok(Collected { nodes: vec![nodes], relations: vec![edges], ..Collected::default() })
 }
 
@@ -175,12 +181,12 @@ fn tables(nodes: &mut Nodes, features: &Path, labels: &Path, sink: &Sink<'_>) ->
         let table = integer_rows(&path, sink.progress)?;
         nodes.labels(table.columns.max(1), &table.values, &path, sink)?;
     }
-    for name in ["edge-feat.csv.gz", "edge_reltype.csv.gz"] {
-        if let Some(path) = there(features.join(name)) {
-            log::warn!("{}: features of edges are not taken in", path.display());
-        }
-    }
     Ok(())
+}
+
+/// Features of edges, when they are there. `edge_reltype` says once more which relation this is.
+fn edge_tables(edges: &mut Edges, relation: &str, folder: &Path, sink: &Sink<'_>) -> Result<()> {
+    there(folder.join("edge-feat.csv.gz")).map_or(Ok(()), |path| edges.features_of_text(relation, &path, sink))
 }
 
 /// The lists of nodes in `split/NAME/TYPE/train.csv.gz` and so on.

@@ -93,12 +93,16 @@ pub fn npy<T: bytemuck::Pod>(kind: impl Into<NpyType>, shape: &[usize], values: 
     [header_bytes(kind.into(), shape), bytes.to_vec()].concat()
 }
 
+/// Text, packed.
+pub fn packed(text: &str) -> Vec<u8> {
+    let mut to = GzEncoder::new(Vec::new(), Compression::fast());
+    to.write_all(text.as_bytes()).unwrap();
+    to.finish().unwrap()
+}
+
 /// Writes packed text.
 pub fn write_gz(path: &Path, text: &str) {
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let mut to = GzEncoder::new(std::fs::File::create(path).unwrap(), Compression::fast());
-    to.write_all(text.as_bytes()).unwrap();
-    to.finish().unwrap();
+    write(path, packed(text));
 }
 
 /// Writes bytes, and the folders above them.

@@ -1,6 +1,7 @@
 //! Whole sources of every format, good and bad, into datasets.
 
 mod bad;
+mod damaged;
 mod folders;
 mod real;
 mod text;

@@ -3,8 +3,9 @@
 //! All nodes are of one type, `entity`, and relation k is called `rk`, so ids stay what they are in the file. With a split
 //! the graph has the training statements only, and all statements are kept as links to predict.
 
+use super::MOST_RELATIONS;
 use super::arrays::Arrays;
-use super::collected::{Collected, Edges, Found, Nodes, Sink};
+use super::collected::{Collected, Edges, Found, Nodes, Sink, implied_count};
 use super::edges::{EdgeList, GrowingIds};
 use super::fault::{Fault, Place};
 use super::npz::{node_arrays, node_count, scalar};
@@ -13,9 +14,6 @@ use crate::column::Ids;
 use crate::dataset::{LinkFiles, Links};
 use crate::error::Result;
 use crate::topology::index;
-
-/// Statements with a larger relation are no statements.
-const MOST_RELATIONS: u64 = 1 << 20;
 
 /// Reads `head`, `rel`, `tail` and what else there is.
 pub fn read(arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result<Collected> {
@@ -27,16 +25,17 @@ pub fn read(arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result
     let declared = arrays.has("num_rels").then(|| scalar(arrays, "num_rels")).transpose()?;
     let relation_count = declared.unwrap_or_else(|| relations.iter().max().map_or(0, |max| max + 1));
     let wrong = |fault: Fault, name: &str| fault.at(arrays.path(), Place::Array(name.to_owned()));
-    if relation_count > MOST_RELATIONS {
-        return Err(wrong(Fault::TooMany { what: "relations", limit: MOST_RELATIONS }, "rel"));
+    let limit = MOST_RELATIONS as u64;
+    if relation_count > limit {
+        return Err(wrong(Fault::TooMany { what: "relations", limit }, "rel"));
     }
     if let Some((at, id)) = (0..).zip(relations.iter()).find(|(_, id)| *id >= relation_count) {
         let expected = format!("one of the {relation_count} relations, from 0");
         let fault = Fault::Value { value: id.to_string(), expected };
         return Err(fault.at(arrays.path(), Place::Element("rel".into(), at)));
     }
-    let largest = || heads.iter().chain(tails.iter()).max().map_or(0, |max| max + 1);
-    let mut nodes = Nodes::new("entity", node_count(arrays, options, "entity")?.unwrap_or_else(largest));
+    let largest = || implied_count(heads.iter().chain(tails.iter()).max(), expected, arrays.path());
+    let mut nodes = Nodes::new("entity", node_count(arrays, options, "entity")?.map_or_else(largest, Ok)?);
     node_arrays(&mut nodes, arrays, options, sink)?;
     let triples = Triples { heads, relations, tails };
     let split = arrays.has("split").then(|| split(arrays, expected)).transpose()?;
@@ -71,7 +70,7 @@ impl Triples {
             list.sources.push(self.heads.at(at));
             list.targets.push(self.tails.at(at));
         }
-        let edges = |(at, list)| Edges { source: 0, name: format!("r{at}"), target: 0, edges: Found::List(list) };
+        let edges = |(at, list)| Edges::new(0, format!("r{at}"), 0, Found::List(list));
         lists.into_iter().enumerate().map(edges).collect()
     }
 

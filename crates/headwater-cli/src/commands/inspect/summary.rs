@@ -48,7 +48,7 @@ pub struct Edges {
     pub target: String,
     pub edges: u64,
     pub id_bits: usize,
-    /// What an edge has besides its ends: `edge_ids`, `weights`, `times`, `labels`.
+    /// What an edge has besides its ends: `edge_ids`, `weights`, `times`, `labels`, `features`.
     pub with: Vec<&'static str>,
     pub bytes: u64,
     pub degrees: Degrees,
@@ -113,6 +113,7 @@ impl Edges {
             ("weights", &files.weights),
             ("times", &files.times),
             ("labels", &files.labels),
+            ("features", &files.features),
         ];
         Ok(Self {
             source: entry.source.clone(),

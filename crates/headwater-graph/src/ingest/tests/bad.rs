@@ -32,7 +32,9 @@ fn text_is_refused_with_line_and_value() {
     }
     write(&path, "0,18000000000000000\n");
     let huge = IngestOptions { ids: IdKind::Dense, ..IngestOptions::default() };
-    assert!(bench.refusal(&path, huge).contains("more than"));
+    assert!(bench.refusal(&path, huge.clone()).contains("bad.csv: the largest id is 18000000000000000, but there are"));
+    let declared = IngestOptions { nodes: vec![format!("{}", 1u64 << 60).parse().unwrap()], ..huge };
+    assert!(bench.refusal(&path, declared).contains("more than"));
     write(&path, [0x80, 4, b'N', b'.']);
     assert!(bench.refusal(&path, IngestOptions::default()).contains("pickle"));
     assert!(bench.refusal(&bench.path("none"), IngestOptions::default()).contains("none: cannot be read"));
@@ -49,6 +51,7 @@ fn arrays_are_refused_with_name_and_element() {
         (("num_nodes.npy", npy(DType::I64, &[], &[1i64 << 60])), Some("more than")),
         (("edge_weight.npy", npy(DType::F32, &[2], &[0f32, 1.0])), Some("edge_weight: 2 elements, but 1 edges")),
         (("edge_weight.npy", npy(DType::F32, &[1], &[f32::NAN])), Some("weight NaN")),
+        (("edge_attr.npy", npy(DType::F32, &[2, 1], &[0f32, 1.0])), Some("edge_attr: 2 elements, but 1 edges")),
         (("train_idx.npy", npy(DType::I64, &[1], &[7i64])), Some("train node 7 is not one of the 2 node nodes")),
         (("train_idx.npy", npy(DType::F32, &[1], &[0f32])), Some("train_idx: has type <f4; integers are wanted")),
         (("x_shape.npy", npy(DType::I64, &[2], &[2i64, 3])), None),
@@ -67,6 +70,7 @@ fn arrays_are_refused_with_name_and_element() {
         (npy(DType::I64, &[3, 1], &[0i64, 1, 2]), "[2, edges] or [edges, 2]"),
         (npy(DType::F32, &[2, 1], &[0f32, 1.0]), "integers are wanted"),
         (npy(DType::I64, &[2, 1], &[0i64, -9]), "edge_index[1]: -9 is not an id"),
+        (npy(DType::I64, &[2, 1], &[0i64, 1 << 30]), "bad.npz: the largest id is 1073741824, but there are 1 edges"),
     ] {
         let path = archive(&bench, &[("edge_index.npy", edges)]);
         let said = bench.refusal(&path, IngestOptions::default());
@@ -92,6 +96,7 @@ fn triples_are_checked() {
         (of("split.npy", &[0]), "split: 1 elements, but 2 statements"),
         (of("num_rels.npy", &[1]), "rel[1]: 1 is not one of the 1 relations"),
         (of("num_nodes.npy", &[2]), "id 2 is out of range"),
+        (of("num_rels.npy", &[1 << 20]), "rel: more than 16384 relations"),
     ] {
         let said = bench.refusal(&with(member), IngestOptions::default());
         assert!(said.contains(words), "{words}: {said}");
@@ -113,6 +118,7 @@ fn ogb_folders_that_disagree() {
         ("node-label.csv.gz", "1\n2\n", "1\n2\n3\n", "2 elements, but 3 node nodes"),
         ("node-feat.csv.gz", "1,2\n3\n5,6\n", "1,2\n3,4\n5,6\n", "node-feat.csv.gz: line 2: 1 fields"),
         ("node-feat.csv.gz", "1,2\n3,a\n5,6\n", "1,2\n3,4\n5,6\n", "line 2: column 1: \"a\" is not a number"),
+        ("edge-feat.csv.gz", "1,2\n", "1,2\n3,4\n", "edge-feat.csv.gz: 1 elements, but 2 edges"),
         ("edge.csv.gz", "0,1\n0.5,1\n", "0,1\n2,0\n", "edge.csv.gz: line 2: column 0: \"0.5\" is not an id"),
     ] {
         table(name, text);

@@ -13,6 +13,11 @@ fn split(dataset: &Dataset, node_type: usize, split: Split) -> Vec<u64> {
     dataset.split(node_type, split).unwrap().map(|ids| ids.iter().collect()).unwrap_or_default()
 }
 
+fn edge_features(dataset: &Dataset, relation: usize) -> (Vec<usize>, Vec<f32>) {
+    let features = dataset.edge_features(relation).unwrap();
+    (features.shape().to_vec(), features.column::<f32>().unwrap().to_vec())
+}
+
 fn labels(dataset: &Dataset, node_type: usize) -> Vec<i64> {
     dataset.labels(node_type).unwrap().column::<i64>().unwrap().to_vec()
 }
@@ -29,6 +34,7 @@ fn an_archive_with_everything() {
         ("val_idx.npy", npy(DType::I64, &[1], &[1i64])),
         ("edge_weight.npy", npy(DType::F32, &[3], &[0.5f32, 1.0, 1.5])),
         ("edge_time.npy", npy(DType::I64, &[3], &[5i64, 6, 7])),
+        ("edge_attr.npy", npy(DType::F64, &[3, 1], &[10.0f64, 11.0, 12.0])),
     ];
     write(&path, zip(&members, PACKED));
     let dataset = bench.ingest(&path, IngestOptions::default());
@@ -39,6 +45,12 @@ fn an_archive_with_everything() {
     assert_eq!((features.shape(), &features.column::<f32>().unwrap()[..3]), (&[4, 2][..], &[0.0, 1.0, 2.0][..]));
     let topology = dataset.topology(0).unwrap();
     assert_eq!((&topology.weights().unwrap()[..], topology.times().unwrap()[0]), (&[1.5, 0.5, 1.0][..], 7));
+    // Rows are those of the source; the ids in the lists lead to them.
+    assert_eq!(edge_features(&dataset, 0), (vec![3, 1], vec![10.0, 11.0, 12.0]));
+    assert_eq!((topology.list(0), topology.edge_id(0)), (0..1, 2));
+    let dataset = bench.ingest(&path, IngestOptions { reverse: Reverse::Add, ..Default::default() });
+    assert_eq!(edges(&dataset, 0), [(0, 1), (1, 2), (3, 0), (1, 0), (2, 1), (0, 3)]);
+    assert_eq!(edge_features(&dataset, 0), (vec![6, 1], vec![10.0, 11.0, 12.0, 10.0, 11.0, 12.0]));
 }
 
 #[test]
@@ -84,10 +96,14 @@ fn ogb_tables_of_one_kind() {
     table("raw/node-feat.csv.gz", "0.5,-1\n1e-3,2\n3,4\n");
     table("raw/node-label.csv.gz", "4\nnan\n0\n");
     table("raw/node_year.csv.gz", "2013\n2014\n2015\n");
+    table("raw/edge-feat.csv.gz", "0.5,7\n0.25,8\n");
     table("split/time/train.csv.gz", "2\n0\n");
     table("split/time/valid.csv.gz", "1\n");
     table("split/time/test.csv.gz", "");
+    let dataset = bench.ingest(&root, IngestOptions { reverse: Reverse::Add, ..Default::default() });
+    assert_eq!(edge_features(&dataset, 0), (vec![4, 2], vec![0.5, 7.0, 0.25, 8.0, 0.5, 7.0, 0.25, 8.0]));
     let dataset = bench.ingest(&root, IngestOptions::default());
+    assert_eq!(edge_features(&dataset, 0), (vec![2, 2], vec![0.5, 7.0, 0.25, 8.0]));
     assert_eq!((edges(&dataset, 0), labels(&dataset, 0)), (vec![(0, 1), (2, 0)], vec![4, -1, 0]));
     assert_eq!(&dataset.features(0).unwrap().column::<f32>().unwrap()[..], [0.5, -1.0, 1e-3, 2.0, 3.0, 4.0]);
     assert_eq!(&dataset.times(0).unwrap().column::<i64>().unwrap()[..], [2013, 2014, 2015]);
@@ -113,6 +129,7 @@ fn ogb_tables_of_several_kinds() {
         table(&format!("raw/relations/{relation}/edge.csv.gz"), text);
         table(&format!("raw/relations/{relation}/num-edge-list.csv.gz"), count);
     }
+    table("raw/relations/author___writes___paper/edge-feat.csv.gz", "1\n2\n");
     table("raw/node-feat/paper/node-feat.csv.gz", "1,2\n3,4\n5,6\n");
     table("raw/node-label/paper/node-label.csv.gz", "0\n1\n2\n");
     table("split/time/paper/train.csv.gz", "0\n");
@@ -123,6 +140,13 @@ fn ogb_tables_of_several_kinds() {
     assert_eq!((edges(&dataset, 0), edges(&dataset, 1)), (vec![(0, 2), (1, 0)], vec![(0, 1)]));
     assert_eq!((labels(&dataset, 1), split(&dataset, 1, Split::Test)), (vec![0, 1, 2], vec![2]));
     assert!(dataset.features(0).is_none() && dataset.features(1).unwrap().shape() == [3, 2]);
+    assert!(edge_features(&dataset, 0) == (vec![2, 1], vec![1.0, 2.0]) && dataset.edge_features(1).is_none());
+    // The reverse of a relation has its edges in the same order, so both share one file.
+    let dataset = bench.ingest(&root, IngestOptions { reverse: Reverse::Add, ..Default::default() });
+    let reverse = dataset.schema().relation("rev_writes").unwrap();
+    assert_eq!(edges(&dataset, reverse), [(2, 0), (0, 1)]);
+    let file = |at| dataset.edge_features(at).unwrap().path().to_owned();
+    assert_eq!(file(reverse), file(0));
 
     table("raw/num-node-dict.csv.gz", "author,author\n2,3\n");
     let said = Bench::new().refusal(&root, IngestOptions::default());
@@ -141,6 +165,7 @@ fn papers_as_one_archive() {
             ("node_year.npy", npy(DType::I64, &[3, 1], &[2001i64, 2002, 2003])),
             ("num_nodes_list.npy", npy(DType::I64, &[1], &[3i64])),
             ("num_edges_list.npy", npy(DType::I64, &[1], &[2i64])),
+            ("edge_feat.npy", npy(DType::F32, &[2, 1], &[3f32, 4.0])),
         ];
         write(&root.join("raw/data.npz"), zip(&members, ZipStyle { deflate: true, wide }));
         let label = npy(DType::F32, &[3, 1], &[f32::NAN, 1.0, 0.0]);
@@ -152,6 +177,7 @@ fn papers_as_one_archive() {
         assert_eq!((edges(&dataset, 0), labels(&dataset, 0)), (vec![(0, 1), (2, 0)], vec![-1, 1, 0]));
         assert_eq!(&dataset.features(0).unwrap().column::<f16>().unwrap()[..], halves);
         assert_eq!(&dataset.times(0).unwrap().column::<i64>().unwrap()[..], [2001, 2002, 2003]);
+        assert_eq!(edge_features(&dataset, 0), (vec![2, 1], vec![3.0, 4.0]));
     }
 }
 
@@ -166,12 +192,15 @@ fn mag240m_without_its_pickles() {
     array("processed/author___writes___paper/edge_index.npy", npy(DType::I64, &[2, 2], &[0i64, 4, 2, 1]));
     array("processed/author___affiliated_with___institution/edge_index.npy", npy(DType::I64, &[2, 1], &[1i64, 0]));
     array("processed/paper___cites___paper/edge_index.npy", npy(DType::I64, &[2, 1], &[1i64, 0]));
+    array("processed/paper___cites___paper/edge_feat.npy", npy(DType::F32, &[1, 2], &[1f32, 2.0]));
     array("meta.pt", b"PK".to_vec());
     let dataset = bench.ingest(&root, IngestOptions::default());
     let counts: Vec<(&str, u64)> = dataset.schema().node_types().iter().map(|t| (t.name.as_str(), t.count)).collect();
     assert_eq!(counts, [("author", 5), ("institution", 1), ("paper", 3)]);
     let writes = dataset.schema().relation("writes").unwrap();
     assert_eq!(edges(&dataset, writes), [(0, 2), (4, 1)]);
+    let cites = dataset.schema().relation("cites").unwrap();
+    assert_eq!(edge_features(&dataset, cites), (vec![1, 2], vec![1.0, 2.0]));
     assert_eq!((split(&dataset, 2, Split::Train), split(&dataset, 2, Split::Valid)), (vec![0], vec![1]));
 
     array("split/train.npy", npy(DType::I64, &[1], &[2i64]));

@@ -6,7 +6,7 @@ mod ingest;
 
 use std::path::PathBuf;
 
-use clap::{Args as Group, Parser, Subcommand};
+use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 pub use self::bench::{
     BenchCommand, GatherArgs, GraphStorage, ReorderArgs, RowVisits, SampleArgs, SampleDevice, Suite,
@@ -24,6 +24,7 @@ pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, SparseAs};
   headwater ingest edges.csv -o d    a dataset out of an edge list, arrays or an OGB folder
   headwater inspect data/products    what a dataset holds, and whether its files are sound
   headwater generate rmat -o rmat20  make a graph to try things on
+  headwater reorder data/p -o hot    nodes that are read most first
   headwater bench gather             gather scattered rows out of host memory, every way there is"
 )]
 pub struct Args {
@@ -68,6 +69,14 @@ A folder appears at its place when it is whole; an ingest that was stopped leave
 Writes indptr, indices, feat, label, train_idx, val_idx and test_idx; with several types, one folder
 for each relation and each node type. Ids are 64-bit signed integers.")]
     Export(ExportArgs),
+    /// Renumber a dataset's nodes, with everything that belongs to them.
+    #[command(after_help = "Examples:
+  headwater reorder data/products -o data/products-hot --by weighted-pagerank
+  headwater reorder data/products -o data/mine --order new_order.npy
+
+Nodes that are read most come first: their features then lie together. What each node's number was is
+kept with the new dataset. The old one is not touched, and the new one appears when it is whole.")]
+    Reorder(ReorderDatasetArgs),
     /// Make a graph with features, labels and splits, and write it as a dataset.
     #[command(after_help = "Examples:
   headwater generate rmat --nodes-log2 20 --edges-per-node 16 --features 128 --classes 32 -o rmat20
@@ -104,6 +113,43 @@ pub struct InspectArgs {
     /// Also draw the degrees; the ending chooses SVG or PNG.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+}
+
+/// What `reorder` takes.
+#[derive(Debug, Group)]
+pub struct ReorderDatasetArgs {
+    /// The dataset's folder.
+    pub dataset: PathBuf,
+    /// The folder to make. It must not be there or be empty.
+    #[arg(short, long, value_name = "FOLDER")]
+    pub output: PathBuf,
+    /// Which nodes come first.
+    #[arg(long, value_enum, default_value_t = NodeOrder::WeightedPagerank, conflicts_with = "order")]
+    pub by: NodeOrder,
+    /// A `.npy` file with the old number of every node, in their new order. For datasets of one node type.
+    #[arg(long, value_name = "FILE")]
+    pub order: Option<PathBuf>,
+    /// Seed of the random order.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which nodes come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum NodeOrder {
+    /// Those that many edges begin at.
+    OutDegree,
+    /// Those that many edges end at.
+    InDegree,
+    /// The highest reverse PageRank.
+    Pagerank,
+    /// The highest reverse PageRank with weight on training nodes.
+    WeightedPagerank,
+    /// None in particular.
+    Random,
 }
 
 /// What `export` takes.

@@ -6,6 +6,7 @@ mod generate;
 mod info;
 mod ingest;
 mod inspect;
+mod reorder;
 
 use crate::args::{BenchCommand, Command};
 
@@ -16,6 +17,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Ingest(args) => ingest::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Export(args) => export::run(&args),
+        Command::Reorder(args) => reorder::run(&args),
         Command::Generate(args) => generate::run(&args.kind),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),

@@ -25,15 +25,11 @@ pub struct Array {
 impl Array {
     /// Maps a file after comparing it with what the manifest says.
     pub(super) fn open(path: &Path, entry: &FileEntry) -> Result<Self> {
-        // Opening a pipe would wait for somebody to write to it.
-        let found = std::fs::metadata(path).map_err(refused("read", path))?;
         let differs =
             |what, found: String, expected: String| Error::ArrayFile { path: path.to_owned(), what, found, expected };
-        if !found.is_file() {
-            return Err(differs("the file", "something else".into(), "a regular file".into()));
-        }
-        if found.len() != entry.bytes {
-            return Err(differs("its length in bytes", found.len().to_string(), entry.bytes.to_string()));
+        let bytes = regular_bytes(path)?;
+        if bytes != entry.bytes {
+            return Err(differs("its length in bytes", bytes.to_string(), entry.bytes.to_string()));
         }
         let NpyFile { file, header } = NpyFile::open(path)?;
         if header.kind.name() != entry.dtype {
@@ -46,6 +42,14 @@ impl Array {
             return Err(differs("the order", "column-major".into(), "row-major".into()));
         }
         let data = map_file(&file, header.data_offset as u64..entry.bytes)?;
+        Ok(Self { path: path.to_owned(), kind: header.kind, shape: header.shape.to_vec(), data })
+    }
+
+    /// Maps a `.npy` file that no manifest names.
+    pub fn map(path: &Path) -> Result<Self> {
+        let bytes = regular_bytes(path)?;
+        let NpyFile { file, header } = NpyFile::open(path)?;
+        let data = map_file(&file, header.data_offset as u64..bytes)?;
         Ok(Self { path: path.to_owned(), kind: header.kind, shape: header.shape.to_vec(), data })
     }
 
@@ -128,4 +132,14 @@ impl Array {
         let found = self.kind.name().to_owned();
         Error::ArrayFile { path: self.path.clone(), what: "the element type", found, expected: expected.to_owned() }
     }
+}
+
+/// The length of a regular file. Opening a pipe would wait for somebody to write to it.
+fn regular_bytes(path: &Path) -> Result<u64> {
+    let found = std::fs::metadata(path).map_err(refused("read", path))?;
+    if found.is_file() {
+        return Ok(found.len());
+    }
+    let (found, expected) = ("something else".to_owned(), "a regular file".to_owned());
+    Err(Error::ArrayFile { path: path.to_owned(), what: "the file", found, expected })
 }

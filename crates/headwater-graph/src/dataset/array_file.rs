@@ -57,9 +57,32 @@ pub(super) fn write_rows<T: NpyElement>(
     fill: impl Fn(Range<u64>, &mut [T]) + Sync,
     progress: &dyn Progress,
 ) -> Result<FileEntry> {
-    let row_elements = elements_of(shape.get(1..).unwrap_or_default());
+    write_filled(path, T::KIND, shape, elements_of(shape.get(1..).unwrap_or_default()), fill, progress)
+}
+
+/// As [`write_rows`], for elements of any kind as their bytes.
+pub(super) fn write_raw_rows(
+    path: &Path,
+    kind: NpyType,
+    shape: &[u64],
+    fill: impl Fn(Range<u64>, &mut [u8]) + Sync,
+    progress: &dyn Progress,
+) -> Result<FileEntry> {
+    let row_bytes = elements_of(shape.get(1..).unwrap_or_default()).saturating_mul(kind.size_bytes() as u64);
+    write_filled(path, kind, shape, row_bytes, fill, progress)
+}
+
+/// A row is `row_elements` of `T`, whatever the file calls them.
+fn write_filled<T: bytemuck::Pod + Send>(
+    path: &Path,
+    kind: NpyType,
+    shape: &[u64],
+    row_elements: u64,
+    fill: impl Fn(Range<u64>, &mut [T]) + Sync,
+    progress: &dyn Progress,
+) -> Result<FileEntry> {
     let row_bytes = row_elements.saturating_mul(size_of::<T>() as u64);
-    let file = ArrayFile::create(path, T::KIND, shape, block_bytes(row_bytes))?;
+    let file = ArrayFile::create(path, kind, shape, block_bytes(row_bytes))?;
     progress.begin(&format!("writing {}", file.name()), file.data_bytes);
     let idle: Mutex<Vec<Vec<T>>> = Mutex::default();
     file.write(|range, store| {

@@ -156,7 +156,7 @@ impl Dataset {
         verify::verify(&self.folder, &self.manifest, progress)
     }
 
-    fn file(&self, file: &str) -> Result<&Array> {
+    pub(super) fn file(&self, file: &str) -> Result<&Array> {
         let missing = || Error::Manifest { path: self.folder.join(MANIFEST), why: format!("{file:?} is not listed") };
         self.arrays.get(file).ok_or_else(missing)
     }

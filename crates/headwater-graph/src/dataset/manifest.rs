@@ -104,6 +104,9 @@ pub struct NodeFiles {
     /// Where each node's bytes begin in `original_ids`, and after the last one where they end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original_id_offsets: Option<String>,
+    /// The node's number in the dataset that this one is a reordering of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_numbers: Option<String>,
     /// Lists of nodes.
     #[serde(skip_serializing_if = "Splits::is_empty")]
     pub splits: Splits,

@@ -7,6 +7,7 @@
 //! | What does the manifest say? | [`Manifest`] |
 //! | Is a file what was written? | [`Checksum`] |
 //! | How do other programs read one? | [`export_npy`] |
+//! | How are its nodes renumbered? | [`reorder`] |
 //!
 //! A folder is finished or it is not there: writers work in a hidden folder beside it, which gets its name when every byte
 //! is on the disk. The data of every file begins on a page, so it can be mapped, registered with a GPU or read past the
@@ -47,6 +48,7 @@ mod growing;
 mod loader;
 mod manifest;
 mod names;
+mod reorder;
 mod roles;
 mod seal;
 mod staged;
@@ -63,6 +65,7 @@ pub use loader::Dataset;
 pub use manifest::{
     EdgeFiles, FileEntry, LinkFiles, Links, Manifest, NodeEntry, NodeFiles, RelationEntry, Split, Splits,
 };
+pub use reorder::reorder;
 pub use writer::{DatasetWriter, Description};
 
 use std::path::Path;

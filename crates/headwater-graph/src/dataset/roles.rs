@@ -55,9 +55,10 @@ pub(super) fn check(manifest: &Manifest, path: &Path) -> Result<()> {
 
 /// Applies `change` to every name that stands for an array.
 pub(super) fn rename_nodes(files: &mut NodeFiles, change: &mut dyn FnMut(&mut String) -> Result<()>) -> Result<()> {
-    let NodeFiles { features, labels, classes: _, times, original_ids, original_id_offsets, splits } = files;
+    let NodeFiles { features, labels, classes: _, times, original_ids, original_id_offsets, first_numbers, splits } =
+        files;
     let Splits { train, valid, test } = splits;
-    [features, labels, times, original_ids, original_id_offsets, train, valid, test]
+    [features, labels, times, original_ids, original_id_offsets, first_numbers, train, valid, test]
         .into_iter()
         .flatten()
         .try_for_each(change)
@@ -109,6 +110,7 @@ fn node_roles(files: &NodeFiles, count: u64) -> Vec<Role<'_>> {
         ("times", files.times.as_ref(), &["int64"][..], Dims::List(Some(count))),
         ("original_ids", files.original_ids.as_ref(), id_types, ids),
         ("original_id_offsets", files.original_id_offsets.as_ref(), &["uint64"], Dims::List(count.checked_add(1))),
+        ("first_numbers", files.first_numbers.as_ref(), IDS, Dims::List(Some(count))),
     ]
     .into_iter()
     .chain(splits)

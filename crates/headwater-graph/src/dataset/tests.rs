@@ -1,6 +1,7 @@
 //! Whole datasets: written, read back, refused, damaged.
 
 mod large;
+mod reordered;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headwater_tensor::npy::NpyElement;
+use headwater_tensor::npy::{NpyElement, NpyType};
 
 use super::describe::{Written, manifest, relation_array};
 use super::growing::Growing;
@@ -88,6 +88,21 @@ impl DatasetWriter {
     ) -> Result<()> {
         let file = self.files.reserve(name)?;
         let entry = array_file::write_rows(&self.files.folder().join(&file), shape, fill, progress)?;
+        self.files.put(&file, entry);
+        Ok(())
+    }
+
+    /// As [`DatasetWriter::rows`], for elements of any kind as their bytes.
+    pub(super) fn raw_rows(
+        &self,
+        name: &str,
+        kind: NpyType,
+        shape: &[u64],
+        progress: &dyn Progress,
+        fill: impl Fn(Range<u64>, &mut [u8]) + Sync,
+    ) -> Result<()> {
+        let file = self.files.reserve(name)?;
+        let entry = array_file::write_raw_rows(&self.files.folder().join(&file), kind, shape, fill, progress)?;
         self.files.put(&file, entry);
         Ok(())
     }

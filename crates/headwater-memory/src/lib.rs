@@ -45,7 +45,7 @@ pub use error::{Error, Result};
 pub use foreign::{Foreign, Owner};
 pub use map_file::map_file;
 pub use mapping::Mapping;
-pub use nontemporal::{prefetch, prefetch_element, stream_copy, stream_fence};
+pub use nontemporal::{prefetch_element, stream_copy, stream_fence};
 pub use pool::{Lease, Pool, PoolConfig, PoolUse};
 pub use registry::{Registered, RegistryUse, lay_over, registry_use};
 pub use share::{SharedHost, receive_device, send_device};

@@ -5,8 +5,12 @@
 //!
 //! Without replacement is Robert Floyd's method: draw `j` is uniform below `degree - wanted + j + 1`, and one that was
 //! taken already gives way to the last position of that range, which cannot have been. It takes as many draws as
-//! positions, whatever the degree. Every subset is equally likely; the order inside one is not random. With weights every edge gets an exponential arrival time of its weight as rate, and the
-//! earliest are taken: the same distribution as drawing one by one in proportion to the weights that are left.
+//! positions, whatever the degree. Every subset is equally likely; the order inside one is not random. With weights every
+//! edge gets an exponential arrival time of its weight as rate, and the earliest are taken: the same distribution as
+//! drawing one by one in proportion to the weights that are left.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 use crate::random::Key;
 
@@ -20,12 +24,12 @@ const WORD: u64 = 64;
 pub struct Chooser {
     /// An open-addressed set for long lists of positions.
     taken: Vec<u64>,
-    /// The earliest arrivals so far, latest first.
+    /// The earliest arrivals of the last row.
     arrivals: Vec<Arrival>,
 }
 
 /// When an edge arrives.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+#[derive(Debug, Clone, Copy)]
 struct Arrival {
     time: f64,
     position: u64,
@@ -70,43 +74,89 @@ impl Chooser {
             out.extend(positions.filter(has_weight));
             return;
         }
-        self.arrivals.clear();
+        let mut earliest = Earliest::new(std::mem::take(&mut self.arrivals), crate::topology::index(wanted));
         for position in positions.filter(has_weight) {
-            let time = arrival(key.draw(position), weight_at(weights, position));
-            self.keep_early(Arrival { time, position }, wanted);
+            earliest.see(key.draw(position), weight_at(weights, position), position);
         }
-        out.extend(self.arrivals.iter().rev().map(|arrival| arrival.position));
+        self.arrivals = earliest.into_sorted();
+        out.extend(self.arrivals.iter().map(|arrival| arrival.position));
     }
 
     /// `wanted` positions, each drawn in proportion to the weights; none when no weight is positive.
     pub fn weighted_with_replacement(key: Key, weights: &[f32], wanted: u64, out: &mut Vec<u64>) {
         for draw in 0..wanted {
             let key = key.of(draw);
-            let arrive = |position: u64| {
-                let weight = weight_at(weights, position);
-                (weight > 0.0).then(|| Arrival { time: arrival(key.draw(position), weight), position })
-            };
-            let first = (0..weights.len() as u64).filter_map(arrive).reduce(|a, b| if is_later(a, b) { b } else { a });
+            let mut first: Option<Arrival> = None;
+            for (position, &weight) in (0..).zip(weights).filter(|(_, weight)| **weight > 0.0) {
+                let bits = key.draw(position);
+                if first.is_none_or(|first| !is_surely_later(bits, weight, first)) {
+                    let arrival = Arrival { time: arrival(bits, weight), position };
+                    first = Some(first.map_or(arrival, |first| first.min(arrival)));
+                }
+            }
             out.extend(first.map(|arrival| arrival.position));
         }
     }
+}
 
-    /// Keeps the `wanted` earliest arrivals, latest first. Most come too late and cost one comparison.
-    fn keep_early(&mut self, arrival: Arrival, wanted: u64) {
-        let is_full = self.arrivals.len() as u64 == wanted;
-        if is_full {
-            if self.arrivals.first().is_none_or(|latest| !is_later(*latest, arrival)) {
-                return;
+/// The earliest arrivals so far, so many at most, the latest of them on top. Most come too late and cost one comparison.
+struct Earliest {
+    heap: BinaryHeap<Arrival>,
+    wanted: usize,
+}
+
+impl Earliest {
+    fn new(mut memory: Vec<Arrival>, wanted: usize) -> Self {
+        memory.clear();
+        Self { heap: BinaryHeap::from(memory), wanted }
+    }
+
+    #[inline]
+    fn see(&mut self, bits: u64, weight: f32, position: u64) {
+        let arrive = || Arrival { time: arrival(bits, weight), position };
+        if self.heap.len() < self.wanted {
+            self.heap.push(arrive());
+        } else if let Some(mut latest) = self.heap.peek_mut()
+            && !is_surely_later(bits, weight, *latest)
+        {
+            let arrival = arrive();
+            if arrival < *latest {
+                *latest = arrival;
             }
-            self.arrivals.remove(0);
         }
-        let at = self.arrivals.partition_point(|other| is_later(*other, arrival));
-        self.arrivals.insert(at, arrival);
+    }
+
+    fn into_sorted(self) -> Vec<Arrival> {
+        self.heap.into_sorted_vec()
     }
 }
 
-fn is_later(a: Arrival, b: Arrival) -> bool {
-    a.time > b.time || (a.time == b.time && a.position > b.position)
+impl Ord for Arrival {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.time.total_cmp(&other.time).then(self.position.cmp(&other.position))
+    }
+}
+
+impl PartialOrd for Arrival {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Arrival {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Arrival {}
+
+/// Whether an edge arrives after another for certain, without its logarithm: `-ln(u)` is at least `1 - u`. Rounding is
+/// far smaller than the share that is taken off.
+#[inline]
+fn is_surely_later(bits: u64, weight: f32, than: Arrival) -> bool {
+    let missing = ((1 << 53) - ((bits >> 11) + 1)) as f64 * (1.0 / (1u64 << 53) as f64);
+    missing * (1.0 - 1e-9) > than.time * f64::from(weight)
 }
 
 fn weight_at(weights: &[f32], position: u64) -> f32 {
@@ -266,6 +316,33 @@ mod tests {
         chooser.weighted(Key::new(1), &[0.0; 4], 2, &mut out);
         Chooser::weighted_with_replacement(Key::new(1), &[0.0; 4], 2, &mut out);
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn the_earliest_are_taken_in_their_order() {
+        let weights: Vec<f32> = (0..4000).map(|at| (crate::random::mix(at) % 1000) as f32).collect();
+        let extreme = [f32::INFINITY, 1.0, f32::MIN_POSITIVE, f32::MAX, f32::INFINITY, 1e-45, 0.0, 3.0];
+        let (mut chooser, mut out) = (Chooser::default(), Vec::new());
+        for (weights, wanted) in
+            [(&weights[..], 5), (&weights, 700), (&weights[..70], 40), (&extreme, 2), (&extreme, 5)]
+        {
+            for seed in 0..5 {
+                let key = Key::new(seed);
+                let order = |key: Key| {
+                    let arrive = |position: u64| (arrival(key.draw(position), weight_at(weights, position)), position);
+                    let with_weight = (0..weights.len() as u64).filter(|&at| weight_at(weights, at) > 0.0);
+                    let mut all: Vec<(f64, u64)> = with_weight.map(arrive).collect();
+                    all.sort_by(|a, b| a.partial_cmp(b).unwrap());
+                    all.into_iter().map(|(_, position)| position)
+                };
+                out.clear();
+                chooser.weighted(key, weights, wanted, &mut out);
+                assert_eq!(out, order(key).take(usize::try_from(wanted).unwrap()).collect::<Vec<_>>());
+                out.clear();
+                Chooser::weighted_with_replacement(key, weights, 3, &mut out);
+                assert_eq!(out, (0..3).map(|draw| order(key.of(draw)).next().unwrap()).collect::<Vec<_>>());
+            }
+        }
     }
 
     #[test]

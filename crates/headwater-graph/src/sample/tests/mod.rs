@@ -7,7 +7,10 @@ pub(in crate::sample) mod property;
 mod reference;
 mod walks;
 
+use std::sync::LazyLock;
+
 use headwater_cuda::Stream;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::*;
 use crate::random::mix;
@@ -102,8 +105,13 @@ pub(in crate::sample) fn on_gpu(stream: &Stream, topology: &Topology, storage: S
     GpuRelation::new(&PlacedGraph::new(&graph, Wish::In(storage), Some(stream.gpu())).unwrap(), 0).unwrap()
 }
 
+/// A sample, which is the same from one thread and from three.
 fn run(graph: &Graph, options: &SampleOptions, seeds: Seeds<'_>, key: Key) -> Sample {
-    NeighbourSampler::new(graph.clone(), options.clone()).unwrap().sample_alone(seeds, key).unwrap()
+    static THREE: LazyLock<ThreadPool> = LazyLock::new(|| ThreadPoolBuilder::new().num_threads(3).build().unwrap());
+    let sampler = NeighbourSampler::new(graph.clone(), options.clone()).unwrap();
+    let alone = sampler.sample_alone(seeds, key).unwrap();
+    assert_eq!(THREE.install(|| sampler.sample(seeds, key).unwrap()), alone);
+    alone
 }
 
 /// A number that changes when anything in a sample does.
@@ -181,10 +189,31 @@ fn damaged_lists_are_errors_not_crashes() {
         let topology = Topology::trusted(Layout::Csc, 3, offsets.into(), neighbours.into()).unwrap();
         let sampler =
             NeighbourSampler::new(Graph::homogeneous(topology).unwrap(), SampleOptions::fanouts(&[5, 5]).unwrap());
-        sampler.unwrap().sample(Seeds::of(&[0, 1, 2]), Key::new(1))
+        sampler.unwrap().sample_alone(Seeds::of(&[0, 1, 2]), Key::new(1))
     };
     assert!(matches!(trusted(vec![0, 1, 2, 2], vec![7, 1]), Err(crate::Error::IdOutOfRange { id: 7, .. })));
     assert!(matches!(trusted(vec![0, 9, 2, 2], vec![1, 1]), Err(crate::Error::FallingOffsets { .. })));
+}
+
+/// The first fault in the order of the sample is the one that is told, however many threads look for it.
+#[test]
+fn threads_find_the_same_fault() {
+    let nodes = 4000u64;
+    let offsets: Vec<u64> = (0..=nodes).map(|row| if row == 3500 { 9 } else { row * 3 }).collect();
+    let pool = ThreadPoolBuilder::new().num_threads(4).build().unwrap();
+    let seeds: Vec<u64> = (0..nodes).collect();
+    for damaged in [vec![], vec![2500], vec![9000, 2500], vec![11_990]] {
+        let mut neighbours: Vec<u32> = (0..nodes * 3).map(|at| (mix(at) % nodes) as u32).collect();
+        damaged.iter().for_each(|&at| neighbours[at] = u32::MAX - at as u32);
+        let topology = Topology::trusted(Layout::Csc, nodes, offsets.clone().into(), neighbours.into()).unwrap();
+        let graph = Graph::homogeneous(topology).unwrap();
+        let sampler = NeighbourSampler::new(graph, SampleOptions::fanouts(&[3]).unwrap()).unwrap();
+        let alone = sampler.sample_alone(Seeds::of(&seeds), Key::new(1)).unwrap_err().to_string();
+        for _ in 0..5 {
+            let together = pool.install(|| sampler.sample(Seeds::of(&seeds), Key::new(1)));
+            assert_eq!(together.unwrap_err().to_string(), alone);
+        }
+    }
 }
 
 /// Samples may never change: a checkpoint resumes in the middle of an epoch.

@@ -68,16 +68,38 @@ proptest! {
 fn any_number_of_threads() {
     let graph = tangle(20_000, 7);
     let seeds: Vec<u64> = (0..3000).map(|i| mix(i) % 20_000).collect();
+    let targets: Vec<u64> = (0..200).collect();
+    let first = |&row: &u64| graph.relation(0).neighbours().iter().nth(graph.relation(0).list(row).start).unwrap_or(0);
+    let sources: Vec<u64> = targets.iter().map(first).collect();
+    let excluded = Excluded::none().and(&graph, 0, &sources, &targets);
     for trees in [Trees::Shared, Trees::Disjoint] {
         let options = SampleOptions { trees, ..SampleOptions::fanouts(&[6, 4]).unwrap() };
         let sampler = NeighbourSampler::new(graph.clone(), options).unwrap();
-        let alone = sampler.sample_alone(Seeds::of(&seeds), Key::new(9)).unwrap();
+        let with = |threads: usize| {
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let draw = || sampler.sample_without(&[Seeds::of(&seeds)], &excluded, Key::new(9)).unwrap();
+            pool.install(draw)
+        };
+        let alone = with(1);
         assert!(alone.node_count() > 5000);
-        for threads in [1, 2, 16] {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            assert_eq!(pool.install(|| sampler.sample(Seeds::of(&seeds), Key::new(9)).unwrap()), alone);
+        for threads in [2, 3, 16, 100] {
+            assert!(with(threads) == alone, "{threads} threads");
         }
     }
+}
+
+/// Trees times nodes beyond 32 bits.
+#[test]
+fn wide_keys_sample_the_same() {
+    let (nodes, seeds) = (1u64 << 23, 600u64);
+    let offsets: Vec<u64> = (0..=nodes).map(|row| row.min(5000) * 3).collect();
+    let neighbours: Vec<u32> = (0..15_000).map(|at| (mix(at) % 5000) as u32).collect();
+    let topology = Topology::new(Layout::Csc, nodes, offsets.into(), neighbours.into()).unwrap();
+    let graph = Graph::homogeneous(topology).unwrap();
+    let options = SampleOptions { trees: Trees::Disjoint, ..SampleOptions::fanouts(&[3, 2]).unwrap() };
+    let seeds: Vec<u64> = (0..seeds).collect();
+    let ours = run(&graph, &options, Seeds::of(&seeds), Key::new(4));
+    assert_eq!(ours, reference::sample(&graph, &options, Seeds::of(&seeds), Key::new(4)));
 }
 
 #[test]

@@ -95,7 +95,7 @@ __device__ __forceinline__ double exponential(u64 bits) {
 }
 
 // The earliest arrival after `last`; position ALL_NEIGHBOURS when there is none. All lanes get it.
-__device__ __forceinline__ Arrival next_arrival(const Group& g, u64 key, Part<float> weights, u64 degree,
+__device__ __forceinline__ Arrival next_arrival(const Group& g, u64 key, Array<float> weights, u64 degree,
                                                 const Arrival* last) {
     Arrival best = {0.0, ALL_NEIGHBOURS};
     for (u64 at = g.lane; at < degree; at += g.lanes) {
@@ -115,7 +115,7 @@ __device__ __forceinline__ Arrival next_arrival(const Group& g, u64 key, Part<fl
 
 // `wanted` of the positions that have a weight, in order when they are no more than that.
 template <class Take>
-__device__ __forceinline__ void choose_weighted(const Group& g, u64 key, Part<float> weights, u64 degree, u64 wanted,
+__device__ __forceinline__ void choose_weighted(const Group& g, u64 key, Array<float> weights, u64 degree, u64 wanted,
                                                 Take take) {
     u64 with_weight = 0;
     for (u64 begin = 0; begin < degree && with_weight <= wanted; begin += g.lanes)
@@ -143,7 +143,7 @@ __device__ __forceinline__ void choose_weighted(const Group& g, u64 key, Part<fl
 
 // `wanted` positions, each the first to arrive in a race of its own.
 template <class Take>
-__device__ __forceinline__ void choose_weighted_again(const Group& g, u64 key, Part<float> weights, u64 degree,
+__device__ __forceinline__ void choose_weighted_again(const Group& g, u64 key, Array<float> weights, u64 degree,
                                                       u64 wanted, Take take) {
     u64 mine = 0;
     for (u64 j = 0; j < wanted; j++) {

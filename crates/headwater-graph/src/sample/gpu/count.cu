@@ -28,7 +28,7 @@ __device__ __forceinline__ u64 given(const Relation& r, u64 start, u64 degree, u
 }
 
 // How many of a row's edges are not later than `limit`; rows are in the order of time.
-__device__ __forceinline__ u64 seen_by(Part<i64> times, u64 degree, i64 limit) {
+__device__ __forceinline__ u64 seen_by(Array<i64> times, u64 degree, i64 limit) {
     u64 low = 0, high = degree;
     while (low < high) {
         const u64 middle = (low + high) / 2;
@@ -54,7 +54,7 @@ __device__ __forceinline__ u32 read_row(const Batch& b, const Relation* relation
     }
     u64 degree = end - start;
     if (b.time_room && r.times && asking.node < b.tree_room && trees[asking.node] < b.time_room)
-        degree = seen_by(Part<i64>{r.times, start}, degree, times[trees[asking.node]]);
+        degree = seen_by(Array<i64>{r.times, start}, degree, times[trees[asking.node]]);
     row_starts[i] = start;
     degrees[i] = degree;
     const u64 count = given(r, start, degree, fanouts[b.hop * b.relations + asking.relation], b.choice);

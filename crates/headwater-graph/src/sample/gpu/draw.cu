@@ -69,7 +69,7 @@ __device__ __forceinline__ void choose(const Batch& b, const Group& g, const Rel
     const u64 wanted = fanout == ALL_NEIGHBOURS ? item.degree : fanout;
     const bool is_drawn_again = b.choice == CHOOSE_WITH_REPLACEMENT && fanout != ALL_NEIGHBOURS;
 #if WEIGHTED
-    const Part<float> weights = {r.weights, item.start};
+    const Array<float> weights = {r.weights, item.start};
     if (is_drawn_again)
         choose_weighted_again(g, key, weights, item.degree, wanted, take);
     else

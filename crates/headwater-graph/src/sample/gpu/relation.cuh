@@ -31,7 +31,7 @@ template <class Number> __device__ __forceinline__ Number element(const void* ar
 }
 
 // An array from `first` on.
-template <class Number> struct Part {
+template <class Number> struct Array {
     const void* array;
     u64 first;
 

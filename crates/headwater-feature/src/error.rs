@@ -51,6 +51,30 @@ pub enum Error {
         /// What it may be.
         expected: &'static str,
     },
+    /// A stream of a GPU that the table was not placed for.
+    #[error("the table was placed for GPU {expected}; the stream belongs to GPU {found}")]
+    OtherGpu {
+        /// The stream's.
+        found: usize,
+        /// The table's.
+        expected: usize,
+    },
+    /// Elements that no table holds.
+    #[error("features of type {found} cannot be stored; expected float32, float16 or bfloat16")]
+    ElementType {
+        /// What they are.
+        found: &'static str,
+    },
+    /// An array of another length.
+    #[error("{name} has {found} bytes; expected {expected}")]
+    Bytes {
+        /// Which array.
+        name: &'static str,
+        /// Its length.
+        found: u64,
+        /// What it should be.
+        expected: u64,
+    },
     /// A group that names a GPU which is not there, or one twice.
     #[error("group {group} names GPU {ordinal}, {why}")]
     Group {

@@ -9,6 +9,8 @@
 //! | How many reads do the hottest rows get? | [`curve`] |
 //! | Which GPUs share a table? | [`group`] |
 //! | How many rows in which memory? | [`plan`] |
+//! | How is a row stored? | [`rows`] |
+//! | Where are these rows? | [`table`] |
 //!
 //! The crate knows nothing of edges: who is read how often comes as plain numbers.
 
@@ -16,8 +18,18 @@ pub mod curve;
 pub mod error;
 pub mod group;
 pub mod plan;
+pub mod rows;
+pub mod table;
 
 pub use curve::Curve;
 pub use error::{Error, Result};
 pub use group::{DeviceGroup, device_groups};
 pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan};
+pub use rows::{RowFormat, Stored};
+pub use table::{Layout, TieredTable};
+
+/// Every kernel text of this crate with every set of defines it is used with, for tests that compile all of them.
+#[must_use]
+pub fn kernel_builds() -> Vec<(&'static headwater_cuda::Source, headwater_cuda::Defines)> {
+    table::kernel_builds()
+}

@@ -56,7 +56,6 @@ pub mod score;
 mod testing;
 pub mod topology;
 pub mod unique;
-mod upload;
 pub mod width;
 
 pub use column::{Column, Ids};

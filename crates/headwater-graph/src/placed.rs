@@ -6,8 +6,7 @@
 //! steps down to the next storage and says so once. Everything is given back when the graph is dropped.
 
 use headwater_cuda::{Allocation, Error as CudaError, Gpu, Span, Stream};
-use headwater_memory::{Buffer, Capacity, Foreign, Pinned};
-use rayon::prelude::*;
+use headwater_memory::{Capacity, Foreign, Uploader, pin};
 
 use crate::column::Ids;
 use crate::error::{Error, Result};
@@ -15,7 +14,6 @@ use crate::graph::Graph;
 use crate::interleave::{Interleave, Interleaved};
 use crate::place::{Storage, Wish, attempts};
 use crate::topology::Topology;
-use crate::upload::Uploader;
 use crate::width::IdWidth;
 
 /// A graph in its place. Clones share it.
@@ -168,7 +166,7 @@ impl PlacedGraph {
     fn try_in(graph: &Graph, storage: Storage, gpu: &Gpu) -> Result<Self> {
         let relations = match storage {
             Storage::Cpu => return Ok(Self::on_host(graph, Some(gpu))),
-            Storage::ZeroCopy => place(graph, |array, _| Ok(PlacedArray::Whole(pinned(gpu, array)?)))?,
+            Storage::ZeroCopy => place(graph, |array, _| Ok(PlacedArray::Whole(pin(gpu, array)?)))?,
             Storage::Cuda => uploaded(graph, gpu)?,
         };
         Ok(Self { graph: graph.clone(), storage, gpu: Some(gpu.clone()), spread: None, relations })
@@ -202,30 +200,6 @@ fn place_ids(ids: &Ids, put: &mut Put<'_>) -> Result<PlacedIds> {
     Ok(PlacedIds { array: put(bytes, width)?, width })
 }
 
-/// Smaller arrays are copied. Registering takes whole pages, and the ends of a small array in the heap share theirs with
-/// other data, which the driver would then no longer copy: it refuses ranges that are registered in part.
-const WORTH_REGISTERING_BYTES: usize = 1 << 20;
-
-/// An array where it lies, or a pinned copy of it.
-fn pinned(gpu: &Gpu, array: &Foreign) -> Result<Span> {
-    match array.as_slice() {
-        [] => nothing(gpu),
-        small if small.len() < WORTH_REGISTERING_BYTES => pinned_copy(gpu, small),
-        large => array
-            .map_into(gpu)
-            .map_err(Error::from)
-            .or_else(|why| if is_out_of_memory(&why) { pinned_copy(gpu, large) } else { Err(why) }),
-    }
-}
-
-fn pinned_copy(gpu: &Gpu, bytes: &[u8]) -> Result<Span> {
-    const COPY_BYTES: usize = 1 << 20;
-    let mut copy = Buffer::<u8, Pinned>::new(gpu, bytes.len())?;
-    let parts = copy.as_mut_slice()?.par_chunks_mut(COPY_BYTES).zip(bytes.par_chunks(COPY_BYTES));
-    parts.for_each(|(to, from)| to.copy_from_slice(from));
-    Ok(copy.whole().clone())
-}
-
 /// Every array in the GPU's memory. What all of them need is compared with what is free before the first is copied.
 fn uploaded(graph: &Graph, gpu: &Gpu) -> Result<Vec<PlacedRelation>> {
     let (memory, asked_bytes) = (gpu.memory()?, crate::topology::index(graph.bytes()));
@@ -242,11 +216,6 @@ fn uploaded(graph: &Graph, gpu: &Gpu) -> Result<Vec<PlacedRelation>> {
     })?;
     uploader.finish()?;
     Ok(placed)
-}
-
-/// An array without elements has no address to register, but kernels want one.
-fn nothing(gpu: &Gpu) -> Result<Span> {
-    Ok(Span::whole(Allocation::shareable(gpu, 0)?))
 }
 
 fn is_out_of_memory(why: &Error) -> bool {

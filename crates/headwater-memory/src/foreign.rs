@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -47,6 +48,13 @@ impl Foreign {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
+    /// Some of the bytes; nothing when they are not all there.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Option<Self> {
+        let part = self.as_slice().get(range)?;
+        Some(Self { owner: self.owner.clone(), start: NonNull::from(part).cast(), bytes: part.len() })
+    }
+
     /// Registers the bytes with the driver and returns what kernels read them through. Nothing is copied. Kernels must not
     /// write there: the owner lent its bytes to be read.
     pub fn map_into(&self, gpu: &Gpu) -> Result<Span> {
@@ -81,6 +89,8 @@ mod tests {
         let foreign = Foreign::new(owner);
         assert_eq!((foreign.as_slice().as_ptr(), foreign.as_slice()), (address, &[1, 2, 3][..]));
         assert!(Foreign::new(Arc::new(Vec::<u8>::new())).as_slice().is_empty());
+        assert_eq!(foreign.part(1..3).unwrap().as_slice(), [2, 3]);
+        assert!(foreign.part(2..4).is_none());
     }
 
     /// Lends another slice at every call, which is legal.

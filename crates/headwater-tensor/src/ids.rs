@@ -23,7 +23,7 @@ impl IdType {
     }
 
     /// Its name in kernel text.
-    pub(crate) fn in_kernels(self) -> &'static str {
+    pub fn in_kernels(self) -> &'static str {
         match self {
             Self::U32 => "u32",
             Self::U64 => "u64",

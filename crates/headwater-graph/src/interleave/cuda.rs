@@ -3,12 +3,12 @@
 
 use bytemuck::Pod;
 use headwater_cuda::{Allocation, Defines, Element, Gpu, Kernel, Param, Scalar, Source, Span, Stream};
+use headwater_memory::Uploader;
 
 use super::{Interleave, MOST_MEMBERS, Place, Spread};
 use crate::error::{Error, Result};
 use crate::scan::persistent_grid;
 use crate::topology::index;
-use crate::upload::Uploader;
 use crate::width::IdWidth;
 
 /// The addressing, for kernels of other folders.

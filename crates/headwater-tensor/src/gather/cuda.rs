@@ -88,7 +88,7 @@ static SCATTER: Kernel = unsafe {
 };
 
 /// Buckets of the partition: as many counters as fit a block's shared memory. 64 GiB come in buckets of 8 MiB.
-const BUCKETS_LOG2: u32 = 13;
+pub const BUCKETS_LOG2: u32 = 13;
 const ORDER_THREADS: u32 = 1024;
 /// Fewer ids than this are not worth a block of their own.
 const ORDER_IDS_PER_BLOCK: usize = 4096;
@@ -118,12 +118,19 @@ pub struct GpuGather<'a> {
     pub options: GatherOptions,
 }
 
-/// Ids in address order, with the place of each.
+/// Ids in address order, as far as that pays, with the place of each.
 #[derive(Debug)]
-pub(super) struct Ordered {
+pub struct Ordered {
+    /// The ids, bucket after bucket; the largest number for ids that are no rows.
     pub rows: Scratch,
+    /// How wide those are.
     pub row_type: IdType,
+    /// Where each stood among the ids; 32 bits.
     pub places: Scratch,
+    /// Where each bucket ends; 32 bits.
+    pub ends: Scratch,
+    /// Rows of a bucket, as a power of two.
+    pub shift: u32,
 }
 
 /// Some rows with their places; no rows means that the table's own order is meant.
@@ -254,33 +261,36 @@ impl GpuGather<'_> {
 
     /// Puts `ids` into address order on the GPU.
     pub(super) fn order(&self, ids: &Span) -> Result<Ordered> {
-        let count = ids.bytes() / self.id_type.size_bytes();
-        let row_type = if self.rows < u64::from(u32::MAX) { IdType::U32 } else { IdType::U64 };
-        let counts = self.stream.scratch(4 << BUCKETS_LOG2)?;
-        let ordered = Ordered {
-            rows: self.stream.scratch(count * row_type.size_bytes())?,
-            row_type,
-            places: self.stream.scratch(count * 4)?,
-        };
-        self.stream.fill(&counts, 0)?;
-        let defines = order_defines(self.id_type, row_type);
-        let row_bits = u64::BITS - self.rows.saturating_sub(1).leading_zeros();
-        let shift = row_bits.saturating_sub(BUCKETS_LOG2);
         let most = self.options.share.sms(self.stream.gpu().facts().sms);
-        let blocks = u32::try_from(count / ORDER_IDS_PER_BLOCK).unwrap_or(u32::MAX).clamp(1, most);
-        let grid = |blocks| Grid { blocks, threads: ORDER_THREADS, shared_bytes: 0 };
-        let start = |kernel: &'static Kernel| {
-            kernel.on(self.stream, &defines, grid(blocks)).bytes(ids).u64(count as u64).u64(self.rows).u32(shift)
-        };
-        start(&COUNT).buffer(&counts, Element::U32).go()?;
-        SCAN.on(self.stream, &defines, grid(1)).buffer(&counts, Element::U32).go()?;
-        start(&SCATTER)
-            .buffer(&counts, Element::U32)
-            .bytes(&ordered.rows)
-            .buffer(&ordered.places, Element::U32)
-            .go()?;
-        Ok(ordered)
+        order_rows(self.stream, ids, self.id_type, self.rows, most)
     }
+}
+
+/// Queues the ordering of `ids`, of which there are below 2^31, on at most `most_blocks` blocks. An id that is no row is
+/// reported by the stream's next synchronisation.
+pub fn order_rows(stream: &Stream, ids: &Span, id_type: IdType, rows: u64, most_blocks: u32) -> Result<Ordered> {
+    let count = ids.bytes() / id_type.size_bytes();
+    let row_type = if rows < u64::from(u32::MAX) { IdType::U32 } else { IdType::U64 };
+    let row_bits = u64::BITS - rows.saturating_sub(1).leading_zeros();
+    let ordered = Ordered {
+        rows: stream.scratch(count * row_type.size_bytes())?,
+        row_type,
+        places: stream.scratch(count * 4)?,
+        ends: stream.scratch(4 << BUCKETS_LOG2)?,
+        shift: row_bits.saturating_sub(BUCKETS_LOG2),
+    };
+    stream.fill(&ordered.ends, 0)?;
+    let defines = order_defines(id_type, row_type);
+    let blocks = u32::try_from(count / ORDER_IDS_PER_BLOCK).unwrap_or(u32::MAX).clamp(1, most_blocks.max(1));
+    let grid = |blocks| Grid { blocks, threads: ORDER_THREADS, shared_bytes: 0 };
+    let start = |kernel: &'static Kernel| {
+        kernel.on(stream, &defines, grid(blocks)).bytes(ids).u64(count as u64).u64(rows).u32(ordered.shift)
+    };
+    start(&COUNT).buffer(&ordered.ends, Element::U32).go()?;
+    SCAN.on(stream, &defines, grid(1)).buffer(&ordered.ends, Element::U32).go()?;
+    let launch = start(&SCATTER).buffer(&ordered.ends, Element::U32).bytes(&ordered.rows);
+    launch.buffer(&ordered.places, Element::U32).go()?;
+    Ok(ordered)
 }
 
 struct Lines<'a> {

@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                  Fault* fault) {
     const u64 items = count * chunks, tiles = (items + hw_tile_items() - 1) / hw_tile_items();
     const u8* table_end = table + rows * width;
-    const auto find = [&](u64 i) {
+    const auto find = [&](u64 i, bool) {
 #if IN_ORDER
         const u64 row = i;
 #else
@@ -27,9 +27,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const u64 place = i;
 #endif
         const bool is_wanted = place < out_rows, good = is_wanted && is_row(row, rows, place, fault);
-        return HwRow{good ? table + row * width : 0, table, table_end, place, is_wanted};
+        return HwRow{good ? table + row * width : 0, table, table_end, place, is_wanted, 0};
     };
-    const auto put = [&](u64 place, i64 inside, uint4 word) { store_word(out + place * width, inside, (i64)width, word); };
+    const auto put = [&](u64 place, i64 inside, uint4 word, u32) {
+        store_word(out + place * width, inside, (i64)width, word);
+    };
 #if CLAIMS
     const bool leads = threadIdx.x % 32 == 0;
     u64 t = __shfl_sync(0xffffffffu, leads ? atomicAdd(claimed, 1ull) : 0, 0);

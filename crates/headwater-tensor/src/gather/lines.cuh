@@ -51,17 +51,19 @@ struct HwRow {
     const u8 *first, *end; // of the memory it lies in
     u64 place;             // number of the output row
     bool is_wanted;
+    u32 note;              // whatever the taker of its words wants to know
 };
 
 __device__ __forceinline__ u64 hw_tile_items() { return (u64)(32 / LANES) * DEPTH; }
 
-// Copies tile `t` of `items`. find(i) -> HwRow is asked for the i-th row; put(place, inside, word) takes a word that begins
-// `inside` bytes behind the row's first.
+// Copies tile `t` of `items`. find(i, is_first) -> HwRow is asked for the i-th row, by one thread as the first for it;
+// put(place, inside, word, note) takes a word that begins `inside` bytes behind the row's first.
 template <class Find, class Put>
 __device__ __forceinline__ void hw_copy_tile(u64 t, u64 items, u64 chunks, u64 width, Find find, Put put) {
     const u32 lane = threadIdx.x % LANES, group = threadIdx.x % 32 / LANES, groups = 32 / LANES;
     uint4 words[DEPTH];
     u64 places[DEPTH];
+    u32 notes[DEPTH];
     i64 inside[DEPTH];
 #pragma unroll
     for (int d = 0; d < DEPTH; d++) {
@@ -69,12 +71,14 @@ __device__ __forceinline__ void hw_copy_tile(u64 t, u64 items, u64 chunks, u64 w
         inside[d] = -WORD_BYTES;
         words[d] = make_uint4(0, 0, 0, 0);
         places[d] = 0;
+        notes[d] = 0;
         bool reads = false;
-        HwRow row = {0, 0, 0, 0, false};
+        HwRow row = {0, 0, 0, 0, false, 0};
         if (item < items) {
-            row = find(item / chunks);
+            row = find(item / chunks, item % chunks == 0 && lane == 0);
             if (row.is_wanted) {
                 places[d] = row.place;
+                notes[d] = row.note;
                 inside[d] = (i64)((item % chunks * LANES + lane) * WORD_BYTES) - (i64)((u64)row.start % LINE_BYTES);
                 reads = row.start && inside[d] > -WORD_BYTES && inside[d] < (i64)width;
             }
@@ -86,5 +90,5 @@ __device__ __forceinline__ void hw_copy_tile(u64 t, u64 items, u64 chunks, u64 w
     }
 #pragma unroll
     for (int d = 0; d < DEPTH; d++)
-        if (inside[d] > -WORD_BYTES && inside[d] < (i64)width) put(places[d], inside[d], words[d]);
+        if (inside[d] > -WORD_BYTES && inside[d] < (i64)width) put(places[d], inside[d], words[d], notes[d]);
 }

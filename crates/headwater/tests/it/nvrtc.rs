@@ -15,6 +15,7 @@ fn builds() -> Vec<(&'static Source, Defines)> {
     all.push((&crate::device_random::DRAWS, Defines::new()));
     all.extend(headwater::tensor::kernel_builds());
     all.extend(headwater::graph::kernel_builds());
+    all.extend(headwater::feature::kernel_builds());
     all
 }
 

@@ -5,10 +5,10 @@
 //! the driver's way is taken.
 
 use headwater_cuda::{Gpu, Span, SpareStream};
-use headwater_memory::{Buffer, Pinned};
 use rayon::prelude::*;
 
-use crate::error::{Error, Result};
+use crate::buffer::{Buffer, Pinned};
+use crate::error::Result;
 
 /// Long enough to hide the hand-over, short enough for the last-level cache of a server.
 const STAGE_BYTES: usize = 16 << 20;
@@ -16,7 +16,8 @@ const STAGE_BYTES: usize = 16 << 20;
 const PART_BYTES: usize = 512 << 10;
 
 /// Fills memory of one GPU from the host, array after array.
-pub(crate) struct Uploader {
+#[derive(Debug)]
+pub struct Uploader {
     /// Two, or none where nothing can be pinned.
     stages: Vec<Stage>,
     next: usize,
@@ -25,6 +26,7 @@ pub(crate) struct Uploader {
     plain: SpareStream,
 }
 
+#[derive(Debug)]
 struct Stage {
     buffer: Buffer<u8, Pinned>,
     stream: SpareStream,
@@ -40,7 +42,7 @@ impl Uploader {
         };
         let stages = match stage().and_then(|first| Ok(vec![first, stage()?])) {
             Ok(stages) => stages,
-            Err(Error::Memory(why)) if why.is_out_of_memory() => Vec::new(),
+            Err(why) if why.is_out_of_memory() => Vec::new(),
             Err(why) => return Err(why),
         };
         Ok(Self { stages, next: 0, stage_bytes, plain: gpu.spare_stream()? })

@@ -1,0 +1,145 @@
+// Rows out of several memories: out[place] = row, converted to the element type asked for.
+//
+// Rows are ordered by number (order.cu of the row gather), so those in GPU memory come first and those in host memory come
+// last, in address order. The first LINK blocks read host memory, claiming tiles one after the other, so that one narrow
+// window of addresses moves through it; all other blocks have a stretch of the rows in GPU memory each. So the link and the
+// GPU's memory are busy at the same time, and a batch takes as long as the slower of the two.
+//
+// Per row: 8 bytes of row and place, the row's lines, and its elements out. int8 rows read four bytes more, of the scale.
+//
+// Without an order (ORDERED 0) all blocks have a stretch of the ids each: for tables that are all in GPU memory.
+//
+// Defines: ROW (type of an ordered row or of an id), ROW_BYTES; ORDERED; LANES, DEPTH, PIECE_BYTES (see lines.cuh); STORED
+// and OUT (0: f32, 1: f16, 2: bf16, 3: int8), OUT_BYTES; MEMBERS; THREADS, BUCKETS.
+
+// The same struct stands in cuda.rs.
+struct Tiers {
+    u64 rows, replicated_end, interleaved_end;
+    u64 width, stride, elements;
+    u64 count, chunks;
+    u64 link_blocks, cold_bucket;
+    u64 replicated_rows, share_rows, host_rows, scale_rows;
+};
+
+#define MOST_MEMBERS 8
+
+__device__ __forceinline__ float stored_element(uint4 word, int at) {
+    const u32 parts[4] = {word.x, word.y, word.z, word.w};
+#if STORED == 0
+    return hw_float(parts[at]);
+#elif STORED == 1
+    return hw_f16_to_f32((u16)(parts[at / 2] >> (16 * (at % 2))));
+#elif STORED == 2
+    return hw_bf16_to_f32((u16)(parts[at / 2] >> (16 * (at % 2))));
+#else
+    return (float)(i8)(u8)(parts[at / 4] >> (8 * (at % 4)));
+#endif
+}
+
+__device__ __forceinline__ void put_element(u8* to, float x) {
+#if OUT == 0
+    *(float*)to = x;
+#elif OUT == 1
+    *(u16*)to = hw_f32_to_f16(x);
+#else
+    *(u16*)to = hw_f32_to_bf16(x);
+#endif
+}
+
+#if STORED == 3
+#define STORED_BYTES 1
+#elif STORED == 0
+#define STORED_BYTES 4
+#else
+#define STORED_BYTES 2
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    serve(Tiers t, const u8* __restrict__ replicated, const u8* m0, const u8* m1, const u8* m2, const u8* m3, const u8* m4,
+          const u8* m5, const u8* m6, const u8* m7, const u8* __restrict__ host, const float* __restrict__ scales,
+          const ROW* __restrict__ rows, const u32* __restrict__ places, const u32* __restrict__ bucket_ends,
+          u8* __restrict__ out, u64* claimed, u64* served, Fault* fault) {
+    __shared__ const u8* members[MOST_MEMBERS];
+    __shared__ u32 counts[3];
+    if (threadIdx.x == 0) {
+        const u8* all[MOST_MEMBERS] = {m0, m1, m2, m3, m4, m5, m6, m7};
+        for (int m = 0; m < MOST_MEMBERS; m++) members[m] = all[m];
+        for (int tier = 0; tier < 3; tier++) counts[tier] = 0;
+    }
+    __syncthreads();
+    const auto find = [&](u64 i, bool is_first) {
+        const u64 row = (u64)(i64)rows[i];
+#if ORDERED
+        const u64 place = places[i];
+#else
+        const u64 place = i;
+#endif
+        HwRow at = {0, 0, 0, place, place < t.count, 0};
+        u32 tier = 2;
+        if (row < t.replicated_end && row < t.replicated_rows) {
+            at.first = replicated;
+            at.end = replicated + t.replicated_rows * t.stride;
+            at.start = replicated + row * t.stride;
+            tier = 0;
+        } else if (row < t.interleaved_end) {
+            const u64 inside = row - t.replicated_end, share = inside / MEMBERS;
+            if (share < t.share_rows) {
+                at.first = members[inside % MEMBERS];
+                at.end = at.first + t.share_rows * t.stride;
+                at.start = at.first + share * t.stride;
+            }
+            tier = 1;
+        } else if (row < t.rows && row - t.interleaved_end < t.host_rows) {
+            at.first = host;
+            at.end = host + t.host_rows * t.stride;
+            at.start = host + (row - t.interleaved_end) * t.stride;
+        }
+        if (!at.start) hw_fault(fault, FAULT_ID_OUT_OF_RANGE, place, row, t.rows);
+        if (is_first && at.start) atomicAdd(counts + tier, 1u);
+#if STORED == 3
+        if (row < t.scale_rows) at.note = hw_bits(scales[row]);
+#endif
+        return at;
+    };
+    const auto put = [&](u64 place, i64 inside, uint4 word, u32 note) {
+#if STORED == OUT
+        store_word(out + place * t.width, inside, (i64)t.width, word);
+#else
+#pragma unroll
+        for (int k = 0; k < 16 / STORED_BYTES; k++) {
+            const i64 element = inside / STORED_BYTES + k;
+            if (inside + k * STORED_BYTES < 0 || element >= (i64)t.elements) continue;
+            float x = stored_element(word, k);
+#if STORED == 3
+            x *= hw_float(note);
+#endif
+            put_element(out + (place * t.elements + (u64)element) * OUT_BYTES, x);
+        }
+#endif
+    };
+#if ORDERED
+    const u64 end = t.cold_bucket ? bucket_ends[t.cold_bucket - 1] : 0, warm = end < t.count ? end : t.count;
+#else
+    const u64 warm = t.count;
+#endif
+    const u64 tile = hw_tile_items();
+    if (blockIdx.x < t.link_blocks) {
+        const u64 items = (t.count - warm) * t.chunks, tiles = (items + tile - 1) / tile;
+        const auto cold = [&](u64 i, bool is_first) { return find(warm + i, is_first); };
+        const bool leads = threadIdx.x % 32 == 0;
+        u64 at = __shfl_sync(0xffffffffu, leads ? atomicAdd(claimed, 1ull) : 0, 0);
+        while (at < tiles) {
+            const u64 next = leads ? atomicAdd(claimed, 1ull) : 0;
+            hw_copy_tile(at, items, t.chunks, t.width, cold, put);
+            at = __shfl_sync(0xffffffffu, next, 0);
+        }
+    } else {
+        const u64 items = warm * t.chunks, tiles = (items + tile - 1) / tile;
+        const u64 blocks = gridDim.x - t.link_blocks, share = (tiles + blocks - 1) / blocks;
+        const u64 begin = share * (blockIdx.x - t.link_blocks), stop = begin + share < tiles ? begin + share : tiles;
+        for (u64 at = begin + threadIdx.x / 32; at < stop; at += THREADS / 32)
+            hw_copy_tile(at, items, t.chunks, t.width, find, put);
+    }
+    __syncthreads();
+    if (threadIdx.x < 3 && counts[threadIdx.x]) atomicAdd(served + threadIdx.x, (u64)counts[threadIdx.x]);
+}

@@ -71,11 +71,7 @@ impl Graph {
     /// The type whose nodes own the lists of a relation, and the type of their neighbours.
     #[must_use]
     pub(crate) fn ends(&self, at: usize) -> (usize, usize) {
-        let relation = &self.schema.relations()[at];
-        match self.relation(at).layout() {
-            Layout::Csc => (relation.target, relation.source),
-            Layout::Csr => (relation.source, relation.target),
-        }
+        self.schema.relations()[at].ends(self.relation(at).layout())
     }
 
     /// Nodes of all types.

@@ -61,15 +61,17 @@ impl Topology {
     pub fn sorted(&self, order: RowOrder, edge_ids: EdgeIds) -> Result<Self> {
         self.check()?;
         let SortPlan { input_bytes, peak_bytes, .. } = self.sort_plan(edge_ids);
-        expect_room("ordering rows", peak_bytes - input_bytes)?;
-        let positions = match (order, self.times()) {
+        match (order, self.times()) {
             (RowOrder::Any, _) => return Ok(self.clone()),
-            (RowOrder::Neighbour, _) => match self.neighbours() {
+            (RowOrder::Time, None) => return Err(Error::NoTimes),
+            _ => expect_room("ordering rows", peak_bytes - input_bytes)?,
+        }
+        let positions = match (order, self.times()) {
+            (RowOrder::Time, Some(times)) => self.positions_by(|at| ascending(times[at])),
+            _ => match self.neighbours() {
                 Ids::U32(ids) => self.positions_by(|at| u64::from(ids[at])),
                 Ids::U64(ids) => self.positions_by(|at| ids[at]),
             },
-            (RowOrder::Time, Some(times)) => self.positions_by(|at| ascending(times[at])),
-            (RowOrder::Time, None) => return Err(Error::NoTimes),
         };
         Ok(self.picked(self.offsets().clone(), &positions, edge_ids)?.with_order(order))
     }

@@ -24,6 +24,8 @@ pub struct PlacedGraph {
     gpu: Option<Gpu>,
     /// How every array is spread, when it is.
     spread: Option<Interleave>,
+    /// Ordinals of the GPUs that read it, when it is spread over them.
+    group: Vec<usize>,
     relations: Vec<PlacedRelation>,
 }
 
@@ -105,16 +107,19 @@ impl PlacedGraph {
         let relations = place(graph, spread)?;
         let rule = Interleave::new(group.len(), block_log2);
         let gpu = group.first().cloned();
-        Ok(Self { graph: graph.clone(), storage: Storage::Cuda, gpu, spread: rule, relations })
+        let group = group.iter().map(Gpu::ordinal).collect();
+        Ok(Self { graph: graph.clone(), storage: Storage::Cuda, gpu, spread: rule, group, relations })
     }
 
     /// 4 KiB of ids of 32 bits.
     pub const BLOCK_LOG2: u32 = 10;
 
-    /// The same graph for another member of its group.
-    #[must_use]
-    pub fn seen_from(&self, member: &Gpu) -> Self {
-        Self { gpu: Some(member.clone()), ..self.clone() }
+    /// The same graph for another member of its group. Fails for a GPU that is none.
+    pub fn seen_from(&self, member: &Gpu) -> Result<Self> {
+        if !self.group.contains(&member.ordinal()) {
+            return Err(Error::Options { why: "the graph is not spread over a group that this GPU is a member of" });
+        }
+        Ok(Self { gpu: Some(member.clone()), ..self.clone() })
     }
 
     /// The graph in host memory.
@@ -160,7 +165,7 @@ impl PlacedGraph {
 
     fn on_host(graph: &Graph, gpu: Option<&Gpu>) -> Self {
         let (graph, gpu) = (graph.clone(), gpu.cloned());
-        Self { graph, storage: Storage::Cpu, gpu, spread: None, relations: Vec::new() }
+        Self { graph, storage: Storage::Cpu, gpu, spread: None, group: Vec::new(), relations: Vec::new() }
     }
 
     fn try_in(graph: &Graph, storage: Storage, gpu: &Gpu) -> Result<Self> {
@@ -169,7 +174,8 @@ impl PlacedGraph {
             Storage::ZeroCopy => place(graph, |array, _| Ok(PlacedArray::Whole(pin(gpu, array)?)))?,
             Storage::Cuda => uploaded(graph, gpu)?,
         };
-        Ok(Self { graph: graph.clone(), storage, gpu: Some(gpu.clone()), spread: None, relations })
+        let (graph, gpu) = (graph.clone(), Some(gpu.clone()));
+        Ok(Self { graph, storage, gpu, spread: None, group: Vec::new(), relations })
     }
 }
 

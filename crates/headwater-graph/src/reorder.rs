@@ -191,10 +191,7 @@ impl Graph {
         }
         let ends = self.schema().relations().iter().zip(self.relations());
         let moved = ends.map(|(relation, topology)| {
-            let (rows, columns) = match topology.layout() {
-                crate::Layout::Csr => (relation.source, relation.target),
-                crate::Layout::Csc => (relation.target, relation.source),
-            };
+            let (rows, columns) = relation.ends(topology.layout());
             topology.reordered(&nodes[rows], &nodes[columns], edge_ids, progress)
         });
         Self::new(self.schema().clone(), moved.collect::<Result<_>>()?)

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::topology::Layout;
 
 /// Nodes of one kind, numbered from 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,17 @@ pub struct Relation {
 pub struct Schema {
     node_types: Vec<NodeType>,
     relations: Vec<Relation>,
+}
+
+impl Relation {
+    /// The type whose nodes own lists in a layout, and the type of their neighbours.
+    #[must_use]
+    pub(crate) fn ends(&self, layout: Layout) -> (usize, usize) {
+        match layout {
+            Layout::Csc => (self.target, self.source),
+            Layout::Csr => (self.source, self.target),
+        }
+    }
 }
 
 impl Schema {

@@ -91,7 +91,9 @@ fn train(dataset: &Dataset) -> anyhow::Result<Vec<Vec<u64>>> {
 
 fn given(dataset: &Dataset, file: &std::path::Path) -> anyhow::Result<Permutation> {
     ensure!(dataset.schema().node_types().len() == 1, "--order is for datasets of one node type");
-    let ids = Array::map(file).and_then(|array| array.ids());
+    let array = Array::map(file)?;
+    ensure!(array.shape().len() == 1, "{} has {} dimensions; expected a list", file.display(), array.shape().len());
+    let ids = array.ids();
     let order = ids.and_then(Permutation::from_old_of_new);
     order.with_context(|| format!("taking the order from {}", file.display()))
 }

@@ -49,6 +49,10 @@ impl Array {
     pub fn map(path: &Path) -> Result<Self> {
         let bytes = regular_bytes(path)?;
         let NpyFile { file, header } = NpyFile::open(path)?;
+        if header.order != Order::C && header.shape.len() > 1 {
+            let (found, expected) = ("column-major".to_owned(), "row-major".to_owned());
+            return Err(Error::ArrayFile { path: path.to_owned(), what: "the order", found, expected });
+        }
         let data = map_file(&file, header.data_offset as u64..bytes)?;
         Ok(Self { path: path.to_owned(), kind: header.kind, shape: header.shape.to_vec(), data })
     }

@@ -1,7 +1,8 @@
 //! A dataset with its nodes renumbered: lists, features, labels, splits and everything else that names a node.
 //!
-//! Written as any dataset is: beside the old one, and seen when it is whole. Rows stream from the old files to the new ones
-//! and are never in memory together. Every node remembers its number in the dataset it began as.
+//! Written as any dataset is: beside the old one, and seen when it is whole. Features, labels and times stream from the old
+//! files to the new ones; the lists of one relation, the names of one type and the links of one split are in memory at a
+//! time. Every node remembers its number in the dataset it began as.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,12 +12,13 @@ use super::array::Array;
 use super::loader::Dataset;
 use super::manifest::{EdgeFiles, LinkFiles, Links, NodeFiles, Split, Splits};
 use super::writer::{DatasetWriter, Description};
+use crate::build::expect_room;
 use crate::column::Ids;
 use crate::error::{Error, Result};
 use crate::lane::EdgeIds;
 use crate::progress::Progress;
 use crate::reorder::Permutation;
-use crate::topology::{Layout, Topology, index};
+use crate::topology::{RowOrder, Topology, index};
 
 /// Writes `dataset` into `out` with new numbers for its nodes, one permutation a node type. `how` says in words which.
 pub fn reorder(dataset: &Dataset, nodes: &[Permutation], out: &Path, how: &str, progress: &dyn Progress) -> Result<()> {
@@ -24,8 +26,14 @@ pub fn reorder(dataset: &Dataset, nodes: &[Permutation], out: &Path, how: &str, 
     if found != expected {
         return Err(Error::Length { name: "permutations", found, expected, of: "the node types" });
     }
+    for (permutation, node_type) in nodes.iter().zip(dataset.schema().node_types()) {
+        let (found, expected) = (permutation.len(), node_type.count);
+        if found != expected {
+            return Err(Error::Length { name: "a permutation", found, expected, of: "its node type" });
+        }
+    }
     let writer = DatasetWriter::create(out)?;
-    let renumbering = Renumbering { dataset, nodes, writer: &writer, progress, copied: RefCell::default() };
+    let renumbering = Renumbering { dataset, nodes, writer: &writer, progress, written: RefCell::default() };
     let relations =
         (0..dataset.schema().relations().len()).map(|at| renumbering.relation(at)).collect::<Result<_>>()?;
     let node_files = (0..nodes.len()).map(|at| renumbering.node_type(at)).collect::<Result<_>>()?;
@@ -46,8 +54,8 @@ struct Renumbering<'a> {
     nodes: &'a [Permutation],
     writer: &'a DatasetWriter,
     progress: &'a dyn Progress,
-    /// Files that are there already: a relation and its reverse may share their edges' features.
-    copied: RefCell<BTreeSet<String>>,
+    /// Arrays that are there already: one file may serve several purposes.
+    written: RefCell<BTreeSet<String>>,
 }
 
 impl Renumbering<'_> {
@@ -57,7 +65,13 @@ impl Renumbering<'_> {
         // Features lie in the order of edge ids, so edges that have some keep theirs.
         let keeps = topology.edge_ids().is_some() || files.features.is_some();
         let edge_ids = if keeps { EdgeIds::Kept } else { EdgeIds::Dropped };
-        self.writer.relation(at, &self.renumber(at, &topology, edge_ids)?)?;
+        expect_room("renumbering a relation", topology.bytes() * 2)?;
+        let mut moved = self.renumber(at, &topology, edge_ids)?;
+        // Labels follow the lists as they were moved, so such lists stay as they are.
+        if topology.order() == RowOrder::Neighbour && files.labels.is_none() {
+            moved = moved.sorted(RowOrder::Neighbour, edge_ids)?;
+        }
+        self.writer.relation(at, &moved)?;
         let labels = files.labels.as_ref().map(|file| self.edge_labels(at, &topology, file)).transpose()?;
         let features = files.features.as_ref().map(|file| self.copy(file)).transpose()?;
         Ok(EdgeFiles { labels, features, ..EdgeFiles::default() })
@@ -65,10 +79,7 @@ impl Renumbering<'_> {
 
     fn renumber(&self, at: usize, topology: &Topology, edge_ids: EdgeIds) -> Result<Topology> {
         let relation = &self.dataset.schema().relations()[at];
-        let (rows, columns) = match topology.layout() {
-            Layout::Csr => (relation.source, relation.target),
-            Layout::Csc => (relation.target, relation.source),
-        };
+        let (rows, columns) = relation.ends(topology.layout());
         topology.reordered(&self.nodes[rows], &self.nodes[columns], edge_ids, self.progress)
     }
 
@@ -123,15 +134,21 @@ impl Renumbering<'_> {
     /// Names of nodes: bytes behind each other, with offsets.
     fn names(&self, at: usize, file: Option<&str>, offsets: &str) -> Result<(Option<String>, Option<String>)> {
         let Some(file) = file else { return Ok((None, None)) };
-        let (bytes, offsets_array) = (self.dataset.file(file)?, self.dataset.file(offsets)?.column::<u64>()?);
-        let bytes = bytes.data().as_slice();
+        let (array, offsets_array) = (self.dataset.file(file)?, self.dataset.file(offsets)?.column::<u64>()?);
+        let bytes = array.data().as_slice();
         let (mut moved, mut ends) = (Vec::with_capacity(bytes.len()), vec![0u64]);
         for old in self.nodes[at].old_of_new().iter() {
             let range = index(offsets_array[index(old)])..index(offsets_array[index(old) + 1]);
-            moved.extend_from_slice(bytes.get(range).unwrap_or_default());
+            let name = bytes.get(range).ok_or_else(|| Error::ArrayFile {
+                path: array.path().to_owned(),
+                what: "a name",
+                found: format!("damaged at node {old}"),
+                expected: "bytes where the offsets say".into(),
+            })?;
+            moved.extend_from_slice(name);
             ends.push(moved.len() as u64);
         }
-        let (file, offsets) = (stem(file), stem(offsets));
+        let (file, offsets) = (self.name(file), self.name(offsets));
         self.writer.array(&file, &[moved.len() as u64], &moved)?;
         self.writer.array(&offsets, &[ends.len() as u64], &ends)?;
         Ok((Some(file), Some(offsets)))
@@ -184,13 +201,15 @@ impl Renumbering<'_> {
 
     /// The same file again.
     fn copy(&self, file: &str) -> Result<String> {
-        let is_new = self.copied.borrow_mut().insert(file.to_owned());
-        if is_new { self.rows(file, |row| row) } else { Ok(stem(file)) }
+        if self.written.borrow().contains(stem(file)) {
+            return Ok(stem(file).to_owned());
+        }
+        self.rows(file, |row| row)
     }
 
     /// A file whose row `row` is the old one's row `from(row)`.
     fn rows(&self, file: &str, from: impl Fn(u64) -> u64 + Sync) -> Result<String> {
-        let (name, array) = (stem(file), self.dataset.file(file)?);
+        let (name, array) = (self.name(file), self.dataset.file(file)?);
         self.writer.rows_from(&name, array, from, self.progress)?;
         Ok(name)
     }
@@ -198,7 +217,17 @@ impl Renumbering<'_> {
     /// Ids in place of those of a file, in its shape.
     fn ids(&self, file: &str, ids: &Ids) -> Result<String> {
         let shape: Vec<u64> = self.dataset.file(file)?.shape().iter().map(|dim| *dim as u64).collect();
-        self.write_ids(stem(file), &shape, ids)
+        self.write_ids(self.name(file), &shape, ids)
+    }
+
+    /// A name for what comes of a file: its own, or a new one where two purposes share it.
+    fn name(&self, file: &str) -> String {
+        let mut written = self.written.borrow_mut();
+        let candidates =
+            (1..).map(|at: u32| if at == 1 { stem(file).to_owned() } else { format!("{}-{at}", stem(file)) });
+        let free = candidates.into_iter().find(|name| !written.contains(name)).unwrap_or_default();
+        written.insert(free.clone());
+        free
     }
 
     fn write_ids(&self, name: String, shape: &[u64], ids: &Ids) -> Result<String> {
@@ -211,8 +240,8 @@ impl Renumbering<'_> {
 }
 
 /// The name an array was written under.
-fn stem(file: &str) -> String {
-    file.strip_suffix(".npy").unwrap_or(file).to_owned()
+fn stem(file: &str) -> &str {
+    file.strip_suffix(".npy").unwrap_or(file)
 }
 
 impl DatasetWriter {

@@ -123,18 +123,7 @@ impl SampleOptions {
 
     /// Fails when `graph` cannot be sampled this way.
     pub fn check(&self, graph: &Graph) -> Result<()> {
-        let relations = graph.relations().len() as u64;
-        for hop in &self.fanouts {
-            if hop.len() != 1 && hop.len() as u64 != relations {
-                let found = hop.len() as u64;
-                return Err(Error::Length {
-                    name: "fan-outs of a hop",
-                    found,
-                    expected: relations,
-                    of: "the relations",
-                });
-            }
-        }
+        self.check_hops(graph.relations().len())?;
         if self.recency == Recency::Last && self.replacement == Replacement::With {
             return Err(Error::Options { why: "the last neighbours cannot be drawn with replacement" });
         }
@@ -147,6 +136,17 @@ impl SampleOptions {
                 Err(Error::NoWeights { relation: graph.schema().relation_name(at) })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Fails when a hop has neither one fan-out nor one a relation.
+    pub(crate) fn check_hops(&self, relations: usize) -> Result<()> {
+        match self.fanouts.iter().find(|hop| hop.len() != 1 && hop.len() != relations) {
+            None => Ok(()),
+            Some(hop) => {
+                let (found, expected) = (hop.len() as u64, relations as u64);
+                Err(Error::Length { name: "fan-outs of a hop", found, expected, of: "the relations" })
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use crate::topology::index;
 /// What was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reads {
-    /// Batches that each node was in.
+    /// How often each node stood in a batch: once, unless it was a seed twice or trees are disjoint.
     pub counts: NodeScores,
     /// Batches.
     pub batches: u64,

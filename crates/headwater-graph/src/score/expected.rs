@@ -22,7 +22,7 @@ const READ_UNIT_LOG2: u8 = 20;
 /// What batches are like.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
-    /// One list a node type; each node is a seed once an epoch.
+    /// One list a node type; each entry is a seed once an epoch, and no node stands in it twice.
     pub train: &'a [&'a [u64]],
     /// Seeds a batch.
     pub batch: usize,
@@ -30,8 +30,12 @@ pub struct Expected<'a> {
     pub options: &'a SampleOptions,
 }
 
-/// Expected reads of every node in an epoch, in units of 2^-20.
+/// Expected reads of every node in an epoch, in units of 2^-20. `graph` is made by [`Outgoing::of_sampling`].
 pub fn expected_reads(graph: &Outgoing, expected: &Expected<'_>) -> Result<NodeScores> {
+    if !graph.follows_sampling {
+        return Err(Error::Options { why: "lists by source are sampled from sources: use Outgoing::of_sampling" });
+    }
+    expected.options.check_hops(graph.relation_count())?;
     let training: usize = expected.train.iter().map(|ids| ids.len()).sum();
     let batches = training.div_ceil(expected.batch.max(1)).max(1) as f64;
     let seeds = seed_chances(graph, expected.train, batches)?;

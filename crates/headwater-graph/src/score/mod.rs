@@ -4,7 +4,7 @@
 //! nodes and the fan-outs, so it can be told before the run: by a plain degree, by the rank of a walk against the edges,
 //! by working out the chances, or by sampling a few batches and counting. Every score is a whole number a node, larger for
 //! nodes read more often; sums of whole numbers do not depend on the order they are made in, so scores are the same for any
-//! number of threads and on every device.
+//! number of threads.
 //!
 //! | the score | the room |
 //! | --- | --- |

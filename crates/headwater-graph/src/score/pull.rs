@@ -23,38 +23,62 @@ const AHEAD: usize = 32;
 /// ...when all of them do not stay in a core's own cache anyway.
 const CACHED_BYTES: usize = 1 << 20;
 
-/// A graph's lists by source, and what scores ask of it again and again.
+/// A graph's lists turned so that every node has those it gets something from, and what scores ask again and again.
 #[derive(Debug)]
 pub struct Outgoing {
     relations: Vec<OutgoingRelation>,
     /// Nodes of each type.
     pub(super) counts: Vec<usize>,
+    /// Whether nodes pull from those that ask for them when batches are drawn.
+    pub(super) follows_sampling: bool,
 }
 
 #[derive(Debug)]
 struct OutgoingRelation {
+    /// Type of the nodes that pull, and of those they pull from.
     source: usize,
     target: usize,
     lists: Topology,
-    /// Of every target.
+    /// How many pull from each target.
     in_degrees: Vec<u64>,
 }
 
 impl Outgoing {
-    /// Turns lists by target round, which takes as long as building them; lists by source are shared.
+    /// Nodes pull from the nodes they point at. Lists by target are turned round, which takes as long as building them.
     pub fn of(graph: &Graph, progress: &dyn Progress) -> Result<Self> {
-        let turned = graph.schema().relations().iter().zip(graph.relations()).map(|(relation, topology)| {
-            let lists = match topology.layout() {
-                Layout::Csr => topology.clone(),
-                Layout::Csc => topology.bare().transposed(progress)?,
+        let is_turned = |layout: Layout| layout == Layout::Csc;
+        Self::turned(graph, is_turned, progress)
+    }
+
+    /// Nodes pull from the nodes that ask for them when batches are drawn: from targets where lists are by target, from
+    /// sources where they are by source.
+    pub fn of_sampling(graph: &Graph, progress: &dyn Progress) -> Result<Self> {
+        Self::turned(graph, |_| true, progress)
+    }
+
+    fn turned(graph: &Graph, is_turned: impl Fn(Layout) -> bool, progress: &dyn Progress) -> Result<Self> {
+        let turned = graph.relations().iter().enumerate().map(|(at, topology)| {
+            let (rows, columns) = graph.ends(at);
+            let is_turned = is_turned(topology.layout());
+            let (source, target) = if is_turned { (columns, rows) } else { (rows, columns) };
+            let lists = if is_turned {
+                topology.bare().transposed(progress)?
+            } else {
+                topology.check()?;
+                topology.bare()
             };
-            let targets = graph.schema().node_types()[relation.target].count;
-            let mut in_degrees = vec![0; index(targets)];
-            add_degrees(topology, topology.layout() == Layout::Csc, &mut in_degrees);
-            Ok(OutgoingRelation { source: relation.source, target: relation.target, lists, in_degrees })
+            let mut in_degrees = vec![0; index(graph.schema().node_types()[target].count)];
+            add_degrees(topology, is_turned, &mut in_degrees);
+            Ok(OutgoingRelation { source, target, lists, in_degrees })
         });
         let counts = graph.schema().node_types().iter().map(|node_type| index(node_type.count)).collect();
-        Ok(Self { relations: turned.collect::<Result<_>>()?, counts })
+        let follows_sampling = graph.relations().iter().all(|topology| is_turned(topology.layout()));
+        Ok(Self { relations: turned.collect::<Result<_>>()?, counts, follows_sampling })
+    }
+
+    /// Relations of the graph.
+    pub(super) fn relation_count(&self) -> usize {
+        self.relations.len()
     }
 
     /// Nodes of all types.

@@ -14,6 +14,9 @@ use crate::topology::index;
 /// Scores are whole multiples of 2^-60; all of them together are at most 2.
 const UNIT_LOG2: u8 = 60;
 
+/// No score is as large.
+const MARKED: u64 = u64::MAX;
+
 /// How a rank is worked out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RankOptions<'a> {
@@ -92,15 +95,21 @@ fn begin(graph: &Outgoing, start: Start<'_>) -> Result<NodeScores> {
     if found != expected {
         return Err(Error::Length { name: "lists of training nodes", found, expected, of: "the node types" });
     }
-    let training: usize = train.iter().map(|ids| ids.len()).sum();
+    // A node that is listed twice is one training node.
+    let mut training = 0;
     for (scores, ids) in scores.iter_mut().zip(train) {
         let limit = scores.len() as u64;
         for (position, &id) in ids.iter().enumerate() {
             let out = || Error::IdOutOfRange { name: "training nodes", position: position as u64, id, limit };
-            // 1 / N times N / |train|.
-            *scores.get_mut(index(id)).ok_or_else(out)? = whole(1.0 / training as f64);
+            let score = scores.get_mut(index(id)).ok_or_else(out)?;
+            training += usize::from(*score != MARKED);
+            *score = MARKED;
         }
     }
+    // 1 / N times N / |train|.
+    let weighted = whole(1.0 / training.max(1) as f64);
+    let marked = scores.iter_mut().flatten().filter(|score| **score == MARKED);
+    marked.for_each(|score| *score = weighted);
     Ok(scores)
 }
 

@@ -49,7 +49,7 @@ fn assert_close(found: &NodeScores, unit_log2: u32, want: &[f64], tolerance: f64
 fn ranks_are_those_of_the_paper() {
     for graph in [tangle(200, 3), citations(5)] {
         let outgoing = Outgoing::of(&graph, &Silent).unwrap();
-        let nodes: Vec<u64> = vec![0, 3, 7, 20];
+        let nodes: Vec<u64> = vec![0, 3, 7, 20, 3];
         let mut train: Vec<&[u64]> = vec![&[]; graph.schema().node_types().len()];
         train[0] = &nodes;
         let found = reverse_pagerank(&outgoing, &RankOptions::weighted(&train)).unwrap();
@@ -96,13 +96,29 @@ fn degrees_of_both_ends() {
 
 #[test]
 fn expected_reads_are_what_batches_read() {
-    let graph = tangle(400, 7);
-    let options = SampleOptions::fanouts(&[3, 2]).unwrap();
+    let plain = tangle(400, 7);
+    let (offsets, neighbours) = (plain.relation(0).offsets().clone(), plain.relation(0).neighbours().clone());
+    let by_source = Topology::new(crate::Layout::Csr, 400, offsets, neighbours).unwrap();
+    let by_source = Graph::homogeneous(by_source).unwrap();
+    assert!(matches!(reads_of(&by_source, Outgoing::of), Err(Error::Options { .. })));
+    for graph in [plain, by_source] {
+        check_reads(&graph, &reads_of(&graph, Outgoing::of_sampling).unwrap());
+    }
+}
+
+fn reads_of(
+    graph: &Graph,
+    outgoing: fn(&Graph, &dyn crate::Progress) -> crate::Result<Outgoing>,
+) -> crate::Result<NodeScores> {
     let train: Vec<u64> = (0..120).collect();
-    let outgoing = Outgoing::of(&graph, &Silent).unwrap();
-    let expected = Expected { train: &[&train], batch: 12, options: &options };
-    let expected = expected_reads(&outgoing, &expected).unwrap();
-    let sampler = NeighbourSampler::new(graph, options).unwrap();
+    let options = SampleOptions::fanouts(&[3, 2]).unwrap();
+    expected_reads(&outgoing(graph, &Silent)?, &Expected { train: &[&train], batch: 12, options: &options })
+}
+
+fn check_reads(graph: &Graph, expected: &NodeScores) {
+    let train: Vec<u64> = (0..120).collect();
+    let options = SampleOptions::fanouts(&[3, 2]).unwrap();
+    let sampler = NeighbourSampler::new(graph.clone(), options).unwrap();
     // Many epochs in random order, so that chance has little to say.
     let epochs = 300;
     let shuffled: Vec<u64> = (0..epochs).flat_map(|epoch| shuffle(&train, epoch)).collect();
@@ -137,6 +153,17 @@ fn training_nodes_that_are_none_are_errors() {
     let options = SampleOptions::fanouts(&[2]).unwrap();
     let expected = Expected { train: &[], batch: 2, options: &options };
     assert!(matches!(expected_reads(&outgoing, &expected), Err(Error::Length { .. })));
+    let fanouts = vec![vec![crate::sample::Fanout::All; 3]];
+    let expected = Expected { train: &[&[1]], batch: 2, options: &SampleOptions { fanouts, ..options.clone() } };
+    assert!(matches!(expected_reads(&outgoing, &expected), Err(Error::Length { name: "fan-outs of a hop", .. })));
     let damping = RankOptions { damping: 1.5, ..RankOptions::converged() };
     assert!(matches!(reverse_pagerank(&outgoing, &damping), Err(Error::Parameter { name: "damping", .. })));
+}
+
+#[test]
+fn damaged_lists_are_errors() {
+    let damaged = Topology::trusted(crate::Layout::Csr, 3, vec![0u64, 2, 1, 3].into(), vec![1u32, 2, 0].into());
+    let damaged = Graph::homogeneous(damaged.unwrap()).unwrap();
+    assert!(matches!(Outgoing::of(&damaged, &Silent), Err(Error::FallingOffsets { .. })));
+    assert!(matches!(Outgoing::of_sampling(&damaged, &Silent), Err(Error::FallingOffsets { .. })));
 }

@@ -78,7 +78,7 @@ fn relation_words(placed: &PlacedGraph, type_bases: &[u64], mut address: impl Fn
     let rows = super::bases(&graph.relations().iter().map(Topology::rows).collect::<Vec<_>>()).unwrap_or_default();
     let words = |(at, arrays): (usize, &PlacedRelation)| -> [u64; RELATION_WORDS] {
         let topology = graph.relation(at);
-        let (asking, found) = super::ends_of(graph, at);
+        let (asking, found) = graph.ends(at);
         let is_wide = |width: IdWidth| u64::from(width == IdWidth::U64);
         let edge_ids_wide = arrays.edge_ids.as_ref().map_or(0, |ids| is_wide(ids.width));
         [

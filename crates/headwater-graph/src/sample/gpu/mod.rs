@@ -41,7 +41,6 @@ use super::exclude::Excluded;
 use super::options::{Fanout, SampleOptions};
 use super::seeds::Seeds;
 use crate::error::{Error, Result};
-use crate::graph::Graph;
 use crate::place::Storage;
 use crate::placed::PlacedGraph;
 use crate::random::Key;
@@ -87,7 +86,7 @@ impl GpuNeighbourSampler {
         let type_nodes: Vec<u64> = graph.schema().node_types().iter().map(|node_type| node_type.count).collect();
         let type_bases = bases(&type_nodes).ok_or(Error::SampleTooLarge)?;
         let ends = |at: usize| {
-            let (asking, found) = ends_of(graph, at);
+            let (asking, found) = graph.ends(at);
             Ends { asking, found, edges: graph.relation(at).edges() }
         };
         let ends: Vec<Ends> = (0..graph.relations().len()).map(ends).collect();
@@ -183,11 +182,6 @@ impl GpuNeighbourSampler {
     fn is_followed(&self, hop: usize, relation: usize) -> bool {
         is_followed(&self.options, hop, relation, &self.ends[relation])
     }
-}
-
-/// The type whose nodes own a relation's lists, and the type of their neighbours.
-fn ends_of(graph: &Graph, at: usize) -> (usize, usize) {
-    graph.ends(at)
 }
 
 /// As kernels read it: all neighbours are more than any number.

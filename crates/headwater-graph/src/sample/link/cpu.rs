@@ -16,7 +16,7 @@ pub fn sample_links(
     key: Key,
 ) -> Result<LinkSample> {
     let asked = Asked::new(sampler.graph(), sampler.options(), links, negative, key)?;
-    let drawn = asked.negatives.map(|(pairs, count)| pairs.draw(count)).unwrap_or_default();
+    let drawn = asked.negatives.map(|(pairs, count)| pairs.draw(count)).transpose()?.unwrap_or_default();
     let start = asked.start(drawn)?;
     let mut sample = sampler.sample_without(&start.seeds(), excluded, key)?;
     if let Some(owner) = start.owner {

@@ -58,7 +58,7 @@ impl DeviceLinkSample {
 
 impl GpuNeighbourSampler {
     /// What [`sample_links`](super::sample_links) returns, to the bit. Loose negatives are drawn on the host. Strict ones
-    /// are looked up where the graph is, on the GPU, which takes a short wait more than a sample.
+    /// are looked up where the graph is, on the GPU, which takes a few short waits more than a sample.
     pub fn sample_links(
         &self,
         stream: &Stream,
@@ -67,10 +67,12 @@ impl GpuNeighbourSampler {
         excluded: &Excluded,
         key: Key,
     ) -> Result<DeviceLinkSample> {
+        let is_spread = self.placed().spread_rule().is_some();
         let asked = Asked::new(self.placed().graph(), self.options(), links, negative, key)?;
         let drawn = match asked.negatives {
             None => Negatives::default(),
-            Some((pairs, count)) if pairs.strictness == Strictness::Loose => pairs.draw(count),
+            // A graph spread over a group is looked up in host memory: the same pairs.
+            Some((pairs, count)) if pairs.strictness == Strictness::Loose || is_spread => pairs.draw(count)?,
             Some((pairs, count)) => {
                 let relation = GpuRelation::new(self.placed(), links.relation)?;
                 relation.draw(stream, &pairs, count)?.0.to_host(stream)?

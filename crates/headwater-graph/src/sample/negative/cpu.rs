@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Negatives, Pairs, Sources, Strictness};
+use crate::build::expect_room;
 use crate::error::Result;
 use crate::random::Key;
 use crate::topology::{Layout, Topology};
@@ -16,7 +17,7 @@ pub fn negative_edges(topology: &Topology, count: u64, strictness: Strictness, k
     if pairs.is_empty() {
         return Ok(Negatives { unresolved: count, ..Negatives::default() });
     }
-    let drawn = pairs.draw_all(count);
+    let drawn = pairs.draw_all(count)?;
     let free = drawn.iter().filter(|pair| pair.is_free);
     let (sources, targets): (Vec<u64>, Vec<u64>) = free.map(|pair| (pair.source, pair.target)).unzip();
     Ok(Negatives { unresolved: count - sources.len() as u64, sources, targets })
@@ -33,19 +34,18 @@ struct Pair {
 
 impl Pairs<'_> {
     /// The first `count` pairs; those that could not be resolved stand where they are, and are counted.
-    pub fn draw(&self, count: u64) -> Negatives {
-        let drawn = self.draw_all(count);
+    pub fn draw(&self, count: u64) -> Result<Negatives> {
+        let drawn = self.draw_all(count)?;
         let unresolved = drawn.iter().filter(|pair| !pair.is_free).count() as u64;
         let (sources, targets) = drawn.iter().map(|pair| (pair.source, pair.target)).unzip();
-        Negatives { sources, targets, unresolved }
+        Ok(Negatives { sources, targets, unresolved })
     }
 
-    fn draw_all(&self, count: u64) -> Vec<Pair> {
-        (0..crate::topology::index(count))
-            .into_par_iter()
-            .with_min_len(WORTH_A_THREAD)
-            .map(|at| self.draw_one(at as u64))
-            .collect()
+    /// Fails when there is no room for the pairs, and for the two lists they become.
+    fn draw_all(&self, count: u64) -> Result<Vec<Pair>> {
+        expect_room("drawing negatives", count.saturating_mul(2 * size_of::<Pair>() as u64))?;
+        let draws = (0..crate::topology::index(count)).into_par_iter().with_min_len(WORTH_A_THREAD);
+        Ok(draws.map(|at| self.draw_one(at as u64)).collect())
     }
 
     /// The first draw that is no edge, or else the last.

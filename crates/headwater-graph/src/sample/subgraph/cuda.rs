@@ -229,5 +229,6 @@ fn defines(key: IdWidth, spread: Option<Interleave>) -> Defines {
 
 /// The texts of this folder with the defines they are launched with.
 pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
-    IdWidth::ALL.map(|key| (&TEXT, defines(key, None))).into()
+    let spread = defines(IdWidth::U64, Interleave::new(3, 4));
+    IdWidth::ALL.map(|key| defines(key, None)).into_iter().chain([spread]).map(|defines| (&TEXT, defines)).collect()
 }

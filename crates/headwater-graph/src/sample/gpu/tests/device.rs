@@ -176,12 +176,15 @@ fn a_batch_that_finds_no_room_runs_again() {
     let Some(stream) = stream() else { return };
     let (graph, options) = (tangle(80, 4), SampleOptions::fanouts(&[-1, -1]).unwrap());
     let seeds = [3, 4, 5, 6];
-    let sampler = sampler(&stream, &graph, &options, Storage::Cuda);
-    sampler.room.store(2, std::sync::atomic::Ordering::Relaxed);
-    let sample = sampler.sample(&stream, Seeds::of(&seeds), Key::new(1)).unwrap().to_host().unwrap();
-    assert!(sampler.room.load(std::sync::atomic::Ordering::Relaxed) >= 16);
-    let cpu = NeighbourSampler::new(graph, options).unwrap();
-    assert_eq!(sample, cpu.sample(Seeds::of(&seeds), Key::new(1)).unwrap());
+    let cpu = NeighbourSampler::new(graph.clone(), options.clone()).unwrap();
+    let cpu = cpu.sample(Seeds::of(&seeds), Key::new(1)).unwrap();
+    for visit in [Visit::AsFound, Visit::ByAddress] {
+        let sampler = sampler(&stream, &graph, &options, Storage::Cuda).visiting(visit);
+        sampler.room.store(2, std::sync::atomic::Ordering::Relaxed);
+        let sample = sampler.sample(&stream, Seeds::of(&seeds), Key::new(1)).unwrap().to_host().unwrap();
+        assert!(sampler.room.load(std::sync::atomic::Ordering::Relaxed) >= 16);
+        assert_eq!(sample, cpu, "{visit:?}");
+    }
 }
 
 #[test]
@@ -234,6 +237,8 @@ fn batches_of_many_tiles() {
     let seeds = |count: u64, nodes: u64| (0..count).map(|i| mix(i) % nodes).collect::<Vec<u64>>();
     let shared = SampleOptions::fanouts(&[6, 4]).unwrap();
     agrees(&stream, &tangle(3000, 5), &shared, &[Seeds::of(&seeds(700, 3000))], Key::new(1));
+    // More rows than buckets.
+    agrees(&stream, &tangle(20_000, 5), &shared, &[Seeds::of(&seeds(300, 20_000))], Key::new(1));
     let disjoint = SampleOptions { trees: Trees::Disjoint, ..shared };
     agrees(&stream, &citations(2), &disjoint, &[Seeds::of(&seeds(400, 60))], Key::new(2));
 }
@@ -261,7 +266,7 @@ fn a_graph_spread_over_a_group() {
         for (members, block_log2) in [(1, 0), (3, 1)] {
             // One GPU stands for all members: what is tested is where everything lies.
             let group = vec![stream.gpu().clone(); members];
-            let placed = PlacedGraph::spread(graph, &group, block_log2).unwrap().seen_from(stream.gpu());
+            let placed = PlacedGraph::spread(graph, &group, block_log2).unwrap().seen_from(stream.gpu()).unwrap();
             let sampler = GpuNeighbourSampler::new(placed, options.clone()).unwrap();
             let sample = sampler.sample(&stream, seeds, Key::new(8)).unwrap().to_host().unwrap();
             assert_eq!(sample, cpu, "{members} members, blocks of 2^{block_log2}");
@@ -274,4 +279,6 @@ fn a_graph_spread_over_a_group() {
     let negatives = GpuRelation::new(&placed, 0).unwrap().negative_edges(&stream, 3, Strictness::Loose, Key::new(1));
     assert!(matches!(negatives, Err(Error::Options { .. })), "walks and negatives read what is in one piece");
     assert!(PlacedGraph::spread(&plain, &[], 0).is_err());
+    let whole = PlacedGraph::new(&plain, Wish::In(Storage::Cuda), Some(stream.gpu())).unwrap();
+    assert!(matches!(whole.seen_from(stream.gpu()), Err(Error::Options { .. })));
 }

@@ -9,6 +9,7 @@
 //! | How many reads do the hottest rows get? | [`curve`] |
 //! | Which GPUs share a table? | [`group`] |
 //! | How many rows in which memory? | [`plan`] |
+//! | And when several tables share them? | [`together`] |
 //!
 //! The crate knows nothing of edges: who is read how often comes as plain numbers.
 
@@ -16,8 +17,10 @@ pub mod curve;
 pub mod error;
 pub mod group;
 pub mod plan;
+pub mod together;
 
 pub use curve::Curve;
 pub use error::{Error, Result};
 pub use group::{DeviceGroup, device_groups};
-pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan};
+pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan, working_set_bytes};
+pub use together::{SharedPlan, hit_rate};

@@ -3,8 +3,10 @@
 use headwater::cuda::{Bandwidths, Gpu};
 use headwater::feature::{Budget, Links, Room, working_set_bytes};
 use headwater::memory::host_bytes_available;
+use indicatif::BinaryBytes;
 use serde::Serialize;
 
+use super::tables::Table;
 use crate::args::RoomArgs;
 
 /// A GPU's memory where none is there.
@@ -40,8 +42,9 @@ impl Machine {
         Ok(Self { gpu: Some(gpu.facts().name.clone()), gpu_bytes, host_bytes, links })
     }
 
-    /// What of it is for rows: `table_bytes` of them, with batches of `batch_bytes`.
-    pub fn room(&self, args: &RoomArgs, table_bytes: u64, batch_bytes: f64) -> anyhow::Result<Room> {
+    /// What of it is for the rows of `tables`, with batches of `batch_bytes`.
+    pub fn room(&self, args: &RoomArgs, tables: &[Table], batch_bytes: f64) -> anyhow::Result<Room> {
+        let table_bytes = tables.iter().map(Table::bytes).fold(0, u64::saturating_add);
         let reserved = working_set_bytes(batch_bytes);
         let (device, host) = (budget(args.gpu_bytes, args.gpu_share), budget(args.host_bytes, args.host_share));
         Ok(Room {
@@ -54,15 +57,12 @@ impl Machine {
 
     /// In words.
     pub fn in_words(&self) -> String {
-        let Links { device_gb_per_s, host_gb_per_s, disk_gb_per_s, .. } = self.links;
-        let disk = format!("disk {disk_gb_per_s:.0} GB/s (assumed)");
+        let Links { device_gb_per_s, peer_gb_per_s, host_gb_per_s, disk_gb_per_s } = self.links;
+        let near = format!("rows in GPU memory {device_gb_per_s:.0}, in host memory {host_gb_per_s:.1} GB/s");
+        let far = format!("another GPU's {peer_gb_per_s:.0}, disk {disk_gb_per_s:.0} GB/s");
         match &self.gpu {
-            Some(name) => format!(
-                "{name}; measured: rows in GPU memory {device_gb_per_s:.0}, in host memory {host_gb_per_s:.1} GB/s; {disk}"
-            ),
-            None => format!(
-                "no GPU here; assumed: one of 80 GiB, rows in its memory {device_gb_per_s:.0}, in host memory {host_gb_per_s:.0}, on disk {disk_gb_per_s:.0} GB/s"
-            ),
+            Some(name) => format!("{name}; measured: {near}; assumed: {far}"),
+            None => format!("no GPU here; assumed: one with {}, {near}, {far}", BinaryBytes(self.gpu_bytes)),
         }
     }
 }

@@ -9,6 +9,7 @@ mod machine;
 mod tables;
 mod view;
 
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
@@ -16,7 +17,7 @@ use headwater::feature::{Room, SharedPlan};
 use headwater::graph::Dataset;
 use headwater::graph::dataset::{Split, reorder};
 use headwater::graph::sample::SampleOptions;
-use headwater::graph::score::{Outgoing, Purpose, Score, Training, Workload, hottest_first};
+use headwater::graph::score::{Outgoing, Purpose, Score, Training, Workload};
 use serde::Serialize;
 
 use self::contest::{Contest, Entry, Winner};
@@ -35,23 +36,15 @@ const MOST_HOPS: usize = 16;
 /// All that is known in the end.
 #[derive(Debug, Serialize)]
 struct Summary {
-    dataset: String,
-    nodes: u64,
-    edges: u64,
-    fanout: Vec<i64>,
-    batch: usize,
-    batches_per_epoch: u64,
-    /// Drawn for each of forecasting and measuring, and for counting.
-    batches: u64,
-    presample: u64,
+    #[serde(flatten)]
+    about: About,
     tables: Vec<Table>,
     machine: Machine,
     room: Room,
     /// The graph's lists turned round, which ranks and chances need.
     transpose_s: f64,
-    /// The score that the plan is for, and whether it was chosen among all.
+    /// The score that the plan is for.
     score: Score,
-    is_chosen: bool,
     scores: Vec<Entry>,
     /// The order of the measured batches' own counts, which no score can beat.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,6 +56,22 @@ struct Summary {
     depths: Vec<Depth>,
     #[serde(skip_serializing_if = "Option::is_none")]
     written: Option<Written>,
+}
+
+/// The run that is planned for, and how it is studied.
+#[derive(Debug, Serialize)]
+struct About {
+    dataset: String,
+    nodes: u64,
+    edges: u64,
+    fanout: Vec<i64>,
+    batch: usize,
+    batches_per_epoch: u64,
+    /// Drawn for each of forecasting and measuring, and for counting.
+    batches: u64,
+    presample: u64,
+    /// Whether the score was chosen among all.
+    is_chosen: bool,
 }
 
 /// Traffic as it was told and as it was counted, in bytes an epoch of each tier.
@@ -88,10 +97,11 @@ pub fn run(args: &TierArgs) -> anyhow::Result<()> {
     let tables = Table::all(&dataset, args.room.row_bytes)?;
     let run = workload(&dataset, args).with_context(|| format!("planning for {}", args.dataset.display()))?;
     let bar = Bar::new();
-    let (summary, winner) = plan(args, &run, tables, &bar)?;
-    let written = args.output.as_ref().map(|_| write(args, &dataset, &winner, &bar)).transpose()?;
+    let about = About::new(args, &dataset, &run);
+    let (mut summary, winner) = study(args, about, &run, tables, &bar)?;
+    let write = |folder: &PathBuf| write(&dataset, &summary.about, &winner, folder, &bar);
+    summary.written = args.output.as_ref().map(write).transpose()?;
     drop(bar);
-    let summary = Summary { dataset: dataset.manifest().name.clone(), written, ..summary };
     if let Some(path) = &args.plot {
         picture::draw(path, &view::charts(&summary))?;
     }
@@ -109,8 +119,8 @@ fn check(args: &TierArgs) -> anyhow::Result<()> {
     }
     ensure!(args.batches != Some(0) && args.presample != Some(0), "--batches and --presample are at least 1");
     ensure!(args.room.gpus > 0, "--gpus is at least 1");
-    let deepest = args.depths.iter().copied().max().unwrap_or(1);
-    ensure!((1..=MOST_HOPS).contains(&deepest), "--depths are from 1 to {MOST_HOPS}; one is {deepest}");
+    let odd = args.depths.iter().find(|hops| !(1..=MOST_HOPS).contains(*hops));
+    ensure!(odd.is_none(), "--depths are from 1 to {MOST_HOPS}; one is {}", odd.unwrap_or(&0));
     Ok(())
 }
 
@@ -121,40 +131,35 @@ fn workload(dataset: &Dataset, args: &TierArgs) -> anyhow::Result<Workload> {
     Ok(Workload::new(dataset.graph()?, Training { train, batch: args.batch, options, seed: args.seed })?)
 }
 
-fn plan(args: &TierArgs, run: &Workload, tables: Vec<Table>, bar: &Bar) -> anyhow::Result<(Summary, Winner)> {
+fn study(
+    args: &TierArgs,
+    about: About,
+    run: &Workload,
+    tables: Vec<Table>,
+    bar: &Bar,
+) -> anyhow::Result<(Summary, Winner)> {
     let machine = Machine::here()?;
     let begun = Instant::now();
     let outgoing = Outgoing::of(run.graph(), bar)?;
     let transpose_s = begun.elapsed().as_secs_f64();
-    let batches = args.batches.unwrap_or(run.batches_per_epoch().min(MOST_BATCHES));
+    let About { batches, presample, .. } = about;
     let seen = |purpose| Ok::<_, anyhow::Error>(Seen::new(&tables, run.reads(purpose, batches, bar)?, run));
     let forecast = seen(Purpose::Forecast)?;
     let measured = args.measure.then(|| seen(Purpose::Measurement)).transpose()?;
-    let table_bytes = tables.iter().map(Table::bytes).fold(0, u64::saturating_add);
-    let room = machine.room(&args.room, table_bytes, forecast.batch_bytes())?;
-    let presample = args.presample.unwrap_or(batches);
+    let room = machine.room(&args.room, &tables, forecast.batch_bytes())?;
     let (outgoing, measured) = (&outgoing, measured.as_ref());
     let contest = Contest { run, outgoing, presample, forecast: &forecast, measured, room, links: machine.links };
     let (scores, winner) = contest.hold(&shown(args), &candidates(args), bar)?;
     let winner = winner.context("no score was asked for")?;
-    let oracle = measured.map(|seen| Ok::<_, anyhow::Error>(seen.curves(&hottest_first(seen.counts())?).points()));
     let summary = Summary {
-        dataset: String::new(),
-        nodes: run.graph().nodes(),
-        edges: run.graph().edges(),
-        fanout: args.fanout.clone(),
-        batch: args.batch,
-        batches_per_epoch: run.batches_per_epoch(),
-        batches,
-        presample,
+        about,
         depths: Sweep { run, outgoing, tables: &tables, batches }.over(&args.depths, bar)?,
         machine,
         room,
         transpose_s,
         score: winner.score,
-        is_chosen: args.score == ScoreChoice::Auto,
         scores,
-        oracle: oracle.transpose()?,
+        oracle: measured.map(Seen::best).transpose()?,
         plan: winner.plan.clone(),
         prediction: winner.counted_bytes.map(|counted| Prediction::new(&winner.plan, counted)),
         written: None,
@@ -176,13 +181,29 @@ fn shown(args: &TierArgs) -> Vec<Score> {
     if args.measure { Score::ALL.to_vec() } else { candidates(args) }
 }
 
-fn write(args: &TierArgs, dataset: &Dataset, winner: &Winner, bar: &Bar) -> anyhow::Result<Written> {
-    let output = args.output.as_ref().context("no folder was named")?;
+fn write(dataset: &Dataset, about: &About, winner: &Winner, folder: &Path, bar: &Bar) -> anyhow::Result<Written> {
     let begun = Instant::now();
-    let how =
-        format!("hottest first by {}, fan-outs {:?}, batches of {}", winner.score.name(), args.fanout, args.batch);
-    reorder(dataset, &winner.order, output, &how, bar).with_context(|| format!("making {}", output.display()))?;
-    Ok(Written { directory: output.display().to_string(), seconds: begun.elapsed().as_secs_f64() })
+    let About { fanout, batch, .. } = about;
+    let how = format!("hottest first by {}, fan-outs {fanout:?}, batches of {batch}", winner.score.name());
+    reorder(dataset, &winner.order, folder, &how, bar).with_context(|| format!("making {}", folder.display()))?;
+    Ok(Written { directory: folder.display().to_string(), seconds: begun.elapsed().as_secs_f64() })
+}
+
+impl About {
+    fn new(args: &TierArgs, dataset: &Dataset, run: &Workload) -> Self {
+        let batches = args.batches.unwrap_or(run.batches_per_epoch().min(MOST_BATCHES));
+        Self {
+            dataset: dataset.manifest().name.clone(),
+            nodes: run.graph().nodes(),
+            edges: run.graph().edges(),
+            fanout: args.fanout.clone(),
+            batch: args.batch,
+            batches_per_epoch: run.batches_per_epoch(),
+            batches,
+            presample: args.presample.unwrap_or(batches),
+            is_chosen: args.score == ScoreChoice::Auto,
+        }
+    }
 }
 
 impl Prediction {

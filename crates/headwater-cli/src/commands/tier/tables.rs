@@ -4,7 +4,7 @@ use anyhow::ensure;
 use headwater::feature::{Curve, Demand, hit_rate};
 use headwater::graph::Dataset;
 use headwater::graph::reorder::Permutation;
-use headwater::graph::score::{Reads, Workload, in_order};
+use headwater::graph::score::{Reads, Workload, hottest_first, in_order};
 use serde::Serialize;
 
 /// Parts of the bytes at which curves are shown.
@@ -78,9 +78,9 @@ impl<'a> Seen<'a> {
         Self { tables, reads, batches_per_epoch: run.batches_per_epoch() as f64 }
     }
 
-    /// Reads of every node of every type.
-    pub fn counts(&self) -> &Vec<Vec<u64>> {
-        &self.reads.counts
+    /// The curve of the order of these reads themselves.
+    pub fn best(&self) -> anyhow::Result<Vec<Point>> {
+        Ok(self.curves(&hottest_first(&self.reads.counts)?).points())
     }
 
     /// The curves of an order of the nodes of every type.

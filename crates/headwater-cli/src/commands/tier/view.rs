@@ -12,15 +12,15 @@ const COLUMNS: [f64; 5] = [0.01, 0.05, 0.1, 0.25, 0.5];
 
 /// Prints them.
 pub fn show(summary: &Summary) -> anyhow::Result<()> {
-    let fanout: Vec<String> = summary.fanout.iter().map(ToString::to_string).collect();
+    let fanout: Vec<String> = summary.about.fanout.iter().map(ToString::to_string).collect();
     report::line(format!(
         "{}: {} nodes, {} edges; fan-out ({}), {} batches of {} an epoch",
-        summary.dataset,
-        HumanCount(summary.nodes),
-        HumanCount(summary.edges),
+        summary.about.dataset,
+        HumanCount(summary.about.nodes),
+        HumanCount(summary.about.edges),
         fanout.join(", "),
-        HumanCount(summary.batches_per_epoch),
-        summary.batch
+        HumanCount(summary.about.batches_per_epoch),
+        summary.about.batch
     ));
     for Table { node_type, rows, row_bytes, .. } in &summary.tables {
         let all = HumanBytes(rows.saturating_mul(*row_bytes));
@@ -37,7 +37,7 @@ pub fn show(summary: &Summary) -> anyhow::Result<()> {
 }
 
 fn show_plan(summary: &Summary) {
-    let why = if summary.is_chosen { ", the best on batches that none has seen" } else { "" };
+    let why = if summary.about.is_chosen { ", the best on batches that none has seen" } else { "" };
     report::line(format!("order    by {}{why}\n", summary.score.name()));
     report::line(format!("{:<12} {:>14} {:>10} {:>12} {:>10}", "tier", "rows", "hit rate", "an epoch", "takes"));
     for tier in &summary.plan.forecast {
@@ -91,8 +91,8 @@ fn show_scores(summary: &Summary) {
     }
     report::line(format!(
         "{} batches each; {} for presampled; lists turned round in {:.0} ms",
-        summary.batches,
-        summary.presample,
+        summary.about.batches,
+        summary.about.presample,
         1e3 * summary.transpose_s
     ));
 }
@@ -137,11 +137,11 @@ pub fn charts(summary: &Summary) -> Vec<Chart> {
         y_label: "reads served, percent".to_owned(),
         lines,
     };
-    let mut charts = vec![chart(format!("{}: reads of the hottest rows, {what}", summary.dataset), lines)];
+    let mut charts = vec![chart(format!("{}: reads of the hottest rows, {what}", summary.about.dataset), lines)];
     if !summary.depths.is_empty() {
         let of = |depth: &super::Depth| line(format!("{} hops, {}", depth.hops, depth.score.name()), &depth.measured);
         let lines = summary.depths.iter().map(of).collect();
-        charts.push(chart(format!("{}: with hops of fan-out 10", summary.dataset), lines));
+        charts.push(chart(format!("{}: with hops of fan-out 10", summary.about.dataset), lines));
     }
     charts
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod generate;
 mod ingest;
+mod tier;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ pub use self::bench::{
 };
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
 pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, SparseAs};
+pub use self::tier::{RoomArgs, ScoreChoice, TierArgs};
 
 /// Train graph neural networks on graphs that do not fit in GPU memory.
 #[derive(Debug, Parser)]
@@ -25,6 +27,7 @@ pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, SparseAs};
   headwater inspect data/products    what a dataset holds, and whether its files are sound
   headwater generate rmat -o rmat20  make a graph to try things on
   headwater reorder data/p -o hot    nodes that are read most first
+  headwater tier data/p              which rows should lie in which memory
   headwater bench gather             gather scattered rows out of host memory, every way there is"
 )]
 pub struct Args {
@@ -77,6 +80,19 @@ for each relation and each node type. Ids are 64-bit signed integers.")]
 Nodes that are read most come first: their features then lie together. What each node's number was is
 kept with the new dataset. The old one is not touched, and the new one appears when it is whole.")]
     Reorder(ReorderDatasetArgs),
+    /// Say which rows of features should lie in which memory, and put them in that order.
+    #[command(after_help = "Examples:
+  headwater tier data/products                                   the best score, and the plan for this machine
+  headwater tier data/products -o data/products-hot              also writes the nodes in that order
+  headwater tier data/products --gpu-share 0.1 --measure         predicted and counted traffic, every score
+  headwater tier data/products --score weighted-pagerank --fanout 15,10,5 --batch 512
+  headwater tier data/products --measure --depths 2,3,4,5 --plot curves.svg
+  headwater tier data/graph --row-bytes 512 --json | jq .plan.seconds_per_epoch
+
+Batches that are measured are others than those that scores are made from. Tables of several node types
+compete for the same memories: rows that are read most come first, whatever their type. Without a GPU the
+plan is for an assumed one, and says so.")]
+    Tier(Box<TierArgs>),
     /// Make a graph with features, labels and splits, and write it as a dataset.
     #[command(after_help = "Examples:
   headwater generate rmat --nodes-log2 20 --edges-per-node 16 --features 128 --classes 32 -o rmat20

@@ -9,6 +9,7 @@
 //! | How many reads do the hottest rows get? | [`curve`] |
 //! | Which GPUs share a table? | [`group`] |
 //! | How many rows in which memory? | [`plan`] |
+//! | And when several tables share it? | [`together`] |
 //! | How is a row stored? | [`rows`] |
 //! | Where are these rows? | [`table`] |
 //!
@@ -20,13 +21,15 @@ pub mod group;
 pub mod plan;
 pub mod rows;
 pub mod table;
+pub mod together;
 
 pub use curve::Curve;
 pub use error::{Error, Result};
 pub use group::{DeviceGroup, device_groups};
-pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan};
+pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan, working_set_bytes};
 pub use rows::{RowFormat, Stored};
 pub use table::{Layout, TieredTable};
+pub use together::{SharedPlan, hit_rate};
 
 /// Every kernel text of this crate with every set of defines it is used with, for tests that compile all of them.
 #[must_use]

@@ -126,6 +126,14 @@ impl TierPlan {
         Ok(best)
     }
 
+    /// Bytes an epoch that each tier gives when rows are read as `demand` says, which need not be that of the plan.
+    #[must_use]
+    pub fn bytes_per_epoch(&self, demand: &Demand<'_>) -> [f64; 4] {
+        let ends = [0, self.replicated_end, self.interleaved_end, self.host_end, demand.curve.rows()];
+        let bytes = demand.reads_per_epoch * demand.row_bytes as f64;
+        std::array::from_fn(|at| (demand.curve.share(ends[at + 1]) - demand.curve.share(ends[at])) * bytes)
+    }
+
     /// Bytes an epoch over the way to host memory, disk reads included: they go through it.
     #[must_use]
     pub fn host_link_bytes(&self) -> f64 {
@@ -166,7 +174,7 @@ impl Boundaries {
         };
         let forecast = std::array::from_fn(|at| {
             let hit_rate = demand.curve.share(ends[at + 1]) - demand.curve.share(ends[at]);
-            let bytes = hit_rate * demand.reads_per_epoch * demand.row_bytes as f64;
+            let bytes = hit_rate * (demand.reads_per_epoch * demand.row_bytes as f64);
             let seconds_per_epoch = match tiers[at] {
                 Tier::Replicated => seconds(bytes, links.device_gb_per_s),
                 Tier::Interleaved => peer_s(bytes),
@@ -209,6 +217,16 @@ impl Budget {
         };
         if asked_bytes > bytes { Err(Error::Budget { memory, asked_bytes, bytes }) } else { Ok(asked_bytes) }
     }
+}
+
+/// What training needs of a GPU beside rows: several batches on their way, what layers keep of them, and the program.
+#[must_use]
+pub fn working_set_bytes(batch_bytes: f64) -> u64 {
+    const BATCHES: f64 = 8.0;
+    const PROGRAM_BYTES: u64 = 1 << 30;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size; the cast saturates")]
+    let batches_bytes = (BATCHES * batch_bytes) as u64;
+    PROGRAM_BYTES.saturating_add(batches_bytes)
 }
 
 fn seconds(bytes: f64, gb_per_s: f64) -> f64 {

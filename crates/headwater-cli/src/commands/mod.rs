@@ -7,6 +7,7 @@ mod info;
 mod ingest;
 mod inspect;
 mod reorder;
+mod tier;
 
 use crate::args::{BenchCommand, Command};
 
@@ -18,6 +19,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Reorder(args) => reorder::run(&args),
+        Command::Tier(args) => tier::run(&args),
         Command::Generate(args) => generate::run(&args.kind),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),

@@ -9,6 +9,8 @@ use rayon::prelude::*;
 
 use super::NodeScores;
 use crate::error::Result;
+use crate::graph::Graph;
+use crate::progress::Progress;
 use crate::random::Key;
 use crate::sample::{NeighbourSampler, Sample, Seeds};
 use crate::topology::index;
@@ -25,21 +27,62 @@ pub struct Reads {
 }
 
 /// Draws a batch for each list of seeds, several at a time, and counts the nodes in them. Batch `at` has the key
-/// `key.of(at)`.
-pub fn count_reads(sampler: &NeighbourSampler, batches: &[Seeds<'_>], key: Key) -> Result<Reads> {
-    let types = sampler.graph().schema().node_types();
-    let counts: Vec<Vec<AtomicU32>> =
-        types.iter().map(|node_type| (0..index(node_type.count)).map(|_| AtomicU32::new(0)).collect()).collect();
-    let count = |sample: &Sample| {
-        for (nodes, counts) in sample.nodes.iter().zip(&counts) {
+/// `key.of(at)`. Progress is counted in batches.
+pub fn count_reads(
+    sampler: &NeighbourSampler,
+    batches: &[Seeds<'_>],
+    key: Key,
+    progress: &dyn Progress,
+) -> Result<Reads> {
+    let mut counter = Counter::new(sampler.graph());
+    counter.add(sampler, batches, key, progress)?;
+    Ok(counter.reads())
+}
+
+/// Counts that grow.
+#[derive(Debug)]
+pub(super) struct Counter {
+    counts: Vec<Vec<AtomicU32>>,
+    batches: u64,
+    nodes: u64,
+}
+
+impl Counter {
+    pub(super) fn new(graph: &Graph) -> Self {
+        let zeros = |count: u64| (0..index(count)).map(|_| AtomicU32::new(0)).collect();
+        let counts = graph.schema().node_types().iter().map(|node_type| zeros(node_type.count)).collect();
+        Self { counts, batches: 0, nodes: 0 }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        sampler: &NeighbourSampler,
+        batches: &[Seeds<'_>],
+        key: Key,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let one = |(at, seeds): (usize, &Seeds<'_>)| {
+            let sample = sampler.sample_alone(*seeds, key.of(at as u64))?;
+            self.count(&sample);
+            progress.advance(1);
+            Ok(sample.node_count() as u64)
+        };
+        self.nodes += batches.par_iter().enumerate().map(one).sum::<Result<u64>>()?;
+        self.batches += batches.len() as u64;
+        Ok(())
+    }
+
+    pub(super) fn reads(self) -> Reads {
+        let whole = |counts: Vec<AtomicU32>| counts.into_iter().map(|count| u64::from(count.into_inner())).collect();
+        let counts = self.counts.into_iter().map(whole).collect();
+        Reads { counts, batches: self.batches, nodes: self.nodes }
+    }
+
+    fn count(&self, sample: &Sample) {
+        for (nodes, counts) in sample.nodes.iter().zip(&self.counts) {
             nodes.ids.iter().for_each(|&id| {
                 counts[index(id)].fetch_add(1, Ordering::Relaxed);
             });
         }
-        sample.node_count() as u64
-    };
-    let one = |(at, seeds): (usize, &Seeds<'_>)| Ok(count(&sampler.sample_alone(*seeds, key.of(at as u64))?));
-    let nodes = batches.par_iter().enumerate().map(one).sum::<Result<u64>>()?;
-    let whole = |counts: Vec<AtomicU32>| counts.into_iter().map(|count| u64::from(count.into_inner())).collect();
-    Ok(Reads { counts: counts.into_iter().map(whole).collect(), batches: batches.len() as u64, nodes })
+    }
 }

@@ -12,20 +12,25 @@
 //! | reverse PageRank, with and without weight on training nodes | [`reverse_pagerank`] |
 //! | how often a node is expected in a batch | [`expected_reads`] |
 //! | how often it was in the batches that were drawn | [`count_reads`] |
+//! | any of them, by name, for a run | [`Score`], [`Workload`] |
 
 mod count;
 mod degree;
 mod expected;
+mod kind;
 mod pull;
 mod rank;
 #[cfg(test)]
 mod tests;
+mod workload;
 
 pub use count::{Reads, count_reads};
 pub use degree::{End, degrees};
 pub use expected::{Expected, expected_reads};
+pub use kind::{Score, hottest_first, in_order};
 pub use pull::Outgoing;
 pub use rank::{RankOptions, Start, Stop, reverse_pagerank};
+pub use workload::{Purpose, Training, Workload};
 
 /// One number a node, type after type.
 pub type NodeScores = Vec<Vec<u64>>;

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::random::Key;
+use crate::reorder::Permutation;
 use crate::sample::tests::{citations, tangle};
 use crate::sample::{NeighbourSampler, SampleOptions, Seeds};
 use crate::{Error, Graph, Silent, Topology};
@@ -123,7 +124,7 @@ fn check_reads(graph: &Graph, expected: &NodeScores) {
     let epochs = 300;
     let shuffled: Vec<u64> = (0..epochs).flat_map(|epoch| shuffle(&train, epoch)).collect();
     let batches: Vec<Seeds<'_>> = shuffled.chunks(12).map(Seeds::of).collect();
-    let reads = count_reads(&sampler, &batches, Key::new(1)).unwrap();
+    let reads = count_reads(&sampler, &batches, Key::new(1), &Silent).unwrap();
     assert_eq!(reads.batches, batches.len() as u64);
     assert_eq!(reads.counts[0].iter().sum::<u64>(), reads.nodes);
     let told: f64 = expected[0].iter().map(|&reads| reads as f64 / 2f64.powi(20)).sum();
@@ -166,4 +167,84 @@ fn damaged_lists_are_errors() {
     let damaged = Graph::homogeneous(damaged.unwrap()).unwrap();
     assert!(matches!(Outgoing::of(&damaged, &Silent), Err(Error::FallingOffsets { .. })));
     assert!(matches!(Outgoing::of_sampling(&damaged, &Silent), Err(Error::FallingOffsets { .. })));
+}
+
+fn run_of(graph: Graph, fanouts: &[i64], train: Vec<u64>, batch: usize) -> crate::Result<Workload> {
+    let mut lists = vec![Vec::new(); graph.schema().node_types().len()];
+    lists[0] = train;
+    let options = SampleOptions::fanouts(fanouts).unwrap();
+    Workload::new(graph, Training { train: lists, batch, options, seed: 3 })
+}
+
+#[test]
+fn no_order_serves_more_than_that_of_the_counts_themselves() {
+    for graph in [tangle(600, 4), citations(2)] {
+        let run = run_of(graph, &[3, 3], (0..30).collect(), 8).unwrap();
+        let outgoing = Outgoing::of_sampling(run.graph(), &Silent).unwrap();
+        let reads = run.reads(Purpose::Measurement, 12, &Silent).unwrap();
+        let served = |scores: &NodeScores| -> Vec<Vec<u64>> {
+            let order = hottest_first(scores).unwrap();
+            let sums = |(order, reads): (&Permutation, &Vec<u64>)| {
+                let add = |sum: &mut u64, read: u64| {
+                    *sum += read;
+                    Some(*sum)
+                };
+                in_order(order, reads).scan(0, add).collect::<Vec<u64>>()
+            };
+            order.iter().zip(&reads.counts).map(sums).collect()
+        };
+        let oracle = served(&reads.counts);
+        for score in Score::ALL {
+            let found = served(&score.of(&run, &outgoing, 6, &Silent).unwrap());
+            for (found, oracle) in found.concat().iter().zip(oracle.concat()) {
+                assert!(*found <= oracle, "{}", score.name());
+            }
+            let ends = |sums: &[Vec<u64>]| sums.iter().map(|sums| sums.last().copied()).collect::<Vec<_>>();
+            assert_eq!(ends(&found), ends(&oracle), "{}", score.name());
+        }
+    }
+}
+
+#[test]
+fn batches_are_drawn_for_a_purpose_epoch_after_epoch() {
+    // Without hops a batch reads its seeds, so an epoch reads each training node once.
+    let run = run_of(tangle(100, 4), &[], (0..30).collect(), 8).unwrap();
+    assert_eq!(run.batches_per_epoch(), 4);
+    for (batches, most, nodes) in [(4, 1, 30), (8, 2, 60), (2, 1, 16), (6, 2, 46)] {
+        let reads = run.reads(Purpose::Scoring, batches, &Silent).unwrap();
+        assert_eq!((reads.batches, reads.nodes), (batches, nodes));
+        assert_eq!(reads.counts[0][..30].iter().max(), Some(&most));
+        assert_eq!(reads.counts[0][30..].iter().sum::<u64>(), 0);
+    }
+    let drawn = |purpose| run.reads(purpose, 2, &Silent).unwrap();
+    assert_eq!(drawn(Purpose::Scoring), drawn(Purpose::Scoring));
+    assert_ne!(drawn(Purpose::Scoring), drawn(Purpose::Measurement));
+    assert_ne!(drawn(Purpose::Forecast), drawn(Purpose::Measurement));
+    let deeper = run.with_options(SampleOptions::fanouts(&[2]).unwrap()).unwrap();
+    assert!(deeper.reads(Purpose::Scoring, 2, &Silent).unwrap().nodes > 16);
+}
+
+#[test]
+fn seeds_of_all_types_take_part() {
+    let graph = citations(2);
+    let train: Vec<Vec<u64>> =
+        graph.schema().node_types().iter().map(|node_type| (0..node_type.count.min(20)).collect()).collect();
+    let options = SampleOptions::fanouts(&[]).unwrap();
+    let run = Workload::new(graph, Training { train: train.clone(), batch: 4, options, seed: 1 }).unwrap();
+    let reads = run.reads(Purpose::Forecast, run.batches_per_epoch(), &Silent).unwrap();
+    for (counts, train) in reads.counts.iter().zip(&train) {
+        assert_eq!(counts.iter().sum::<u64>(), train.len() as u64);
+        assert!(counts.iter().all(|&count| count <= 1));
+    }
+}
+
+#[test]
+fn runs_that_cannot_be_are_errors() {
+    let refused = |train: Vec<u64>, batch: usize| run_of(tangle(20, 1), &[2], train, batch).unwrap_err();
+    assert!(matches!(refused(vec![], 4), Error::Options { .. }));
+    assert!(matches!(refused(vec![1], 0), Error::Parameter { .. }));
+    assert!(matches!(refused(vec![1, 20], 4), Error::IdOutOfRange { position: 1, id: 20, limit: 20, .. }));
+    let options = SampleOptions::fanouts(&[2]).unwrap();
+    let lists = Training { train: vec![], batch: 1, options, seed: 0 };
+    assert!(matches!(Workload::new(tangle(20, 1), lists), Err(Error::Length { .. })));
 }

@@ -28,7 +28,7 @@ fn everything_moves_along() {
             let (list, old_list) = (topology.list(u64::from(row)), was.list(old_row));
             assert_eq!(list.len(), old_list.len());
             for (position, old_position) in list.zip(old_list) {
-                let neighbour = columns.new_of_old().at(was.neighbours().at(old_position) as usize);
+                let neighbour = columns.new_of_old().at(crate::topology::index(was.neighbours().at(old_position)));
                 assert_eq!(topology.neighbours().at(position), neighbour);
                 assert_eq!(topology.weights().map(|w| w[position]), was.weights().map(|w| w[old_position]));
                 assert_eq!(topology.times().map(|t| t[position]), was.times().map(|t| t[old_position]));

@@ -1,0 +1,73 @@
+//! Every way to tell, by name.
+
+use serde::Serialize;
+
+use super::{End, Expected, NodeScores, Outgoing, RankOptions, Workload, degrees, expected_reads, reverse_pagerank};
+use crate::error::Result;
+use crate::progress::Progress;
+use crate::reorder::Permutation;
+use crate::topology::index;
+
+/// A way to tell which nodes a run will read most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Score {
+    /// How many edges begin at a node.
+    OutDegree,
+    /// How many end there.
+    InDegree,
+    /// Reverse PageRank until nothing changes any more.
+    Pagerank,
+    /// Reverse PageRank with weight on the training nodes, five iterations.
+    WeightedPagerank,
+    /// How often a node is expected in a batch.
+    Expected,
+    /// How often it was in batches that were drawn.
+    Presampled,
+}
+
+impl Score {
+    /// All of them, those that know least of the run first.
+    pub const ALL: [Self; 6] =
+        [Self::OutDegree, Self::InDegree, Self::Pagerank, Self::WeightedPagerank, Self::Expected, Self::Presampled];
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OutDegree => "out-degree",
+            Self::InDegree => "in-degree",
+            Self::Pagerank => "pagerank",
+            Self::WeightedPagerank => "weighted-pagerank",
+            Self::Expected => "expected",
+            Self::Presampled => "presampled",
+        }
+    }
+
+    /// The score of every node of a run's graph, whose lists by source are `outgoing`. Only the last one draws batches,
+    /// and `batches` of them.
+    pub fn of(self, run: &Workload, outgoing: &Outgoing, batches: u64, progress: &dyn Progress) -> Result<NodeScores> {
+        let train = run.train();
+        match self {
+            Self::OutDegree => Ok(degrees(run.graph(), End::Source)),
+            Self::InDegree => Ok(degrees(run.graph(), End::Target)),
+            Self::Pagerank => reverse_pagerank(outgoing, &RankOptions::converged()),
+            Self::WeightedPagerank => reverse_pagerank(outgoing, &RankOptions::weighted(&train)),
+            Self::Expected => {
+                expected_reads(outgoing, &Expected { train: &train, batch: run.batch(), options: run.options() })
+            }
+            Self::Presampled => Ok(run.reads(super::Purpose::Scoring, batches, progress)?.counts),
+        }
+    }
+}
+
+/// The nodes of every type, highest score first; among equals the lower id.
+pub fn hottest_first(scores: &NodeScores) -> Result<Vec<Permutation>> {
+    scores.iter().map(|scores| Permutation::by_degree(scores)).collect()
+}
+
+/// What every node was read, in the order nodes will lie.
+pub fn in_order<'a>(order: &'a Permutation, reads: &'a [u64]) -> impl ExactSizeIterator<Item = u64> + 'a {
+    let old_of_new = order.old_of_new();
+    (0..old_of_new.len()).map(|at| reads.get(index(old_of_new.at(at))).copied().unwrap_or(0))
+}

@@ -28,7 +28,8 @@ use crate::args::{ScoreChoice, TierArgs};
 use crate::progress::Bar;
 use crate::{picture, report};
 
-/// Batches that are drawn when nobody says how many.
+/// Batches that are drawn when nobody says how many: an epoch, within these bounds.
+const FEWEST_BATCHES: u64 = 16;
 const MOST_BATCHES: u64 = 64;
 /// Deeper batches read everything.
 const MOST_HOPS: usize = 16;
@@ -192,7 +193,7 @@ fn write(dataset: &Dataset, about: &About, winner: &Winner, folder: &Path, bar: 
 
 impl About {
     fn new(args: &TierArgs, dataset: &Dataset, run: &Workload) -> Self {
-        let batches = args.batches.unwrap_or(run.batches_per_epoch().min(MOST_BATCHES));
+        let batches = args.batches.unwrap_or(run.batches_per_epoch().clamp(FEWEST_BATCHES, MOST_BATCHES));
         Self {
             dataset: dataset.manifest().name.clone(),
             nodes: run.graph().nodes(),

@@ -125,9 +125,13 @@ fn refusals_are_clear() {
 
 #[test]
 fn help_has_examples() {
-    for arguments in
-        [&["--help"][..], &["info", "--help"], &["generate", "rmat", "--help"], &["bench", "gather", "--help"]]
-    {
+    for arguments in [
+        &["--help"][..],
+        &["info", "--help"],
+        &["generate", "rmat", "--help"],
+        &["tier", "--help"],
+        &["bench", "gather", "--help"],
+    ] {
         assert!(succeeds(arguments).contains("Examples:"), "{arguments:?}");
     }
 }

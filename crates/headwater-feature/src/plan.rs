@@ -309,5 +309,7 @@ mod tests {
         assert!(matches!(of(Budget::Share(0.75)), Err(Error::Budget { asked_bytes: 1500, bytes: 1000, .. })));
         assert!(matches!(of(Budget::Bytes(1001)), Err(Error::Budget { .. })));
         assert!(matches!(of(Budget::Share(1.5)), Err(Error::Parameter { .. })));
+        assert_eq!(working_set_bytes(1e6), (1 << 30) + 8_000_000);
+        assert_eq!(working_set_bytes(f64::INFINITY), u64::MAX);
     }
 }

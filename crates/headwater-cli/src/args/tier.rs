@@ -20,7 +20,7 @@ pub struct TierArgs {
     /// Seeds a batch.
     #[arg(long, default_value_t = 1024)]
     pub batch: usize,
-    /// Batches that are drawn for each of forecasting and measuring. Default: an epoch, at most 64.
+    /// Batches that are drawn for each of forecasting and measuring. Default: an epoch, from 16 to 64.
     #[arg(long)]
     pub batches: Option<u64>,
     /// Batches that the score `presampled` is made from. Default: as many.

@@ -84,7 +84,8 @@ fn by_score(dataset: &Dataset, args: &ReorderDatasetArgs, bar: &Bar) -> anyhow::
     scores.iter().map(|scores| Ok(Permutation::by_degree(scores)?)).collect()
 }
 
-fn train(dataset: &Dataset) -> anyhow::Result<Vec<Vec<u64>>> {
+/// The training nodes of every type.
+pub(super) fn train(dataset: &Dataset) -> anyhow::Result<Vec<Vec<u64>>> {
     let of = |at| Ok(dataset.split(at, Split::Train)?.map(|ids| ids.iter().collect()).unwrap_or_default());
     (0..dataset.schema().node_types().len()).map(of).collect()
 }

@@ -36,6 +36,9 @@ pub struct Sweep<'a> {
 impl Sweep<'_> {
     /// Every number of hops with every score.
     pub fn over(&self, depths: &[usize], bar: &Bar) -> anyhow::Result<Vec<Depth>> {
+        if depths.is_empty() {
+            return Ok(Vec::new());
+        }
         let order = |score: &Score| Ok((*score, hottest_first(&score.of(self.run, self.outgoing, 0, bar)?)?));
         let orders = SCORES.iter().map(order).collect::<anyhow::Result<Vec<_>>>()?;
         let mut found = Vec::new();

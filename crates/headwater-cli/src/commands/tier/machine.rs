@@ -1,5 +1,6 @@
 //! What rows can be put in, and how fast it is: measured where there is a GPU, assumed where there is none.
 
+use anyhow::ensure;
 use headwater::cuda::{Bandwidths, Gpu};
 use headwater::feature::{Budget, Links, Room, working_set_bytes};
 use headwater::memory::host_bytes_available;
@@ -19,6 +20,8 @@ const ASSUMED: Links = Links { device_gb_per_s: 1600.0, peer_gb_per_s: 150.0, ho
 pub struct Machine {
     /// The GPU's name; absent when one is assumed.
     pub gpu: Option<String>,
+    /// How many there are; 0 when one is assumed.
+    pub gpus: u64,
     /// Free bytes of it.
     pub gpu_bytes: u64,
     /// Available bytes of host memory.
@@ -30,8 +33,9 @@ impl Machine {
     /// This one.
     pub fn here() -> anyhow::Result<Self> {
         let host_bytes = host_bytes_available() as u64;
-        if Gpu::count().unwrap_or(0) == 0 {
-            return Ok(Self { gpu: None, gpu_bytes: ASSUMED_GPU_BYTES, host_bytes, links: ASSUMED });
+        let gpus = Gpu::count().unwrap_or(0) as u64;
+        if gpus == 0 {
+            return Ok(Self { gpu: None, gpus, gpu_bytes: ASSUMED_GPU_BYTES, host_bytes, links: ASSUMED });
         }
         let gpu = Gpu::open(0)?;
         let rates = Bandwidths::of(&gpu)?;
@@ -39,12 +43,14 @@ impl Machine {
         let (device_gb_per_s, host_gb_per_s) = (rates.device_gb_per_s / 2.0, rates.zero_copy_gb_per_s);
         let gpu_bytes = gpu.memory()?.free_bytes as u64;
         let links = Links { device_gb_per_s, host_gb_per_s, ..ASSUMED };
-        Ok(Self { gpu: Some(gpu.facts().name.clone()), gpu_bytes, host_bytes, links })
+        Ok(Self { gpu: Some(gpu.facts().name.clone()), gpus, gpu_bytes, host_bytes, links })
     }
 
     /// What of it is for the rows of `tables`, with batches of `batch_bytes`.
     pub fn room(&self, args: &RoomArgs, tables: &[Table], batch_bytes: f64) -> anyhow::Result<Room> {
         let table_bytes = tables.iter().map(Table::bytes).fold(0, u64::saturating_add);
+        let are_there = self.gpus == 0 || args.gpus <= self.gpus;
+        ensure!(are_there, "--gpus is {}, and there are {}", args.gpus, self.gpus);
         let reserved = working_set_bytes(batch_bytes);
         let (device, host) = (budget(args.gpu_bytes, args.gpu_share), budget(args.host_bytes, args.host_share));
         Ok(Room {

@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use headwater::feature::{Room, SharedPlan};
 use headwater::graph::Dataset;
-use headwater::graph::dataset::{Split, reorder};
+use headwater::graph::dataset::reorder;
 use headwater::graph::sample::SampleOptions;
 use headwater::graph::score::{Outgoing, Purpose, Score, Training, Workload};
 use serde::Serialize;
@@ -28,7 +28,8 @@ use crate::args::{ScoreChoice, TierArgs};
 use crate::progress::Bar;
 use crate::{picture, report};
 
-/// Batches that are drawn when nobody says how many.
+/// Batches that are drawn when nobody says how many: an epoch, within these bounds.
+const FEWEST_BATCHES: u64 = 16;
 const MOST_BATCHES: u64 = 64;
 /// Deeper batches read everything.
 const MOST_HOPS: usize = 16;
@@ -125,8 +126,7 @@ fn check(args: &TierArgs) -> anyhow::Result<()> {
 }
 
 fn workload(dataset: &Dataset, args: &TierArgs) -> anyhow::Result<Workload> {
-    let of = |at| Ok(dataset.split(at, Split::Train)?.map(|ids| ids.iter().collect()).unwrap_or_default());
-    let train = (0..dataset.schema().node_types().len()).map(of).collect::<anyhow::Result<_>>()?;
+    let train = super::reorder::train(dataset)?;
     let options = SampleOptions::fanouts(&args.fanout)?;
     Ok(Workload::new(dataset.graph()?, Training { train, batch: args.batch, options, seed: args.seed })?)
 }
@@ -139,6 +139,8 @@ fn study(
     bar: &Bar,
 ) -> anyhow::Result<(Summary, Winner)> {
     let machine = Machine::here()?;
+    // A budget that cannot be is refused before anything is drawn.
+    machine.room(&args.room, &tables, 0.0)?;
     let begun = Instant::now();
     let outgoing = Outgoing::of_sampling(run.graph(), bar)?;
     let transpose_s = begun.elapsed().as_secs_f64();
@@ -191,7 +193,7 @@ fn write(dataset: &Dataset, about: &About, winner: &Winner, folder: &Path, bar: 
 
 impl About {
     fn new(args: &TierArgs, dataset: &Dataset, run: &Workload) -> Self {
-        let batches = args.batches.unwrap_or(run.batches_per_epoch().min(MOST_BATCHES));
+        let batches = args.batches.unwrap_or(run.batches_per_epoch().clamp(FEWEST_BATCHES, MOST_BATCHES));
         Self {
             dataset: dataset.manifest().name.clone(),
             nodes: run.graph().nodes(),

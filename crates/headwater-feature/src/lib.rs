@@ -9,15 +9,18 @@
 //! | How many reads do the hottest rows get? | [`curve`] |
 //! | Which GPUs share a table? | [`group`] |
 //! | How many rows in which memory? | [`plan`] |
+//! | Rows that stay in a file | [`disk`] |
 //!
 //! The crate knows nothing of edges: who is read how often comes as plain numbers.
 
 pub mod curve;
+pub mod disk;
 pub mod error;
 pub mod group;
 pub mod plan;
 
 pub use curve::Curve;
+pub use disk::{DiskCounts, DiskOptions, DiskRows, RowFile};
 pub use error::{Error, Result};
 pub use group::{DeviceGroup, device_groups};
 pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan};

@@ -67,41 +67,30 @@ impl Residents {
 }
 
 impl<'a> Claims<'a> {
-    pub(super) fn new(residents: &'a Residents) -> Self {
-        Self { residents, found: Vec::new() }
-    }
-
     /// What was found, in the order units were named.
     pub(super) fn found(&self) -> &[Found] {
         &self.found
     }
 
-    /// Pins those of more units that are here, and promises nothing.
-    pub(super) fn look(&mut self, units: impl Iterator<Item = u64>) {
-        let mut state = self.residents.lock();
-        self.found.extend(units.map(|unit| match state.find(unit) {
-            Found::Here(slot) => {
-                state.sieve.pin(slot);
-                Found::Here(slot)
-            }
-            _ => Found::Nowhere,
-        }));
+    /// Claims what there is of these units: what is here or promised is pinned, the rest is nowhere.
+    ///
+    /// All units of a call are looked at before room is made for any of them. Otherwise one would push out the next.
+    pub(super) fn look(residents: &'a Residents, units: impl Iterator<Item = u64>) -> Self {
+        let mut state = residents.lock();
+        let found = units.map(|unit| state.find_and_pin(unit)).collect();
+        Self { residents, found }
     }
 
-    /// Pins more units, and promises to bring those that nobody has promised. Without a free slot a unit is nowhere; the
-    /// call brings it for itself alone.
-    pub(super) fn claim(&mut self, units: impl Iterator<Item = u64> + Clone) {
+    /// Promises to bring those of some units that are still nowhere. Without a slot for it a unit stays nowhere: the call
+    /// brings it for itself alone.
+    pub(super) fn promise(&mut self, positions: &[usize], unit_at: impl Fn(usize) -> u64) {
         let mut state = self.residents.lock();
-        let first = self.found.len();
-        // All that is here is pinned before room is made for the rest.
-        for unit in units.clone() {
-            let found = state.find(unit);
-            if let Found::Here(slot) | Found::Promised(slot) = found {
-                state.sieve.pin(slot);
+        for &position in positions {
+            let (found, unit) = (&mut self.found[position], unit_at(position));
+            if *found != Found::Nowhere {
+                continue;
             }
-            self.found.push(found);
-        }
-        for (found, unit) in self.found[first..].iter_mut().zip(units) {
+            *found = state.find_and_pin(unit);
             if *found == Found::Nowhere
                 && let Some(slot) = state.sieve.insert(unit)
             {
@@ -160,12 +149,10 @@ impl Drop for Claims<'_> {
 }
 
 impl State {
-    fn find(&mut self, unit: u64) -> Found {
-        match self.sieve.lookup(unit) {
-            None => Found::Nowhere,
-            Some(slot) if self.phases[slot as usize] == Phase::Here => Found::Here(slot),
-            Some(slot) => Found::Promised(slot),
-        }
+    fn find_and_pin(&mut self, unit: u64) -> Found {
+        let Some(slot) = self.sieve.lookup(unit) else { return Found::Nowhere };
+        self.sieve.pin(slot);
+        if self.phases[slot as usize] == Phase::Here { Found::Here(slot) } else { Found::Promised(slot) }
     }
 }
 
@@ -174,8 +161,8 @@ mod tests {
     use super::*;
 
     fn claim<'a>(residents: &'a Residents, units: &[u64]) -> Claims<'a> {
-        let mut claims = Claims::new(residents);
-        claims.claim(units.iter().copied());
+        let mut claims = Claims::look(residents, units.iter().copied());
+        claims.promise(&Vec::from_iter(0..units.len()), |at| units[at]);
         claims
     }
 

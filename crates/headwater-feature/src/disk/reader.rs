@@ -1,12 +1,16 @@
-//! The reads of one call: claimed, planned and submitted piece by piece, so that the disk never waits for a plan.
+//! One call's units: claimed, planned and read piece by piece, so that the disk never waits for a plan.
 //!
-//! Requests are in flight while the next units are claimed. What lands is copied into its slot and to whoever wants it.
+//! Requests are in flight while the next units are claimed, and while units that are in the cache are copied. What lands is
+//! copied into its slot and to whoever wants it. When nothing is left to read, all threads copy what is left of the cache's
+//! units; not before: a thread of the pool may take on another call, which must not wait for a promise of this one.
+//!
 //! After a failure nothing more is submitted, what is in flight is still collected, and the units that did not come are
 //! open to the next call.
 
 use std::time::Instant;
 
 use headwater_memory::io::{AlignedBuffer, AtEnd, Completion, Queue, Request};
+use rayon::prelude::*;
 
 use super::claims::{Claims, Found};
 use super::counters::{Tally, count};
@@ -18,13 +22,24 @@ use crate::error::{Error, Result};
 /// Units claimed at a time: enough to merge neighbours, few enough that nobody waits for the lock.
 const CLAIM_UNITS: usize = 1024;
 
-/// One call's reads.
+/// Units copied before the queue is looked at again: less time than the disk needs for its requests in flight.
+const COPY_UNITS: usize = 16;
+/// The least a thread of the pool is woken for.
+const SHARE_UNITS: usize = 64;
+
+/// One call's units.
 pub(super) struct Reader<'t, 'p, 'o> {
     table: &'t Table,
     tally: &'t Tally,
     claims: Claims<'t>,
     queue: Queue<AlignedBuffer>,
     wanted: Vec<Wanted<'p, 'o>>,
+    /// Positions in `wanted` of the units in the cache; the first `copied` are done.
+    hits: Vec<usize>,
+    copied: usize,
+    /// Positions in `wanted` of all other units; the first `claimed` are claimed.
+    others: Vec<usize>,
+    claimed: usize,
     /// Positions in `wanted` of the units to read.
     missing: Vec<usize>,
     /// Requests for `missing`; the first `submitted` are on their way or done.
@@ -37,12 +52,20 @@ pub(super) struct Reader<'t, 'p, 'o> {
 impl<'t, 'p, 'o> Reader<'t, 'p, 'o> {
     /// For units in rising order, each once.
     pub(super) fn new(table: &'t Table, tally: &'t Tally, wanted: Vec<Wanted<'p, 'o>>) -> Result<Self> {
+        let claims = Claims::look(&table.residents, wanted.iter().map(|wanted| wanted.unit));
+        let is_hit = |at: &usize| matches!(claims.found()[*at], Found::Here(_));
+        let (hits, others): (Vec<usize>, Vec<usize>) = (0..wanted.len()).partition(is_hit);
+        count(&tally.hits, hits.len());
         Ok(Self {
             table,
             tally,
-            claims: Claims::new(&table.residents),
             queue: table.engine.queue(table.staging.most())?.with_timeout(table.timeout),
+            claims,
             wanted,
+            hits,
+            copied: 0,
+            others,
+            claimed: 0,
             missing: Vec::new(),
             reads: Vec::new(),
             submitted: 0,
@@ -60,26 +83,60 @@ impl<'t, 'p, 'o> Reader<'t, 'p, 'o> {
             if self.in_flight == 0 {
                 break;
             }
-            let started = Instant::now();
-            let next = self.queue.next();
-            self.tally.waited(started.elapsed());
-            match next {
-                Ok(Some(completion)) => self.land(completion),
-                Ok(None) => break,
-                Err(error) => return Err(self.failure.take().unwrap_or(error.into())),
+            match self.queue.poll() {
+                Some(completion) => self.land(completion),
+                None if self.copied < self.hits.len() && self.failure.is_none() => {
+                    self.failure = self.copy_some().err();
+                }
+                None => self.wait_and_land()?,
             }
         }
-        match self.failure.take() {
-            Some(failure) => Err(failure),
-            None => self.join(),
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
         }
+        self.copy_rest()?;
+        self.join()
+    }
+
+    fn wait_and_land(&mut self) -> Result<()> {
+        let started = Instant::now();
+        let next = self.queue.next();
+        self.tally.waited(started.elapsed());
+        match next {
+            Ok(Some(completion)) => self.land(completion),
+            // It holds nothing, whatever was counted.
+            Ok(None) => self.table.staging.lose(std::mem::take(&mut self.in_flight)),
+            Err(error) => return Err(self.failure.take().unwrap_or(error.into())),
+        }
+        Ok(())
+    }
+
+    /// Copies a few units that are in the cache.
+    fn copy_some(&mut self) -> Result<()> {
+        let end = self.hits.len().min(self.copied + COPY_UNITS);
+        for &at in &self.hits[self.copied..end] {
+            let Found::Here(slot) = self.claims.found()[at] else { continue };
+            self.table.slots.read(slot, |bytes| self.wanted[at].fill(bytes))?;
+        }
+        self.copied = end;
+        Ok(())
+    }
+
+    /// Copies all other units that are in the cache, on all threads. Nothing of this call is promised any more.
+    fn copy_rest(&mut self) -> Result<()> {
+        let Some(&first) = self.hits.get(self.copied) else { return Ok(()) };
+        let rest = self.wanted[first..].par_iter_mut().zip(&self.claims.found()[first..]);
+        rest.with_min_len(SHARE_UNITS).try_for_each(|(wanted, found)| match *found {
+            Found::Here(slot) => self.table.slots.read(slot, |bytes| wanted.fill(bytes)),
+            _ => Ok(()),
+        })
     }
 
     /// Submits until no buffer is left, or nothing to read.
     fn top_up(&mut self) -> Result<()> {
         loop {
             while self.submitted == self.reads.len() {
-                if self.claims.found().len() == self.wanted.len() {
+                if self.claimed == self.others.len() {
                     return Ok(());
                 }
                 self.claim_more()?;
@@ -89,16 +146,18 @@ impl<'t, 'p, 'o> Reader<'t, 'p, 'o> {
         }
     }
 
-    /// Claims and plans the next units; copies those that came meanwhile.
+    /// Promises the next units that are nowhere, and plans how to read them.
     fn claim_more(&mut self) -> Result<()> {
-        let first = self.claims.found().len();
-        let end = self.wanted.len().min(first + CLAIM_UNITS);
-        self.claims.claim(self.wanted[first..end].iter().map(|wanted| wanted.unit));
+        let end = self.others.len().min(self.claimed + CLAIM_UNITS);
+        let positions = &self.others[self.claimed..end];
+        self.claimed = end;
+        self.claims.promise(positions, |at| self.wanted[at].unit);
         let first_missing = self.missing.len();
-        for at in first..end {
+        for &at in positions {
             match self.claims.found()[at] {
                 Found::Mine(_) | Found::Nowhere => self.missing.push(at),
                 Found::Promised(_) => count(&self.tally.joined, 1),
+                // It came since the call began.
                 Found::Here(slot) => {
                     count(&self.tally.hits, 1);
                     self.table.slots.read(slot, |bytes| self.wanted[at].fill(bytes))?;

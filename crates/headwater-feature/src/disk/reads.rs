@@ -13,9 +13,9 @@ use crate::error::Result;
 /// What a disk asks for reading: so much a request, so much a byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ReadCost {
-    /// Time that a request adds when many are in flight.
+    /// Time that a request adds when many are in flight, beside that of its bytes.
     pub request_us: f64,
-    /// Rate of long reads.
+    /// Rate at which a request of a few pages grows longer.
     pub gb_per_s: f64,
 }
 
@@ -54,9 +54,10 @@ impl ReadCost {
 }
 
 impl Default for ReadCost {
-    /// What cloud disks and NVMe drives have in common: about 100,000 requests and 2 GB a second.
+    /// Of a cloud disk, where one page takes 10 us, two 14 us and four 27 us: a gap of one page is worth reading. On NVMe
+    /// drives both numbers are better, and their product is about the same.
     fn default() -> Self {
-        Self { request_us: 8.0, gb_per_s: 2.0 }
+        Self { request_us: 6.0, gb_per_s: 1.0 }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A table whose rows lie in a file.
 //!
-//! A fetch first copies the rows that are in the cache, on all threads, and then reads the others. Callers on several
-//! threads share cache, disk and buffers; a unit that two of them miss is read by one.
+//! A fetch reads the rows that are not in the cache, and copies those that are meanwhile. Callers on several threads share
+//! cache, disk and buffers; a unit that two of them miss is read by one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use headwater_memory::io::{Engine, FileOptions, IoFile};
 use headwater_tensor::npy::{NpyFile, Order};
-use rayon::prelude::*;
 
-use super::claims::{Claims, Found, Residents};
+use super::claims::Residents;
 use super::counters::{Counters, DiskCounts, Tally, count};
 use super::pieces::{RowLayout, Wanted};
 use super::prefetch::Prefetcher;
@@ -20,9 +19,6 @@ use super::reads::{ReadCost, ReadRules};
 use super::slots::Slots;
 use super::staging::Staging;
 use crate::error::{Error, Result};
-
-/// Units looked up and copied at a time.
-const LOOK_UNITS: usize = 16 << 10;
 
 /// Rows in a file, read through a cache.
 #[derive(Debug)]
@@ -210,9 +206,14 @@ impl Table {
 
     /// Fills all that is wanted, of units in rising order.
     pub(super) fn bring(&self, wanted: Vec<Wanted<'_, '_>>, tally: &Tally) -> Result<()> {
-        let mut wanted = self.copy_present(wanted, tally)?;
-        while !wanted.is_empty() {
-            wanted = Reader::new(self, tally, wanted)?.run()?;
+        // A call keeps what it finds from being evicted, at most half of all there is.
+        let most = (self.slots_count as usize / 2).max(1);
+        let mut left = wanted.into_iter();
+        while left.len() > 0 {
+            let mut some: Vec<Wanted<'_, '_>> = left.by_ref().take(most).collect();
+            while !some.is_empty() {
+                some = Reader::new(self, tally, some)?.run()?;
+            }
         }
         Ok(())
     }
@@ -225,28 +226,6 @@ impl Table {
             return Err(Error::ShortFile { path: self.file.path().to_owned(), need_bytes: need, bytes: got });
         }
         Ok(())
-    }
-
-    /// Fills from the cache; what is left is not there. Nothing is promised to others here, so it is safe to let the
-    /// threads of the pool take on other work in between.
-    fn copy_present<'p, 'o>(&self, wanted: Vec<Wanted<'p, 'o>>, tally: &Tally) -> Result<Vec<Wanted<'p, 'o>>> {
-        let mut absent = Vec::new();
-        let mut wanted = wanted.into_iter();
-        while wanted.len() > 0 {
-            let mut some: Vec<Wanted<'p, 'o>> = wanted.by_ref().take(LOOK_UNITS).collect();
-            let before = absent.len();
-            let looked = some.len();
-            let mut claims = Claims::new(&self.residents);
-            claims.look(some.iter().map(|wanted| wanted.unit));
-            some.par_iter_mut().zip(claims.found()).with_min_len(64).try_for_each(|(wanted, found)| match *found {
-                Found::Here(slot) => self.slots.read(slot, |bytes| wanted.fill(bytes)),
-                _ => Ok(()),
-            })?;
-            let found = some.into_iter().zip(claims.found());
-            absent.extend(found.filter(|(_, found)| **found == Found::Nowhere).map(|(wanted, _)| wanted));
-            count(&tally.hits, looked - (absent.len() - before));
-        }
-        Ok(absent)
     }
 }
 

@@ -65,8 +65,12 @@ impl Staging {
 
     /// Gives a buffer back.
     pub(super) fn put(&self, buffer: AlignedBuffer) {
-        self.lock().free.push(buffer);
-        self.returned.notify_one();
+        let mut state = self.lock();
+        state.free.push(buffer);
+        // Waking is a call into the kernel, even when nobody sleeps.
+        if state.waiting > 0 {
+            self.returned.notify_one();
+        }
     }
 
     /// Says that so many buffers will not come back: their reads never ended.

@@ -1,5 +1,7 @@
 //! What can be wrong with a table of features, as data.
 
+use std::path::PathBuf;
+
 /// The result of this crate's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -13,6 +15,9 @@ pub enum Error {
     /// Memory could not be had, or a file could not be read.
     #[error(transparent)]
     Memory(#[from] headwater_memory::Error),
+    /// A file could not be opened or read.
+    #[error(transparent)]
+    Io(#[from] headwater_memory::io::Error),
     /// An array could not be handled.
     #[error(transparent)]
     Tensor(#[from] headwater_tensor::Error),
@@ -84,5 +89,47 @@ pub enum Error {
         ordinal: usize,
         /// What is wrong with it.
         why: &'static str,
+    },
+    /// A row that a table does not have.
+    #[error("row {row} is asked for, but the table has {rows} rows")]
+    Row {
+        /// What was asked for.
+        row: u64,
+        /// What there is.
+        rows: u64,
+    },
+    /// An output that is not as long as its rows.
+    #[error("{rows} rows of {row_bytes} bytes do not fill an output of {bytes} bytes")]
+    OutputBytes {
+        /// Rows asked for.
+        rows: usize,
+        /// Bytes of each.
+        row_bytes: usize,
+        /// What the output has.
+        bytes: usize,
+    },
+    /// A file that ends before its rows do.
+    #[error("{} ends at byte {bytes}, but its rows go on to byte {need_bytes}", path.display())]
+    ShortFile {
+        /// The file.
+        path: PathBuf,
+        /// Where the rows that were asked for end.
+        need_bytes: u64,
+        /// Where the file ends.
+        bytes: u64,
+    },
+    /// A file whose rows do not lie one behind the other.
+    #[error("{} holds its array column by column; save it in row-major order", path.display())]
+    RowOrder {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A cache that holds nothing.
+    #[error("a cache of {cache_bytes} bytes does not hold one unit of {unit_bytes} bytes")]
+    SmallCache {
+        /// What it was given.
+        cache_bytes: u64,
+        /// The least it can use.
+        unit_bytes: usize,
     },
 }

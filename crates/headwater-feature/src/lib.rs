@@ -12,10 +12,12 @@
 //! | And when several tables share it? | [`together`] |
 //! | How is a row stored? | [`rows`] |
 //! | Where are these rows? | [`table`] |
+//! | And those that stay in a file? | [`disk`] |
 //!
 //! The crate knows nothing of edges: who is read how often comes as plain numbers.
 
 pub mod curve;
+pub mod disk;
 pub mod error;
 pub mod group;
 pub mod plan;
@@ -24,6 +26,7 @@ pub mod table;
 pub mod together;
 
 pub use curve::Curve;
+pub use disk::{DiskCounts, DiskOptions, DiskRows, RowFile};
 pub use error::{Error, Result};
 pub use group::{DeviceGroup, device_groups};
 pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan, working_set_bytes};

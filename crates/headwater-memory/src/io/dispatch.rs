@@ -72,9 +72,10 @@ impl Dispatch {
         state.pending.push_back(job);
         let first = state.pending.len() == 1;
         drop(state);
-        self.changed.notify_one();
-        // Behind another waiting job the bell has rung already, and its ring is not yet answered.
-        if first {
+        if self.bell.is_none() {
+            self.changed.notify_one();
+        } else if first {
+            // Behind another waiting job the bell has rung already, and its ring is not yet answered.
             self.ring();
         }
     }

@@ -155,7 +155,9 @@ impl<B: IoBuffer> Queue<B> {
                 break Err(Error::TimedOut { kind: self.dispatch.kind, waited });
             }
             let nap = (self.timeout - waited).min(LIVENESS);
+            state.waiting += 1;
             state = self.lane.changed.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
         };
         self.dispatch.counters.waited(started.elapsed());
         answer
@@ -173,9 +175,21 @@ struct LaneState<B> {
     in_flight: HashSet<Ticket>,
     ready: VecDeque<Completion<B>>,
     lost: HashSet<Ticket>,
+    /// Callers that sleep.
+    waiting: usize,
 }
 
 impl<B> Lane<B> {
+    /// Wakes who waits. Only if there is somebody: waking is a call into the kernel even when nobody sleeps, and costs
+    /// as much as the rest of a small request.
+    fn wake(&self, state: MutexGuard<'_, LaneState<B>>) {
+        let is_awaited = state.waiting > 0;
+        drop(state);
+        if is_awaited {
+            self.changed.notify_all();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, LaneState<B>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -193,7 +207,9 @@ impl<B> Lane<B> {
     fn take(&self, state: &mut LaneState<B>, at: usize) -> Option<Completion<B>> {
         let completion = state.ready.remove(at)?;
         // Somebody may be waiting for the room.
-        self.changed.notify_all();
+        if state.waiting > 0 {
+            self.changed.notify_all();
+        }
         Some(completion)
     }
 }
@@ -211,7 +227,7 @@ impl<B> LaneState<B> {
 
 impl<B> Default for LaneState<B> {
     fn default() -> Self {
-        Self { in_flight: HashSet::new(), ready: VecDeque::new(), lost: HashSet::new() }
+        Self { in_flight: HashSet::new(), ready: VecDeque::new(), lost: HashSet::new(), waiting: 0 }
     }
 }
 
@@ -237,8 +253,7 @@ impl<B: IoBuffer> Flight for Boarded<B> {
         let mut state = lane.lock();
         state.in_flight.remove(&ticket);
         state.ready.push_back(Completion { ticket, tag, op, buffer, result });
-        drop(state);
-        lane.changed.notify_all();
+        lane.wake(state);
     }
 
     fn lose(self: Box<Self>) {
@@ -248,7 +263,6 @@ impl<B: IoBuffer> Flight for Boarded<B> {
         let mut state = lane.lock();
         state.in_flight.remove(&ticket);
         state.lost.insert(ticket);
-        drop(state);
-        lane.changed.notify_all();
+        lane.wake(state);
     }
 }

@@ -5,12 +5,14 @@
 //! one kernel: a few blocks read host memory in address order, as fast as the link goes, while all others read GPU memory.
 //! It runs on the caller's stream and waits for nobody.
 
+mod cpu;
 mod cuda;
 mod layout;
 mod place;
 #[cfg(test)]
 mod tests;
 
+pub use cpu::HostRows;
 pub use cuda::kernel_builds;
 pub use layout::{Layout, Spot};
 pub use place::{Served, TieredTable};

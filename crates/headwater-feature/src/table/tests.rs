@@ -1,5 +1,27 @@
 //! Rows out of every mix of memories, against the rows themselves.
 
+use super::HostRows;
+use crate::Error;
+use crate::rows::{RowFormat, Stored, encode};
+
+#[test]
+fn the_cpu_gives_rows_in_any_type_and_names_bad_ids() {
+    // Halves of small numbers are exact in every type; int8 rows have the scale 1.
+    let features: Vec<f32> = [127.0, -3.0, 0.0, 127.0, 5.0, -8.0].to_vec();
+    for stored in Stored::ALL {
+        let format = RowFormat::on_lines(3, stored);
+        let encoded = encode(&features, &format);
+        let rows = HostRows { bytes: &encoded.bytes, scales: &encoded.scales, format };
+        let mut out = [0u8; 3 * 12];
+        rows.gather(&[1, 0, 1], Stored::F32, &mut out).unwrap();
+        let found: Vec<f32> = out.chunks(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect();
+        assert_eq!(found, [127.0, 5.0, -8.0, 127.0, -3.0, 0.0, 127.0, 5.0, -8.0], "{stored:?}");
+        let bad = rows.gather(&[0, 1, 2], Stored::F32, &mut out).unwrap_err();
+        assert!(bad.to_string().contains("id 2 at position 2"), "{bad}");
+        assert!(matches!(rows.gather(&[0], Stored::F16, &mut out), Err(Error::Bytes { expected: 6, .. })));
+    }
+}
+
 mod device {
     use std::sync::Arc;
 
@@ -7,8 +29,8 @@ mod device {
     use headwater_memory::{Buffer, Device, Foreign};
     use headwater_tensor::gather::IdType;
 
-    use crate::rows::{Encoded, RowFormat, Stored, decode_row, encode, encode_row};
-    use crate::table::{Layout, Served, TieredTable};
+    use crate::rows::{Encoded, RowFormat, Stored, encode};
+    use crate::table::{HostRows, Layout, Served, TieredTable};
     use crate::{Error, Result};
 
     /// Where there is no GPU, real or emulated, there is nothing to test.
@@ -27,15 +49,10 @@ mod device {
     }
 
     /// What a gather should give.
-    fn expected(encoded: &Encoded, format: &RowFormat, ids: &[u64], out: Stored) -> Vec<u8> {
-        let mut wanted = vec![0u8; ids.len() * format.elements * out.bytes()];
-        let mut row = vec![0f32; format.elements];
-        for (id, to) in ids.iter().zip(wanted.chunks_mut(format.elements * out.bytes())) {
-            let at = usize::try_from(*id).unwrap();
-            let scale = encoded.scales.get(at).copied().unwrap_or(1.0);
-            decode_row(&encoded.bytes[at * format.stride_bytes..], format.stored, scale, &mut row);
-            encode_row(&row, out, to);
-        }
+    fn expected(encoded: &Encoded, format: &RowFormat, ids: &[u64], out_type: Stored) -> Vec<u8> {
+        let mut wanted = vec![0u8; ids.len() * format.elements * out_type.bytes()];
+        let rows = HostRows { bytes: &encoded.bytes, scales: &encoded.scales, format: *format };
+        rows.gather(ids, out_type, &mut wanted).unwrap();
         wanted
     }
 

@@ -164,7 +164,17 @@ fn every_text_is_listed_once_for_each_set_of_defines() {
     let names: std::collections::BTreeSet<&str> = builds.iter().map(|(source, _)| source.name).collect();
     assert_eq!(
         names.into_iter().collect::<Vec<_>>(),
-        ["copy.cu", "elementwise.cu", "gather.cu", "matmul.cu", "order.cu", "random.cu", "reduce.cu", "scatter_add.cu"]
+        [
+            "copy.cu",
+            "elements.cu",
+            "elementwise.cu",
+            "gather.cu",
+            "matmul.cu",
+            "order.cu",
+            "random.cu",
+            "reduce.cu",
+            "scatter_add.cu"
+        ]
     );
     for (i, (source, defines)) in builds.iter().enumerate() {
         assert!(

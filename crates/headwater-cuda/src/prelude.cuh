@@ -45,6 +45,17 @@ __device__ inline u8 hw_load(const u8 *at) { return *at; }
 // A lane that loads nothing while its warp loads, so that the emulator's counts stay in step.
 __device__ inline void hw_load_nothing() { hw_count_load(0, 0); }
 
+// Nanoseconds of a clock that all blocks of a GPU share.
+#ifdef HEADWATER_EMULATED
+__device__ inline u64 hw_now_ns() { return __builtin_ia32_rdtsc(); }
+#else
+__device__ inline u64 hw_now_ns() {
+    u64 now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+#endif
+
 // Where a stream's kernels report a value they must not follow. The host reads it when it next waits for the stream.
 struct Fault {
     u32 code;

@@ -98,6 +98,38 @@ pub enum Error {
         /// What there is.
         rows: u64,
     },
+    /// An id that a map has no row for.
+    #[error("id {id} has no row in a map of {known} ids")]
+    NoRow {
+        /// What was asked for.
+        id: u64,
+        /// Ids of the map.
+        known: u64,
+    },
+    /// A map that leads out of its table.
+    #[error("the map sends id {id} to row {row}, but the table has {rows} rows")]
+    MapRow {
+        /// The first such id.
+        id: u64,
+        /// Where it is sent.
+        row: u64,
+        /// What there is.
+        rows: u64,
+    },
+    /// A table that cannot do what is asked of it.
+    #[error("the table {why}")]
+    Table {
+        /// Why not, and what would be right.
+        why: &'static str,
+    },
+    /// Another process sent something else.
+    #[error("the other process sent {found} instead of a table's {expected}")]
+    Peer {
+        /// What came.
+        found: String,
+        /// What was expected.
+        expected: &'static str,
+    },
     /// An output that is not as long as its rows.
     #[error("{rows} rows of {row_bytes} bytes do not fill an output of {bytes} bytes")]
     OutputBytes {

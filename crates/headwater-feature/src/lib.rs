@@ -31,7 +31,7 @@ pub use error::{Error, Result};
 pub use group::{DeviceGroup, device_groups};
 pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan, working_set_bytes};
 pub use rows::{RowFormat, Stored};
-pub use table::{Layout, TieredTable};
+pub use table::{HostHome, IdMap, Layout, Placement, Served, Source, TieredTable};
 pub use together::{SharedPlan, hit_rate};
 
 /// Every kernel text of this crate with every set of defines it is used with, for tests that compile all of them.

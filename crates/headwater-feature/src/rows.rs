@@ -7,7 +7,7 @@
 use half::{bf16, f16};
 use headwater_tensor::DType;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 const ROWS: usize = 256;
 
 /// The type elements are stored as, or come out as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stored {
     /// 32 bits.
@@ -26,10 +26,12 @@ pub enum Stored {
     Bf16,
     /// 8 bits and a scale a row. Nothing comes out as this.
     I8,
+    /// Bytes of any other type. They come out as they are.
+    Raw,
 }
 
 impl Stored {
-    /// Every one.
+    /// Every one that holds numbers.
     pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::I8];
 
     /// Bytes of an element.
@@ -38,7 +40,16 @@ impl Stored {
         match self {
             Self::F32 => 4,
             Self::F16 | Self::Bf16 => 2,
-            Self::I8 => 1,
+            Self::I8 | Self::Raw => 1,
+        }
+    }
+
+    /// Whether rows stored like this can come out as `out`.
+    #[must_use]
+    pub fn comes_out_as(self, out: Self) -> bool {
+        match self {
+            Self::Raw => out == Self::Raw,
+            Self::F32 | Self::F16 | Self::Bf16 | Self::I8 => !matches!(out, Self::I8 | Self::Raw),
         }
     }
 
@@ -50,6 +61,7 @@ impl Stored {
             Self::F16 => 1,
             Self::Bf16 => 2,
             Self::I8 => 3,
+            Self::Raw => 4,
         }
     }
 
@@ -65,7 +77,7 @@ impl Stored {
 }
 
 /// The shape of a stored row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowFormat {
     /// Elements of a row.
     pub elements: usize,
@@ -145,6 +157,8 @@ pub fn encode_row(from: &[f32], stored: Stored, to: &mut [u8]) -> f32 {
             to.iter_mut().zip(from).for_each(|(to, x)| *to = (x / scale).round().clamp(-127.0, 127.0) as i8 as u8);
             return scale;
         }
+        // Bytes of other types are no floats to begin with.
+        Stored::Raw => {}
     }
     1.0
 }
@@ -158,6 +172,7 @@ pub fn decode_row(from: &[u8], stored: Stored, scale: f32, to: &mut [f32]) {
             Stored::F16 => f16::from_bits(half(at)).to_f32(),
             Stored::Bf16 => bf16::from_bits(half(at)).to_f32(),
             Stored::I8 => f32::from(from[at].cast_signed()) * scale,
+            Stored::Raw => return,
         };
     }
 }

@@ -25,7 +25,7 @@ impl HostRows<'_> {
     pub fn gather(&self, ids: &[u64], out_type: Stored, out: &mut [u8]) -> Result<()> {
         let row_bytes = self.format.elements * out_type.bytes();
         let expected = (ids.len() * row_bytes) as u64;
-        if out_type == Stored::I8 || out.len() as u64 != expected {
+        if !self.format.stored.comes_out_as(out_type) || out.len() as u64 != expected {
             return Err(Error::Bytes { name: "the output", found: out.len() as u64, expected });
         }
         let rows = (self.bytes.len() / self.format.stride_bytes.max(1)) as u64;

@@ -7,21 +7,36 @@
 //
 // Per row: 8 bytes of row and place, the row's lines, and its elements out. int8 rows read four bytes more, of the scale.
 //
-// Without an order (ORDERED 0) all blocks have a stretch of the ids each: for tables that are all in GPU memory.
+// Without an order (LIST 0) all blocks have a stretch of the ids each: for tables that are all in GPU memory. Rows that came
+// from a file are row i for the i-th place (LIST 2).
 //
-// Defines: ROW (type of an ordered row or of an id), ROW_BYTES; ORDERED; LANES, DEPTH, PIECE_BYTES (see lines.cuh); STORED
-// and OUT (0: f32, 1: f16, 2: bf16, 3: int8), OUT_BYTES; MEMBERS; THREADS, BUCKETS.
+// Rows from host_end on are not in these memories and are left out. What each kind of memory gave and how long that took is
+// added to `served`: two atomics a block, and a few of the last one.
+//
+// Defines: ROW (type of an ordered row or of an id), ROW_BYTES; LIST; LANES, DEPTH, PIECE_BYTES (see lines.cuh); STORED and
+// OUT (0: f32, 1: f16, 2: bf16, 3: int8, 4: bytes as they are), OUT_BYTES; MEMBERS; BLOCKS (members hold stretches of rows
+// and not every MEMBERS-th); COUNTED (reads of every row are counted); THREADS, BUCKETS, TIERS.
 
 // The same struct stands in cuda.rs.
+#define MOST_MEMBERS 8
 struct Tiers {
-    u64 rows, replicated_end, interleaved_end;
+    u64 rows, replicated_end, interleaved_end, host_end;
     u64 width, stride, elements;
-    u64 count, chunks;
+    u64 count, out_rows, chunks;
     u64 link_blocks, cold_bucket;
-    u64 replicated_rows, share_rows, host_rows, scale_rows;
+    u64 scale_rows, read_rows;
+    u64 member_rows[MOST_MEMBERS];
 };
 
-#define MOST_MEMBERS 8
+#define LIST_IDS 0
+#define LIST_ORDERED 1
+#define LIST_STAGED 2
+
+// A launch's own words, all zero at first.
+#define CLAIMED 0
+#define ARRIVED 1
+#define BEGUN 2
+#define ENDED 3 // of GPU memory; then of host memory
 
 __device__ __forceinline__ float stored_element(uint4 word, int at) {
     const u32 parts[4] = {word.x, word.y, word.z, word.w};
@@ -50,52 +65,79 @@ __device__ __forceinline__ void put_element(u8* to, float x) {
 #define STORED_BYTES 1
 #elif STORED == 0
 #define STORED_BYTES 4
+#elif STORED == 4
+#define STORED_BYTES 1
 #else
 #define STORED_BYTES 2
 #endif
+
+// The member that has a row of the group's, and which of its rows that is.
+__device__ __forceinline__ u64 member_of(const Tiers& t, u64 inside, u64* at) {
+#if BLOCKS
+    u64 member = 0;
+    while (member + 1 < MEMBERS && inside >= t.member_rows[member]) inside -= t.member_rows[member++];
+    *at = inside;
+    return member;
+#else
+    *at = inside / MEMBERS;
+    return inside % MEMBERS;
+#endif
+}
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     serve(Tiers t, const u8* __restrict__ replicated, const u8* m0, const u8* m1, const u8* m2, const u8* m3, const u8* m4,
           const u8* m5, const u8* m6, const u8* m7, const u8* __restrict__ host, const float* __restrict__ scales,
           const ROW* __restrict__ rows, const u32* __restrict__ places, const u32* __restrict__ bucket_ends,
-          u8* __restrict__ out, u64* claimed, u64* served, Fault* fault) {
+          u8* __restrict__ out, u64* turn, u64* served, u32* reads, Fault* fault) {
     __shared__ const u8* members[MOST_MEMBERS];
-    __shared__ u32 counts[3];
+    __shared__ u32 counts[TIERS];
     if (threadIdx.x == 0) {
         const u8* all[MOST_MEMBERS] = {m0, m1, m2, m3, m4, m5, m6, m7};
         for (int m = 0; m < MOST_MEMBERS; m++) members[m] = all[m];
-        for (int tier = 0; tier < 3; tier++) counts[tier] = 0;
+        for (int tier = 0; tier < TIERS; tier++) counts[tier] = 0;
+        // The earliest of all blocks is the largest of these.
+        atomicMax(turn + BEGUN, ~hw_now_ns());
     }
     __syncthreads();
     const auto find = [&](u64 i, bool is_first) {
-        const u64 row = (u64)(i64)rows[i];
-#if ORDERED
-        const u64 place = places[i];
+#if LIST == LIST_STAGED
+        const u64 row = i;
 #else
-        const u64 place = i;
+        const u64 row = (u64)(i64)rows[i];
 #endif
-        HwRow at = {0, 0, 0, place, place < t.count, 0};
+#if LIST == LIST_IDS
+        const u64 place = i;
+#else
+        const u64 place = places[i];
+#endif
+        HwRow at = {0, 0, 0, place, place < t.out_rows, 0};
         u32 tier = 2;
-        if (row < t.replicated_end && row < t.replicated_rows) {
+        if (row < t.replicated_end) {
             at.first = replicated;
-            at.end = replicated + t.replicated_rows * t.stride;
+            at.end = replicated + t.replicated_end * t.stride;
             at.start = replicated + row * t.stride;
             tier = 0;
         } else if (row < t.interleaved_end) {
-            const u64 inside = row - t.replicated_end, share = inside / MEMBERS;
-            if (share < t.share_rows) {
-                at.first = members[inside % MEMBERS];
-                at.end = at.first + t.share_rows * t.stride;
-                at.start = at.first + share * t.stride;
+            u64 inside;
+            const u64 member = member_of(t, row - t.replicated_end, &inside);
+            if (inside < t.member_rows[member]) {
+                at.first = members[member];
+                at.end = at.first + t.member_rows[member] * t.stride;
+                at.start = at.first + inside * t.stride;
             }
             tier = 1;
-        } else if (row < t.rows && row - t.interleaved_end < t.host_rows) {
+        } else if (row < t.host_end) {
             at.first = host;
-            at.end = host + t.host_rows * t.stride;
+            at.end = host + (t.host_end - t.interleaved_end) * t.stride;
             at.start = host + (row - t.interleaved_end) * t.stride;
+        } else if (row < t.rows) {
+            at.is_wanted = false;
         }
-        if (!at.start) hw_fault(fault, FAULT_ID_OUT_OF_RANGE, place, row, t.rows);
+        if (!at.start && at.is_wanted) hw_fault(fault, FAULT_ID_OUT_OF_RANGE, place, row, t.rows);
         if (is_first && at.start) atomicAdd(counts + tier, 1u);
+#if COUNTED
+        if (is_first && row < t.read_rows) atomicAdd(reads + row, 1u);
+#endif
 #if STORED == 3
         if (row < t.scale_rows) at.note = hw_bits(scales[row]);
 #endif
@@ -117,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
 #endif
     };
-#if ORDERED
+#if LIST != LIST_IDS
     const u64 end = t.cold_bucket ? bucket_ends[t.cold_bucket - 1] : 0, warm = end < t.count ? end : t.count;
 #else
     const u64 warm = t.count;
@@ -127,9 +169,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const u64 items = (t.count - warm) * t.chunks, tiles = (items + tile - 1) / tile;
         const auto cold = [&](u64 i, bool is_first) { return find(warm + i, is_first); };
         const bool leads = threadIdx.x % 32 == 0;
-        u64 at = __shfl_sync(0xffffffffu, leads ? atomicAdd(claimed, 1ull) : 0, 0);
+        u64 at = __shfl_sync(0xffffffffu, leads ? atomicAdd(turn + CLAIMED, 1ull) : 0, 0);
         while (at < tiles) {
-            const u64 next = leads ? atomicAdd(claimed, 1ull) : 0;
+            const u64 next = leads ? atomicAdd(turn + CLAIMED, 1ull) : 0;
             hw_copy_tile(at, items, t.chunks, t.width, cold, put);
             at = __shfl_sync(0xffffffffu, next, 0);
         }
@@ -141,5 +183,16 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             hw_copy_tile(at, items, t.chunks, t.width, find, put);
     }
     __syncthreads();
-    if (threadIdx.x < 3 && counts[threadIdx.x]) atomicAdd(served + threadIdx.x, (u64)counts[threadIdx.x]);
+    if (threadIdx.x < TIERS && counts[threadIdx.x]) atomicAdd(served + threadIdx.x, (u64)counts[threadIdx.x]);
+    if (threadIdx.x == 0) {
+        atomicMax(turn + ENDED + (blockIdx.x < t.link_blocks), hw_now_ns());
+        __threadfence();
+        if (atomicAdd(turn + ARRIVED, 1ull) + 1 == gridDim.x) {
+            const u64 begun = ~atomicMax(turn + BEGUN, 0ull);
+            for (int side = 0; side < 2; side++) {
+                const u64 ended = atomicMax(turn + ENDED + side, 0ull);
+                if (ended > begun) atomicAdd(served + TIERS + side, ended - begun);
+            }
+        }
+    }
 }

@@ -13,12 +13,14 @@
 //! | How is a row stored? | [`rows`] |
 //! | Where are these rows? | [`table`] |
 //! | And those that stay in a file? | [`disk`] |
+//! | The same, as GraphLearn's users know it | [`Feature`], [`UnifiedTensor`] |
 //!
 //! The crate knows nothing of edges: who is read how often comes as plain numbers.
 
 pub mod curve;
 pub mod disk;
 pub mod error;
+mod feature;
 pub mod group;
 pub mod plan;
 pub mod rows;
@@ -28,10 +30,11 @@ pub mod together;
 pub use curve::Curve;
 pub use disk::{DiskCounts, DiskOptions, DiskRows, RowFile};
 pub use error::{Error, Result};
+pub use feature::{Feature, FeatureOptions};
 pub use group::{DeviceGroup, device_groups};
 pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan, working_set_bytes};
 pub use rows::{RowFormat, Stored};
-pub use table::{HostHome, IdMap, Layout, Placement, Served, Source, TieredTable};
+pub use table::{HostHome, IdMap, Layout, Placement, Served, Source, TieredTable, UnifiedTensor};
 pub use together::{SharedPlan, hit_rate};
 
 /// Every kernel text of this crate with every set of defines it is used with, for tests that compile all of them.

@@ -66,7 +66,7 @@ impl IdMap {
     }
 
     /// Refuses rows that a table of `rows` rows does not have.
-    pub(super) fn check(&self, rows: u64) -> Result<()> {
+    pub(crate) fn check(&self, rows: u64) -> Result<()> {
         let is_bad = |id: &usize| self.row(*id as u64).is_some_and(|row| row >= rows);
         match (0..self.len()).into_par_iter().find_first(is_bad) {
             Some(id) => Err(Error::MapRow { id: id as u64, row: self.row(id as u64).unwrap_or(u64::MAX), rows }),

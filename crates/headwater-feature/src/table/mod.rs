@@ -30,6 +30,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod tiered;
+mod unified;
 
 pub use counts::{Served, TierCounts};
 pub use cpu::HostRows;
@@ -40,3 +41,4 @@ pub use parts::HostHome;
 pub use retier::Moved;
 pub use source::Source;
 pub use tiered::{Placement, TieredTable};
+pub use unified::UnifiedTensor;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater_cuda::{Allocation, Gpu, Span, Stream};
-use headwater_memory::{Buffer, Device, Pinned, SharedHost, Uploader, pin};
+use headwater_memory::{Buffer, Device, Pinned, SharedHost, Uploader, host_bytes_available, pin};
 use rayon::prelude::*;
 
 use super::layout::{Layout, index};
@@ -53,6 +53,7 @@ pub(super) struct Placing<'a> {
 impl Placing<'_> {
     /// Fills all memories.
     pub fn fill(&self) -> Result<Parts> {
+        self.check_room()?;
         let (layout, stride) = (&self.layout, self.format.stride_bytes);
         let replicated = device_span(self.gpu, layout.replicated_end, stride)?;
         let members =
@@ -64,6 +65,33 @@ impl Placing<'_> {
         let parts = Parts { replicated, members, host, shared, scales };
         self.upload_all(&parts)?;
         Ok(parts)
+    }
+
+    /// Refuses what there is no room for before anything is filled.
+    fn check_room(&self) -> Result<()> {
+        let bytes = |rows: u64| rows.saturating_mul(self.format.stride_bytes as u64);
+        let shares = |gpu: &Gpu| {
+            let members = self.group.iter().enumerate().filter(|(_, member)| member.ordinal() == gpu.ordinal());
+            members.fold(0u64, |sum, (at, _)| sum.saturating_add(bytes(self.layout.share_rows(at as u64))))
+        };
+        for gpu in self.group.iter().chain([self.gpu]) {
+            let own = if gpu.ordinal() == self.gpu.ordinal() { bytes(self.layout.replicated_end) } else { 0 };
+            let (asked_bytes, bytes) = (own.saturating_add(shares(gpu)), gpu.memory()?.free_bytes as u64);
+            if asked_bytes > bytes {
+                return Err(Error::Budget { memory: "GPU memory", asked_bytes, bytes });
+            }
+        }
+        let (asked_bytes, available) = (bytes(self.layout.host_rows()), host_bytes_available() as u64);
+        if self.copies_host() && asked_bytes > available {
+            return Err(Error::Budget { memory: "host memory", asked_bytes, bytes: available });
+        }
+        Ok(())
+    }
+
+    /// Whether rows in host memory are copied and not read where they lie.
+    fn copies_host(&self) -> bool {
+        let lies_there = self.source.in_memory().is_some();
+        self.host == HostHome::Shared || !lies_there || self.source.format().stride_bytes != self.format.stride_bytes
     }
 
     /// Fills GPU memory again. Nobody may be reading it.
@@ -112,9 +140,7 @@ impl Placing<'_> {
         if self.host == HostHome::Shared {
             return self.shared_part(bytes);
         }
-        if let Some((rows, _)) = self.source.in_memory()
-            && self.source.format().stride_bytes == self.format.stride_bytes
-        {
+        if let (Some((rows, _)), false) = (self.source.in_memory(), self.copies_host()) {
             let first = self.source_row(self.layout.interleaved_end);
             let start = index(first) * self.format.stride_bytes;
             let (found, expected) = (rows.as_slice().len() as u64, (start + bytes) as u64);

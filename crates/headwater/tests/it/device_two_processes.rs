@@ -1,45 +1,17 @@
 //! Memory shared by two real processes, and what is left when one of them is killed.
 
-use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::io::Read;
 use std::time::Duration;
 
 use headwater::cuda::{Allocation, Gpu, Span, Stream};
 use headwater::memory::{Error, RegistryUse, SharedHost, receive_device, registry_use, send_device};
 
-use crate::child::{Killed, command, role};
+use crate::child::role;
 use crate::emulator;
 use crate::kernels::{add, gpu, words};
+use crate::socket::{connect, hear, say, start};
 
-const SOCKET: &str = "HEADWATER_TEST_SOCKET";
 const BYTES: usize = 100_000;
-/// Nothing here takes long; the bound only keeps a broken test from hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn patient(stream: UnixStream) -> UnixStream {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
-}
-
-fn start(test: &str, folder: &Path) -> (Killed, UnixStream) {
-    let path = folder.join("socket");
-    let listener = UnixListener::bind(&path).unwrap();
-    let child = Killed::start(command(test, "peer").env(SOCKET, &path));
-    (child, patient(listener.accept().unwrap().0))
-}
-
-fn connect() -> UnixStream {
-    patient(UnixStream::connect(std::env::var_os(SOCKET).unwrap()).unwrap())
-}
-
-fn say(peer: &mut UnixStream) {
-    peer.write_all(b".").unwrap();
-}
-
-fn hear(peer: &mut UnixStream) {
-    peer.read_exact(&mut [0]).unwrap();
-}
 
 fn everything_is_released() {
     assert_eq!(registry_use(), RegistryUse { chunks: 0, bytes: 0 });

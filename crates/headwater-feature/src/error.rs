@@ -150,6 +150,34 @@ pub enum Error {
         /// Where the file ends.
         bytes: u64,
     },
+    /// A file that the system would not let be handled.
+    #[error("could not {what} {}: {why}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the system said.
+        why: std::io::Error,
+    },
+    /// A page that is not as it was when its checksum was made.
+    #[error("the page at byte {offset} of {} does not have its checksum: the disk or a writer changed it", path.display())]
+    BadPage {
+        /// The file.
+        path: PathBuf,
+        /// Where the page begins.
+        offset: u64,
+    },
+    /// Checksums of another file, or of another length of it.
+    #[error("{} holds {found} bytes of checksums; the file has pages for {expected}: make them again", path.display())]
+    PageSums {
+        /// The file of checksums.
+        path: PathBuf,
+        /// What it has.
+        found: u64,
+        /// What it should have.
+        expected: u64,
+    },
     /// A file whose rows do not lie one behind the other.
     #[error("{} holds its array column by column; save it in row-major order", path.display())]
     RowOrder {

@@ -11,6 +11,7 @@
 //! | How many rows in which memory? | [`plan`] |
 //! | And when several tables share it? | [`together`] |
 //! | How is a row stored? | [`rows`] |
+//! | Does it begin on a line? | [`padding`] |
 //! | Where are these rows? | [`table`] |
 //! | And those that stay in a file? | [`disk`] |
 //! | The same, as GraphLearn's users know it | [`Feature`], [`UnifiedTensor`] |
@@ -22,16 +23,18 @@ pub mod disk;
 pub mod error;
 mod feature;
 pub mod group;
+pub mod padding;
 pub mod plan;
 pub mod rows;
 pub mod table;
 pub mod together;
 
 pub use curve::Curve;
-pub use disk::{DiskCounts, DiskOptions, DiskRows, RowFile};
+pub use disk::{DiskCounts, DiskOptions, DiskRows, PageSums, RowFile};
 pub use error::{Error, Result};
 pub use feature::{Feature, FeatureOptions};
 pub use group::{DeviceGroup, device_groups};
+pub use padding::choose_padding;
 pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan, working_set_bytes};
 pub use rows::{RowFormat, Stored};
 pub use table::{HostHome, IdMap, Layout, Placement, Served, Source, TieredTable, UnifiedTensor};

@@ -12,6 +12,7 @@
 //! | Where do bytes land, and where do they stay? | `staging`, `slots` |
 //! | The reads of one call | `reader` |
 //! | The reads of later calls | `prefetch` |
+//! | Are these bytes still what was written? | [`PageSums`] |
 //! | The table | [`rows`] |
 //!
 //! A unit is 4096 bytes unless asked otherwise. That is the smallest piece every device reads at the price of one request,
@@ -22,6 +23,7 @@
 pub mod cache;
 mod claims;
 mod counters;
+mod page_sums;
 mod pieces;
 mod prefetch;
 mod reader;
@@ -35,5 +37,6 @@ mod tests;
 
 pub use cache::Sieve;
 pub use counters::{DiskCounts, UnitCounts};
+pub use page_sums::PageSums;
 pub use reads::ReadCost;
 pub use rows::{DiskOptions, DiskRows, RowFile};

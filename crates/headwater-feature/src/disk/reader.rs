@@ -220,6 +220,7 @@ impl<'t, 'p, 'o> Reader<'t, 'p, 'o> {
     fn deliver(&mut self, read: usize, buffer: &[u8], got_bytes: usize) -> Result<()> {
         let UnitRead { offset, bytes, units } = self.reads[read].clone();
         self.table.check_length(offset, bytes, got_bytes)?;
+        self.table.check_sums(offset, &buffer[..got_bytes])?;
         count(&self.table.counters.reads, 1);
         count(&self.table.counters.read_bytes, got_bytes);
         let unit_bytes = self.table.rules.unit_bytes;

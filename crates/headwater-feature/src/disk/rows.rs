@@ -12,6 +12,7 @@ use headwater_tensor::npy::{NpyFile, Order};
 
 use super::claims::Residents;
 use super::counters::{Counters, DiskCounts, Tally, count};
+use super::page_sums::PageSums;
 use super::pieces::{RowLayout, Wanted};
 use super::prefetch::Prefetcher;
 use super::reader::Reader;
@@ -38,6 +39,8 @@ pub struct RowFile {
     pub row_bytes: usize,
     /// Rows there are.
     pub rows: u64,
+    /// What every page is checked against when it arrives; nothing when it is trusted.
+    pub sums: Option<Arc<PageSums>>,
 }
 
 /// How a table on disk is read.
@@ -72,6 +75,7 @@ pub(super) struct Table {
     pub(super) counters: Counters,
     pub(super) timeout: Duration,
     end: u64,
+    sums: Option<Arc<PageSums>>,
 }
 
 impl DiskRows {
@@ -134,7 +138,14 @@ impl RowFile {
             data_offset: header.data_offset as u64,
             row_bytes: row_bytes.unwrap_or(usize::MAX),
             rows: *rows as u64,
+            sums: None,
         })
+    }
+
+    /// The same, its pages checked against the sums that were saved beside the file.
+    pub fn with_saved_sums(self) -> Result<Self> {
+        let sums = Some(Arc::new(PageSums::load(self.file.path())?));
+        Ok(Self { sums, ..self })
     }
 }
 
@@ -176,7 +187,7 @@ impl DiskOptions {
 impl Table {
     fn new(rows: RowFile, engine: &Arc<Engine>, options: &DiskOptions) -> Result<Self> {
         options.check(&rows.file)?;
-        let RowFile { file, data_offset, row_bytes, rows } = rows;
+        let RowFile { file, data_offset, row_bytes, rows, sums } = rows;
         if row_bytes == 0 {
             return Err(Error::Parameter { name: "bytes of a row", value: 0.0, expected: "at least 1" });
         }
@@ -200,6 +211,7 @@ impl Table {
             counters: Counters::default(),
             timeout: options.timeout,
             end,
+            sums,
             file,
         })
     }
@@ -216,6 +228,11 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    /// Refuses bytes that are not what was written.
+    pub(super) fn check_sums(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.sums.as_ref().map_or(Ok(()), |sums| sums.check(self.file.path(), offset, bytes))
     }
 
     /// Refuses a read that ended before the rows did.

@@ -30,7 +30,7 @@ fn engine(plan: FaultPlan) -> Arc<Engine> {
 fn ram_file(rows: u64, row_bytes: usize) -> RowFile {
     let options = RamOptions { contents: contents(rows, row_bytes), alignment_bytes: 512, ..RamOptions::default() };
     let file = Arc::new(IoFile::ram("rows.npy", &options).unwrap());
-    RowFile { file, data_offset: DATA_OFFSET as u64, row_bytes, rows }
+    RowFile { file, data_offset: DATA_OFFSET as u64, row_bytes, rows, sums: None }
 }
 
 /// Small reads and few of them, so that a few rows make many requests.
@@ -335,4 +335,39 @@ fn other_npy_files_say_why_not() {
         assert_eq!(matches!(error, Error::RowOrder { .. }), name == "columns.npy", "{error}");
     }
     assert!(RowFile::npy(&folder.path().join("absent.npy"), &FileOptions::default()).is_err());
+}
+
+#[test]
+fn pages_that_changed_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.npy");
+    let mut bytes = header_bytes_aligned(NpyType::U32, &[500, 30], 64);
+    let data_offset = bytes.len();
+    bytes.extend(contents(500, 120).into_iter().take(500 * 120));
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(PageSums::load(&path).is_err());
+    PageSums::of_file(&path).unwrap().save(&path).unwrap();
+    assert_eq!(PageSums::load(&path).unwrap(), PageSums::of_file(&path).unwrap());
+    let engine = Arc::new(Engine::new(EngineConfig { choice: Choice::Threads, ..EngineConfig::default() }).unwrap());
+    let open = || {
+        let file = RowFile::npy(&path, &FileOptions { direct: Direct::Never, ..FileOptions::default() }).unwrap();
+        DiskRows::open(file.with_saved_sums().unwrap(), &engine, &options(4)).unwrap()
+    };
+    let mut out = vec![0; 500 * 120];
+    let all: Vec<u64> = (0..500).collect();
+    open().fetch(&all, &mut out).unwrap();
+    assert!(out == bytes[data_offset..]);
+    // One bit of row 200, and the last byte of all, in a page that is not full.
+    for at in [data_offset + 200 * 120 + 7, bytes.len() - 1] {
+        let mut bad = bytes.clone();
+        bad[at] ^= 4;
+        std::fs::write(&path, &bad).unwrap();
+        let table = open();
+        let why = table.fetch(&all, &mut out).unwrap_err();
+        assert!(matches!(why, Error::BadPage { offset, .. } if offset == (at / 4096 * 4096) as u64), "{why}");
+        table.fetch(&[0, 1], &mut out[..240]).unwrap();
+        assert!(out[..240] == bytes[data_offset..data_offset + 240], "other pages are still served");
+    }
+    std::fs::write(&path, &bytes[..bytes.len() - 9000]).unwrap();
+    assert!(matches!(PageSums::load(&path), Err(Error::PageSums { .. })));
 }

@@ -23,7 +23,7 @@ fn on_disk(encoded: &Encoded, plan: FaultPlan) -> Source {
     let (row_bytes, rows) = (FORMAT.row_bytes(), ROWS as u64);
     let engine = Arc::new(Engine::new(EngineConfig { choice: Choice::Ram(plan), ..EngineConfig::default() }).unwrap());
     let cached = DiskOptions { cache_bytes: 4 * 4096, ..DiskOptions::default() };
-    let disk = DiskRows::open(RowFile { file, data_offset: 0, row_bytes, rows }, &engine, &cached).unwrap();
+    let disk = DiskRows::open(RowFile { file, data_offset: 0, row_bytes, rows, sums: None }, &engine, &cached).unwrap();
     Source::file(Arc::new(disk), Stored::F32).unwrap()
 }
 

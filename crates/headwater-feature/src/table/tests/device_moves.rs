@@ -70,7 +70,7 @@ fn rows_of_a_file_move_too() -> Result<()> {
     let options = FileOptions { direct: Direct::Never, ..FileOptions::default() };
     let file = Arc::new(headwater_memory::io::IoFile::open(&path, &options)?);
     let engine = Arc::new(Engine::new(EngineConfig { choice: Choice::Threads, ..EngineConfig::default() })?);
-    let rows = RowFile { file, data_offset: 0, row_bytes: 48, rows: 90 };
+    let rows = RowFile { file, data_offset: 0, row_bytes: 48, rows: 90, sums: None };
     let cached = DiskOptions { cache_bytes: 4096, ..DiskOptions::default() };
     let disk = Arc::new(DiskRows::open(rows, &engine, &cached)?);
     let source = Source::file(disk, Stored::F32)?;

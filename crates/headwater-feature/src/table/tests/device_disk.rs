@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use headwater_cuda::Stream;
 use headwater_memory::io::ram::{Fault, FaultPlan, RamOptions};
-use headwater_memory::io::{Choice, Engine, EngineConfig, IoFile};
+use headwater_memory::io::{Choice, Direct, Engine, EngineConfig, FileOptions, IoFile};
 
 use super::{expected, features, gather, stream, table};
 use crate::rows::{Encoded, RowFormat, Stored, encode};
@@ -109,6 +109,29 @@ fn rows_without_a_gpu() -> Result<()> {
         source.gather(&ids, out_type, &mut out)?;
         assert!(out == expected(&encoded, &FORMAT, &ids, out_type));
         assert!(source.gather(&[2000], out_type, &mut out[..ELEMENTS * out_type.bytes()]).is_err());
+    }
+    Ok(())
+}
+
+#[test]
+fn what_there_is_no_room_for_is_refused_before_anything_is_filled() -> Result<()> {
+    let Some(stream) = stream() else { return Ok(()) };
+    // Four terabytes of nothing.
+    let (folder, rows) = (tempfile::tempdir().unwrap(), 1u64 << 30);
+    let path = folder.path().join("rows.bin");
+    std::fs::File::create(&path).unwrap().set_len(rows * 4096).unwrap();
+    let file = Arc::new(IoFile::open(&path, &FileOptions { direct: Direct::Never, ..FileOptions::default() })?);
+    let engine = Arc::new(Engine::new(EngineConfig { choice: Choice::Threads, ..EngineConfig::default() })?);
+    let cached = DiskOptions { cache_bytes: 1 << 20, ..DiskOptions::default() };
+    let disk = DiskRows::open(RowFile { file, data_offset: 0, row_bytes: 4096, rows, sums: None }, &engine, &cached)?;
+    let source = Source::file(Arc::new(disk), Stored::F32)?;
+    for (replicated, interleaved, host_end, memory) in
+        [(rows, rows, rows, "GPU memory"), (0, rows, rows, "GPU memory"), (0, 0, rows, "host memory")]
+    {
+        let layout = Layout::new(rows, replicated, interleaved, 3)?.with_disk_from(host_end)?;
+        let why = table(&stream, &source, layout).unwrap_err();
+        let Error::Budget { memory: found, asked_bytes, .. } = why else { panic!("{why}") };
+        assert_eq!((found, asked_bytes >> 42), (memory, 1));
     }
     Ok(())
 }

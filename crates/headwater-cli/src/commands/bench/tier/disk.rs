@@ -1,17 +1,17 @@
 //! Rows of the same batches out of a file through a cache, beside what the disk gives for requests of that size.
 //!
-//! The probe comes last and reads where rows were just read, so a disk with a cache of its own helps the probe.
+//! The probe of a batch reads where its rows were just read, so a disk with a cache of its own helps the probe.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use headwater::feature::{DiskOptions, DiskRows, RowFile};
+use headwater::feature::{DiskCounts, DiskOptions, DiskRows, RowFile};
 use headwater::graph::Progress;
 use headwater::graph::dataset::Array;
 use headwater::memory::io::{Engine, EngineConfig, FileOptions};
-use headwater::memory::{Buffer, Host};
+use headwater::memory::{Buffer, Host, host_bytes_available};
 use headwater::tensor::gather::{IdSlice, gather_host};
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ use super::traffic::Lists;
 use crate::args::BenchTierArgs;
 use crate::progress::Bar;
 
-/// The longest that batches warm the cache, are timed, or are probed.
+/// The longest that batches warm the cache, and that they are timed.
 const WARM: Duration = Duration::from_secs(3);
 const TIMED: Duration = Duration::from_secs(5);
 /// Rows that are compared with the mapped file. More would be read a second time for it.
@@ -39,8 +39,12 @@ pub struct Disk {
     pub plain: Fetched,
     /// With the rows of the next batch asked for ahead.
     pub prefetching: Fetched,
-    /// Requests of the number and the mean size of the plain ones. Absent when the cache held every row.
+    /// Requests of the number and the mean size of the plain ones, and nothing else. Absent when the cache held every row.
     pub raw: Option<Raw>,
+    pub raw_gb_per_s: Option<f64>,
+    /// What fetches take from the disk over that.
+    pub plain_of_raw: Option<f64>,
+    pub prefetching_of_raw: Option<f64>,
 }
 
 /// Batches out of a file.
@@ -56,8 +60,6 @@ pub struct Fetched {
     pub read_bytes: u64,
     /// Of what was read from the disk.
     pub disk_gb_per_s: f64,
-    /// That over the probe's.
-    pub of_raw: Option<f64>,
 }
 
 /// One file and the batches to read from it.
@@ -78,11 +80,15 @@ pub fn measure(args: &BenchTierArgs, features: &Path, lists: &Lists, bar: &Bar) 
 
 impl<'a> DiskBench<'a> {
     fn new(args: &BenchTierArgs, path: &'a Path, lists: &'a Lists) -> anyhow::Result<Self> {
+        // Opening a pipe would wait for somebody to write to it.
+        ensure!(path.metadata()?.is_file(), "it is not a file");
         let rows = RowFile::npy(path, &FileOptions::default())?;
         let need = lists.iter().flatten().max().map_or(0, |row| row + 1);
         ensure!(rows.rows >= need, "it has {} rows, and batches read row {}", rows.rows, need.saturating_sub(1));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the rows")]
         let share = (args.disk_cache * rows.rows as f64 * rows.row_bytes as f64) as u64;
+        let available = host_bytes_available() as u64;
+        ensure!(share <= available / 10 * 8, "a cache of {share} bytes does not fit the {available} available ones");
         let defaults = DiskOptions::default();
         let options = DiskOptions { cache_bytes: share.max(defaults.unit_bytes as u64), ..defaults };
         let depth = options.in_flight_bytes / options.read_bytes;
@@ -94,80 +100,54 @@ impl<'a> DiskBench<'a> {
 
     fn run(&self, args: &BenchTierArgs, bar: &Bar) -> anyhow::Result<Disk> {
         bar.begin("rows from disk", 0);
-        let mut plain = self.fetched(Ahead::No)?;
+        let (plain, raw) = self.plain()?;
         bar.begin("rows from disk, with those of the next batch", 0);
-        let mut prefetching = self.fetched(Ahead::NextBatch)?;
-        bar.begin("the same requests without rows", 0);
-        let depth = self.options.in_flight_bytes / self.options.read_bytes;
-        let units: Vec<Vec<u64>> = self.timed[..plain.batches].iter().map(|rows| self.units(rows)).collect();
-        let reads = requests(&units, self.options.unit_bytes, plain.reads, plain.read_bytes);
-        let raw =
-            if reads.is_empty() { None } else { Some(probe(&self.engine, &self.rows.file, &reads, depth, TIMED)?) };
-        for fetched in [&mut plain, &mut prefetching] {
-            fetched.of_raw = raw.filter(|_| fetched.reads > 0).map(|raw| fetched.disk_gb_per_s / raw.gb_per_s);
-        }
+        let prefetching = self.prefetching()?;
+        let raw = (raw.reads > 0).then_some(raw);
+        let of_raw = |fetched: &Fetched| raw.map(|raw| fetched.disk_gb_per_s / raw.gb_per_s());
         Ok(Disk {
             file: self.path.display().to_string(),
             is_direct: self.rows.file.is_direct(),
             engine: self.engine.kind().to_string(),
             cache_share: args.disk_cache,
             cache_bytes: self.options.cache_bytes,
-            depth,
+            depth: self.depth(),
+            plain_of_raw: of_raw(&plain),
+            prefetching_of_raw: of_raw(&prefetching),
             plain,
             prefetching,
+            raw_gb_per_s: raw.map(|raw| raw.gb_per_s()),
             raw,
         })
     }
 
-    /// Through a fresh cache that the first batches warm.
-    fn fetched(&self, ahead: Ahead) -> anyhow::Result<Fetched> {
-        let table = DiskRows::open(self.rows.clone(), &self.engine, &self.options)?;
-        let longest = self.warm.iter().chain(self.timed).map(Vec::len).max().unwrap_or(0);
-        let mut out = Buffer::<u8, Host>::new(longest * table.row_bytes())?;
-        let out = out.as_mut_slice()?;
-        let mut fetch = |rows: &[u64]| table.fetch(rows, &mut out[..rows.len() * table.row_bytes()]);
-        let begun = Instant::now();
-        for rows in self.warm.iter().take_while(|_| begun.elapsed() < WARM) {
-            fetch(rows)?;
+    /// Batch after batch, and after each the same requests alone: a disk does not go at one speed for long.
+    fn plain(&self) -> anyhow::Result<(Fetched, Raw)> {
+        let (mut fetcher, mut raw, begun) = (Fetcher::warmed(self)?, Raw::default(), Instant::now());
+        for rows in self.timed.iter().take_while(|_| begun.elapsed() < TIMED) {
+            let before = fetcher.table.counts();
+            fetcher.fetch(rows)?;
+            let after = fetcher.table.counts();
+            let (reads, read_bytes) = (after.reads - before.reads, after.read_bytes - before.read_bytes);
+            let reads = requests(&self.units(rows), self.options.unit_bytes, reads, read_bytes);
+            raw = raw.and(probe(&self.engine, &self.rows.file, &reads, self.depth())?);
         }
-        let (before, begun, mut batches) = (table.counts(), Instant::now(), 0);
-        for (at, rows) in self.timed.iter().enumerate().take_while(|_| begun.elapsed() < TIMED) {
-            if let (Ahead::NextBatch, Some(next)) = (ahead, self.timed.get(at + 1)) {
-                table.prefetch(next);
-            }
-            fetch(rows)?;
-            batches += 1;
-        }
-        let (seconds, after) = (begun.elapsed().as_secs_f64(), table.counts());
-        if let Some(rows) = self.timed[..batches].last() {
-            self.check(rows, out)?;
-        }
-        let (reads, read_bytes) = (after.reads - before.reads, after.read_bytes - before.read_bytes);
-        let wanted = |counts: headwater::feature::DiskCounts| {
-            let units = counts.fetched;
-            ((units.hits + units.joined) as f64, (units.hits + units.joined + units.misses) as f64)
-        };
-        let (had, all) = (wanted(after).0 - wanted(before).0, wanted(after).1 - wanted(before).1);
-        Ok(Fetched {
-            batches,
-            ms_per_batch: 1e3 * seconds / batches.max(1) as f64,
-            gb_per_s: (after.row_bytes - before.row_bytes) as f64 / seconds / 1e9,
-            hit_rate: had / all.max(1.0),
-            reads,
-            read_bytes,
-            disk_gb_per_s: read_bytes as f64 / seconds / 1e9,
-            of_raw: None,
-        })
+        Ok((fetcher.fetched()?, raw))
     }
 
-    fn check(&self, rows: &[u64], out: &[u8]) -> anyhow::Result<()> {
-        let width = self.rows.row_bytes;
-        let rows = &rows[..rows.len().min(CHECKED_ROWS)];
-        let mapped = Array::map(self.path)?;
-        let mut wanted = vec![0u8; rows.len() * width];
-        gather_host(mapped.data().as_slice(), width, IdSlice::U64(rows), &mut wanted)?;
-        ensure!(out[..wanted.len()] == wanted, "rows came out other than they are in the file");
-        Ok(())
+    fn prefetching(&self) -> anyhow::Result<Fetched> {
+        let (mut fetcher, begun) = (Fetcher::warmed(self)?, Instant::now());
+        for (at, rows) in self.timed.iter().enumerate().take_while(|_| begun.elapsed() < TIMED) {
+            if let Some(next) = self.timed.get(at + 1) {
+                fetcher.table.prefetch(next);
+            }
+            fetcher.fetch(rows)?;
+        }
+        fetcher.fetched()
+    }
+
+    fn depth(&self) -> usize {
+        self.options.in_flight_bytes / self.options.read_bytes
     }
 
     /// The units that rows begin in, in rising order, each once.
@@ -181,9 +161,67 @@ impl<'a> DiskBench<'a> {
     }
 }
 
-/// Whether later rows are asked for.
-#[derive(Debug, Clone, Copy)]
-enum Ahead {
-    No,
-    NextBatch,
+/// A fresh cache and what was fetched through it.
+struct Fetcher<'a> {
+    bench: &'a DiskBench<'a>,
+    table: DiskRows,
+    out: Buffer<u8, Host>,
+    before: DiskCounts,
+    seconds: f64,
+    batches: usize,
+}
+
+impl<'a> Fetcher<'a> {
+    /// With a cache that has seen the first batches.
+    fn warmed(bench: &'a DiskBench<'a>) -> anyhow::Result<Self> {
+        let table = DiskRows::open(bench.rows.clone(), &bench.engine, &bench.options)?;
+        let longest = bench.warm.iter().chain(bench.timed).map(Vec::len).max().unwrap_or(0);
+        let out = Buffer::<u8, Host>::new(longest * table.row_bytes())?;
+        let before = DiskCounts::default();
+        let mut fetcher = Self { bench, table, out, before, seconds: 0.0, batches: 0 };
+        let begun = Instant::now();
+        for rows in bench.warm.iter().take_while(|_| begun.elapsed() < WARM) {
+            fetcher.fetch(rows)?;
+        }
+        Ok(Self { before: fetcher.table.counts(), seconds: 0.0, batches: 0, ..fetcher })
+    }
+
+    fn fetch(&mut self, rows: &[u64]) -> anyhow::Result<()> {
+        let out = &mut self.out.as_mut_slice()?[..rows.len() * self.table.row_bytes()];
+        let begun = Instant::now();
+        self.table.fetch(rows, out)?;
+        self.seconds += begun.elapsed().as_secs_f64();
+        self.batches += 1;
+        Ok(())
+    }
+
+    /// What that was, after a look at the rows of the last batch.
+    fn fetched(&self) -> anyhow::Result<Fetched> {
+        let (before, after) = (&self.before, self.table.counts());
+        if let Some(rows) = self.bench.timed[..self.batches].last() {
+            self.check(rows)?;
+        }
+        let had = |counts: &DiskCounts| counts.fetched.hits + counts.fetched.joined;
+        let (had, missed) = (had(&after) - had(before), after.fetched.misses - before.fetched.misses);
+        let gb_per_s = |bytes: u64| bytes as f64 / self.seconds.max(f64::MIN_POSITIVE) / 1e9;
+        Ok(Fetched {
+            batches: self.batches,
+            ms_per_batch: 1e3 * self.seconds / self.batches.max(1) as f64,
+            gb_per_s: gb_per_s(after.row_bytes - before.row_bytes),
+            hit_rate: had as f64 / (had + missed).max(1) as f64,
+            reads: after.reads - before.reads,
+            read_bytes: after.read_bytes - before.read_bytes,
+            disk_gb_per_s: gb_per_s(after.read_bytes - before.read_bytes),
+        })
+    }
+
+    fn check(&self, rows: &[u64]) -> anyhow::Result<()> {
+        let width = self.table.row_bytes();
+        let rows = &rows[..rows.len().min(CHECKED_ROWS)];
+        let mapped = Array::map(self.bench.path)?;
+        let mut wanted = vec![0u8; rows.len() * width];
+        gather_host(mapped.data().as_slice(), width, IdSlice::U64(rows), &mut wanted)?;
+        ensure!(self.out.as_slice()?[..wanted.len()] == wanted, "rows came out other than they are in the file");
+        Ok(())
+    }
 }

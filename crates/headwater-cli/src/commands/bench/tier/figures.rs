@@ -49,6 +49,8 @@ pub struct Baselines {
     pub cpu: Option<Timed>,
     /// One kernel reads all rows in pinned host memory.
     pub zero_copy: Option<Timed>,
+    /// Whether that memory is the mapped file itself. Small files, and files that cannot be registered, are copied.
+    pub is_pinned_in_place: Option<bool>,
     /// The plain gather of rows in GPU memory.
     pub hbm: Option<Hbm>,
 }

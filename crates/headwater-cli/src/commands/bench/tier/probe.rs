@@ -1,7 +1,7 @@
 //! What a disk gives when nothing but requests is asked of it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use headwater::memory::io::{AlignedBuffer, AtEnd, Engine, Error, IoFile, Queue, Request};
 use serde::Serialize;
@@ -13,38 +13,44 @@ pub struct Read {
     pub bytes: usize,
 }
 
-/// What came of the requests.
-#[derive(Debug, Clone, Copy, Serialize)]
+/// What came of requests.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Raw {
     pub reads: u64,
     pub read_bytes: u64,
-    pub gb_per_s: f64,
+    pub seconds: f64,
 }
 
-/// Requests of the same number and bytes as `reads` and `read_bytes`, in whole units, that begin at some of `units`.
-/// Those are in rising order, list after list, and so are the requests.
-pub fn requests(units: &[Vec<u64>], unit_bytes: usize, reads: u64, read_bytes: u64) -> Vec<Read> {
-    let all: Vec<u64> = units.iter().flatten().copied().collect();
-    let count = reads.min(all.len() as u64);
+impl Raw {
+    /// With what came of more requests.
+    pub fn and(self, more: Self) -> Self {
+        let (reads, read_bytes) = (self.reads + more.reads, self.read_bytes + more.read_bytes);
+        Self { reads, read_bytes, seconds: self.seconds + more.seconds }
+    }
+
+    /// Bytes over time.
+    pub fn gb_per_s(&self) -> f64 {
+        self.read_bytes as f64 / self.seconds.max(f64::MIN_POSITIVE) / 1e9
+    }
+}
+
+/// `reads` requests of `read_bytes` together, in whole units and alike, that begin at some of `units`, which rise. A unit
+/// begins one request at most.
+pub fn requests(units: &[u64], unit_bytes: usize, reads: u64, read_bytes: u64) -> Vec<Read> {
+    let count = reads.min(units.len() as u64);
     let total_units = read_bytes / unit_bytes as u64;
-    // Part `at` of so many, in whole numbers and without gaps.
-    let part = |total: u64, at: u64| u128::from(total) * u128::from(at) / u128::from(reads.max(1));
+    // The first `at` of `count` equal parts, in whole numbers.
+    let parts = |total: u64, at: u64| u128::from(total) * u128::from(at) / u128::from(count.max(1));
     let index = |number: u128| usize::try_from(number).unwrap_or(usize::MAX);
     let read = |at: u64| Read {
-        offset: all[index(u128::from(at) * all.len() as u128 / u128::from(count))] * unit_bytes as u64,
-        bytes: index(part(total_units, at + 1) - part(total_units, at)).max(1) * unit_bytes,
+        offset: units[index(parts(units.len() as u64, at))] * unit_bytes as u64,
+        bytes: index(parts(total_units, at + 1) - parts(total_units, at)).max(1) * unit_bytes,
     };
     (0..count).map(read).collect()
 }
 
-/// Reads with `depth` requests in flight until all are done or the time is over.
-pub fn probe(
-    engine: &Engine,
-    file: &Arc<IoFile>,
-    reads: &[Read],
-    depth: usize,
-    limit: Duration,
-) -> anyhow::Result<Raw> {
+/// Reads all of it with `depth` requests in flight.
+pub fn probe(engine: &Engine, file: &Arc<IoFile>, reads: &[Read], depth: usize) -> anyhow::Result<Raw> {
     let most_bytes = reads.iter().map(|read| read.bytes).max().unwrap_or(0);
     let queue: Queue<AlignedBuffer> = engine.queue(depth)?;
     let submit = |read: &Read, buffer| {
@@ -52,23 +58,19 @@ pub fn probe(
         queue.submit(request).map_err(Error::from)
     };
     let buffers = (0..depth.min(reads.len())).map(|_| AlignedBuffer::new(most_bytes)).collect::<Result<Vec<_>, _>>()?;
-    let (mut left, mut done, mut read_bytes) = (reads.iter(), 0, 0);
-    let begun = Instant::now();
+    let (mut left, mut raw, begun) = (reads.iter(), Raw::default(), Instant::now());
     for (buffer, read) in buffers.into_iter().zip(left.by_ref()) {
         submit(read, buffer)?;
     }
     while let Some(completion) = queue.next()? {
         let (buffer, got_bytes) = completion.into_result()?;
-        done += 1;
-        read_bytes += got_bytes as u64;
-        if begun.elapsed() < limit
-            && let Some(read) = left.next()
-        {
+        raw.reads += 1;
+        raw.read_bytes += got_bytes as u64;
+        if let Some(read) = left.next() {
             submit(read, buffer)?;
         }
     }
-    let seconds = begun.elapsed().as_secs_f64();
-    Ok(Raw { reads: done, read_bytes, gb_per_s: read_bytes as f64 / seconds / 1e9 })
+    Ok(Raw { seconds: begun.elapsed().as_secs_f64(), ..raw })
 }
 
 #[cfg(test)]
@@ -77,10 +79,10 @@ mod tests {
 
     #[test]
     fn requests_have_the_number_and_the_bytes() {
-        let units = [vec![1, 3, 5, 7], vec![2, 4]];
+        let units = [1, 3, 5, 7, 9, 11];
         let found = requests(&units, 4096, 4, 6 * 4096);
         let shape: Vec<(u64, usize)> = found.iter().map(|read| (read.offset / 4096, read.bytes / 4096)).collect();
-        assert_eq!(shape, [(1, 1), (3, 2), (7, 1), (2, 2)]);
+        assert_eq!(shape, [(1, 1), (3, 2), (7, 1), (9, 2)]);
         assert_eq!(requests(&units, 4096, 100, 100 * 4096).len(), 6);
         assert!(requests(&units, 4096, 0, 0).is_empty());
         assert!(requests(&[], 4096, 3, 4096).is_empty());

@@ -38,6 +38,8 @@ impl Features {
         let stored = array.kind().dtype().map_err(anyhow::Error::from).and_then(|dtype| Ok(Stored::of(dtype)?));
         let stored = stored.with_context(named)?;
         let rows = dataset.schema().node_types()[node_type].count;
+        let found = array.shape().first().map_or(0, |rows| *rows as u64);
+        ensure!(found >= rows, "{} has {found} rows for {rows} nodes", named());
         let elements = array.shape().iter().skip(1).product::<usize>();
         ensure!(rows > 0 && elements > 0, "{}: there are no features in it", named());
         let (bytes, format) = (array.data().clone(), RowFormat::packed(elements, stored));

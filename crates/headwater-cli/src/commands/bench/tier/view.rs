@@ -131,15 +131,15 @@ fn show_disk(summary: &Summary) {
     ));
     let head = ["batches", "ms", "rows GB/s", "hit rate", "reads", "disk GB/s", "of raw"];
     report::line(format!("{:<12} {}", "", head.map(|name| format!("{name:>10}")).join(" ")));
-    show_fetched("plain", &disk.plain);
-    show_fetched("prefetching", &disk.prefetching);
+    show_fetched("plain", &disk.plain, disk.plain_of_raw);
+    show_fetched("prefetching", &disk.prefetching, disk.prefetching_of_raw);
     if let Some(raw) = disk.raw {
         let empty = ["", "", "", ""].map(|name| format!("{name:>10}")).join(" ");
-        report::line(format!("{:<12} {empty} {:>10} {:>10.3}", "raw", raw.reads, raw.gb_per_s));
+        report::line(format!("{:<12} {empty} {:>10} {:>10.3}", "raw", raw.reads, raw.gb_per_s()));
     }
 }
 
-fn show_fetched(name: &str, fetched: &Fetched) {
+fn show_fetched(name: &str, fetched: &Fetched, of_raw: Option<f64>) {
     report::line(format!(
         "{name:<12} {:>10} {:>10.2} {:>10.3} {:>9.2}% {:>10} {:>10.3} {:>10}",
         fetched.batches,
@@ -148,7 +148,7 @@ fn show_fetched(name: &str, fetched: &Fetched) {
         100.0 * fetched.hit_rate,
         fetched.reads,
         fetched.disk_gb_per_s,
-        fetched.of_raw.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"))
+        of_raw.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"))
     ));
 }
 

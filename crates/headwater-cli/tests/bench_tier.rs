@@ -57,7 +57,7 @@ fn cases_add_up(found: &Value) {
     let batch_rows = number(&found["rows_per_batch"]);
     for case in list(&found["cases"]) {
         let elements = number(&found["row_bytes"]) / 4.0;
-        let row_bytes = elements * if case["stored"] == "i8" { 1.0 } else { 4.0 };
+        let row_bytes = elements * if case["stored"] == "int8" { 1.0 } else { 4.0 };
         let cold = (1.0 - number(&case["hit_rate"])) * batch_rows * row_bytes;
         assert!((number(&case["host_link_bytes"]) - cold).abs() < 1e-6 * (cold + 1.0), "{case}");
         assert_eq!(number(&case["gpu_rows"]), (number(&case["share_percent"]) / 100.0 * 1024.0).floor(), "{case}");
@@ -75,7 +75,7 @@ fn traffic_is_counted_and_told() {
         |stored: &str| list(&found["cases"]).iter().filter(|case| case["stored"] == stored).collect::<Vec<_>>();
     let hits: Vec<f64> = of_type("f32").iter().map(|case| number(&case["hit_rate"])).collect();
     assert!(hits.len() == 6 && hits.is_sorted() && hits[0] == 0.0 && hits[5] == 1.0, "{hits:?}");
-    for case in of_type("i8").iter().filter(|case| case["share_percent"] != 100.0) {
+    for case in of_type("int8").iter().filter(|case| case["share_percent"] != 100.0) {
         assert_eq!(case["of_file_type"], 0.25);
     }
     assert_eq!(found["claims"]["int8_bytes_of_file_type"], 0.25);
@@ -162,7 +162,7 @@ fn what_cannot_be_is_said() {
     fails_with(&["bench", "tier", "not-there"], "not-there");
     let (_few, few) = made("4");
     let short = path_in(Path::new(&few), "node.train.npy");
-    refuses(&["--disk-file", &short], "rows, and batches read row");
+    refuses(&["--disk-file", &short], "rows, and the table 1024");
     let (_bare, bare) = made("0");
     fails_with(&["bench", "tier", &bare], "no node type has features");
     let edges = folder.path().join("edges.csv");

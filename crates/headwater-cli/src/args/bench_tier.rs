@@ -102,8 +102,17 @@ fn score_set() -> impl TypedValueParser<Value = ScoreSet> {
     PossibleValuesParser::new(names).map(|name| by_name(&name).map_or(ScoreSet::All, ScoreSet::One))
 }
 
+/// What a type is called here.
+pub fn stored_name(stored: Stored) -> &'static str {
+    match stored {
+        Stored::F32 => "f32",
+        Stored::F16 => "f16",
+        Stored::Bf16 => "bf16",
+        Stored::I8 => "int8",
+    }
+}
+
 fn stored() -> impl TypedValueParser<Value = Stored> {
-    let named = [("f32", Stored::F32), ("f16", Stored::F16), ("bf16", Stored::Bf16), ("int8", Stored::I8)];
-    let find = move |name: String| named.into_iter().find(|(known, _)| *known == name).map(|(_, stored)| stored);
-    PossibleValuesParser::new(named.map(|(name, _)| name)).try_map(move |name| find(name.clone()).ok_or(name))
+    let find = |name: String| Stored::ALL.into_iter().find(|stored| stored_name(*stored) == name).ok_or(name);
+    PossibleValuesParser::new(Stored::ALL.map(stored_name)).try_map(find)
 }

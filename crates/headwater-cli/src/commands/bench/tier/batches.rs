@@ -4,7 +4,7 @@ use anyhow::Context;
 use headwater::cuda::{Gpu, Stream};
 use headwater::graph::generate::Bijection;
 use headwater::graph::random::Key;
-use headwater::graph::sample::{EdgeIds, GpuNeighbourSampler, NeighbourSampler, SampleOptions, Seeds};
+use headwater::graph::sample::{EdgeIds, GpuNeighbourSampler, NeighbourSampler, Sample, SampleOptions, Seeds};
 use headwater::graph::score::Workload;
 use headwater::graph::{PlacedGraph, Progress, Storage, Wish};
 use rayon::prelude::*;
@@ -53,25 +53,27 @@ impl Draw<'_> {
     }
 
     fn on_gpu(&self, sampler: &GpuNeighbourSampler, stream: &Stream, bar: &Bar) -> anyhow::Result<Vec<Vec<u64>>> {
-        let one = |at: u64| {
-            let nodes = self.seeds(at);
-            let seeds = Seeds { node_type: self.seed_type, nodes: &nodes, times: None };
-            let mut sample = sampler.sample(stream, seeds, self.key().of(at))?.to_host()?;
-            bar.advance(1);
-            Ok(std::mem::take(&mut sample.nodes[self.table_type].ids))
-        };
-        (0..self.batches).map(one).collect()
+        let sample = |seeds: Seeds<'_>, key| sampler.sample(stream, seeds, key)?.to_host();
+        (0..self.batches).map(|at| self.one(at, sample, bar)).collect()
     }
 
     fn on_cpu(&self, sampler: &NeighbourSampler, bar: &Bar) -> anyhow::Result<Vec<Vec<u64>>> {
-        let one = |at: u64| {
-            let nodes = self.seeds(at);
-            let seeds = Seeds { node_type: self.seed_type, nodes: &nodes, times: None };
-            let mut sample = sampler.sample_alone(seeds, self.key().of(at))?;
-            bar.advance(1);
-            Ok(std::mem::take(&mut sample.nodes[self.table_type].ids))
-        };
-        (0..self.batches).into_par_iter().map(one).collect()
+        let sample = |seeds: Seeds<'_>, key| sampler.sample_alone(seeds, key);
+        (0..self.batches).into_par_iter().map(|at| self.one(at, sample, bar)).collect()
+    }
+
+    /// The nodes of one batch.
+    fn one(
+        &self,
+        at: u64,
+        sample: impl Fn(Seeds<'_>, Key) -> headwater::graph::Result<Sample>,
+        bar: &Bar,
+    ) -> anyhow::Result<Vec<u64>> {
+        let nodes = self.seeds(at);
+        let seeds = Seeds { node_type: self.seed_type, nodes: &nodes, times: None };
+        let mut drawn = sample(seeds, self.key().of(at))?;
+        bar.advance(1);
+        Ok(std::mem::take(&mut drawn.nodes[self.table_type].ids))
     }
 
     fn key(&self) -> Key {

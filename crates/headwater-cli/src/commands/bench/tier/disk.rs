@@ -16,6 +16,7 @@ use headwater::tensor::gather::{IdSlice, gather_host};
 use serde::Serialize;
 
 use super::probe::{Raw, probe, requests};
+use super::source::Features;
 use super::traffic::Lists;
 use crate::args::BenchTierArgs;
 use crate::progress::Bar;
@@ -62,9 +63,25 @@ pub struct Fetched {
     pub disk_gb_per_s: f64,
 }
 
+/// Opens the features, or the file that was named instead; nothing when the disk is left out.
+pub fn open(args: &BenchTierArgs, features: &Features) -> anyhow::Result<Option<RowFile>> {
+    if args.disk_cache == 0.0 {
+        return Ok(None);
+    }
+    let path = args.disk_file.as_deref().unwrap_or(features.array.path());
+    opened(path, features.source.rows).with_context(|| path.display().to_string()).map(Some)
+}
+
+fn opened(path: &Path, rows: u64) -> anyhow::Result<RowFile> {
+    // Opening a pipe would wait for somebody to write to it.
+    ensure!(path.metadata()?.is_file(), "it is not a file");
+    let file = RowFile::npy(path, &FileOptions::default())?;
+    ensure!(file.rows >= rows, "it has {} rows, and the table {rows}", file.rows);
+    Ok(file)
+}
+
 /// One file and the batches to read from it.
 pub struct DiskBench<'a> {
-    path: &'a Path,
     engine: Arc<Engine>,
     rows: RowFile,
     options: DiskOptions,
@@ -72,19 +89,9 @@ pub struct DiskBench<'a> {
     timed: &'a [Vec<u64>],
 }
 
-/// Measures rows of `features`, or of the file that was named instead.
-pub fn measure(args: &BenchTierArgs, features: &Path, lists: &Lists, bar: &Bar) -> anyhow::Result<Disk> {
-    let path = args.disk_file.as_deref().unwrap_or(features);
-    DiskBench::new(args, path, lists).and_then(|bench| bench.run(args, bar)).with_context(|| path.display().to_string())
-}
-
 impl<'a> DiskBench<'a> {
-    fn new(args: &BenchTierArgs, path: &'a Path, lists: &'a Lists) -> anyhow::Result<Self> {
-        // Opening a pipe would wait for somebody to write to it.
-        ensure!(path.metadata()?.is_file(), "it is not a file");
-        let rows = RowFile::npy(path, &FileOptions::default())?;
-        let need = lists.iter().flatten().max().map_or(0, |row| row + 1);
-        ensure!(rows.rows >= need, "it has {} rows, and batches read row {}", rows.rows, need.saturating_sub(1));
+    /// For the first of `lists`.
+    pub fn new(args: &BenchTierArgs, rows: RowFile, lists: &'a Lists) -> anyhow::Result<Self> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the rows")]
         let share = (args.disk_cache * rows.rows as f64 * rows.row_bytes as f64) as u64;
         let available = host_bytes_available() as u64;
@@ -95,10 +102,11 @@ impl<'a> DiskBench<'a> {
         let engine = Arc::new(Engine::new(EngineConfig { depth, ..EngineConfig::default() })?);
         let lists = &lists[..lists.len().min(args.disk_batches)];
         let (warm, timed) = lists.split_at(lists.len() / 2);
-        Ok(Self { path, engine, rows, options, warm, timed })
+        Ok(Self { engine, rows, options, warm, timed })
     }
 
-    fn run(&self, args: &BenchTierArgs, bar: &Bar) -> anyhow::Result<Disk> {
+    /// Reads them.
+    pub fn run(&self, args: &BenchTierArgs, bar: &Bar) -> anyhow::Result<Disk> {
         bar.begin("rows from disk", 0);
         let (plain, raw) = self.plain()?;
         bar.begin("rows from disk, with those of the next batch", 0);
@@ -106,7 +114,7 @@ impl<'a> DiskBench<'a> {
         let raw = (raw.reads > 0).then_some(raw);
         let of_raw = |fetched: &Fetched| raw.map(|raw| fetched.disk_gb_per_s / raw.gb_per_s());
         Ok(Disk {
-            file: self.path.display().to_string(),
+            file: self.rows.file.path().display().to_string(),
             is_direct: self.rows.file.is_direct(),
             engine: self.engine.kind().to_string(),
             cache_share: args.disk_cache,
@@ -218,7 +226,7 @@ impl<'a> Fetcher<'a> {
     fn check(&self, rows: &[u64]) -> anyhow::Result<()> {
         let width = self.table.row_bytes();
         let rows = &rows[..rows.len().min(CHECKED_ROWS)];
-        let mapped = Array::map(self.bench.path)?;
+        let mapped = Array::map(self.bench.rows.file.path())?;
         let mut wanted = vec![0u8; rows.len() * width];
         gather_host(mapped.data().as_slice(), width, IdSlice::U64(rows), &mut wanted)?;
         ensure!(self.out.as_slice()?[..wanted.len()] == wanted, "rows came out other than they are in the file");

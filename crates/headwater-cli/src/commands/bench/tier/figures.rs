@@ -1,14 +1,15 @@
 //! What is found, as it is printed.
 
 use headwater::feature::{Stored, TierPlan};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::timing::Timed;
-use crate::args::ColdOrder;
+use crate::args::{ColdOrder, stored_name};
 
 /// A table with some of its rows in GPU memory.
 #[derive(Debug, Clone, Serialize)]
 pub struct Case {
+    #[serde(serialize_with = "by_name")]
     pub stored: Stored,
     pub order: ColdOrder,
     /// Percent of the rows in GPU memory, as asked for.
@@ -169,4 +170,9 @@ impl Gathers {
             int8_bytes_of_file_type: self.hotness(Stored::I8).find_map(|case| case.of_file_type),
         }
     }
+}
+
+/// As the option that asks for it names it.
+pub fn by_name<S: Serializer>(stored: &Stored, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(stored_name(*stored))
 }

@@ -14,7 +14,7 @@ use super::stage::{DeviceLists, Stage};
 use super::table::Placed;
 use super::timing::Timed;
 use super::traffic::{Forecast, Lists, only, reordered};
-use crate::args::{BenchTierArgs, ColdOrder};
+use crate::args::{BenchTierArgs, ColdOrder, stored_name};
 use crate::progress::Bar;
 
 /// Part of the free GPU memory that is left for the gathers' own use.
@@ -35,8 +35,6 @@ struct Alone {
     /// Time of the cold rows of each share.
     cold: Vec<(f64, f64)>,
     hbm: Option<Hbm>,
-    /// Keeps the file pinned where it lies, so that placing tables over it is quick.
-    _pinned: Option<Span>,
 }
 
 impl GpuBench<'_> {
@@ -56,12 +54,11 @@ impl GpuBench<'_> {
         if self.args.stored.contains(&own.format.stored) {
             self.shares(&stage, own, Some(&alone), &mut found)?;
         }
-        drop(alone);
         for &stored in self.args.stored.iter().filter(|stored| **stored != own.format.stored) {
-            self.bar.begin(&format!("storing rows as {stored:?}"), 0);
+            self.bar.begin(&format!("storing rows as {}", stored_name(stored)), 0);
             match self.features.encoded(stored) {
                 Ok(source) => self.shares(&stage, &source, None, &mut found)?,
-                Err(why) => found.skipped.push(skipped(format!("{stored:?}"), &why)),
+                Err(why) => found.skipped.push(skipped(stored_name(stored).to_owned(), &why)),
             }
         }
         Ok(found)
@@ -105,13 +102,13 @@ impl GpuBench<'_> {
         hbm: Option<Hbm>,
         found: &mut Gathers,
     ) -> anyhow::Result<Alone> {
-        self.bar.begin("zero-copy gather", 0);
+        self.bar.begin("zero-copy gather", self.args.shares.len() as u64);
         let own = &self.features.source;
         let table = match pin(self.gpu, &own.bytes) {
             Ok(table) => table,
             Err(why) => {
                 found.skipped.push(skipped("zero-copy".to_owned(), &why.into()));
-                return Ok(Alone { cold: Vec::new(), hbm, _pinned: None });
+                return Ok(Alone { cold: Vec::new(), hbm });
             }
         };
         let gather = |_: usize, ids: &Span, out: &Span| stage.plain(&table, own.rows, ids, out);
@@ -126,23 +123,23 @@ impl GpuBench<'_> {
                 stage.time(&stage.upload(&rows)?, &gather)?.ms_per_batch
             };
             cold.push((share, ms));
+            self.bar.advance(1);
         }
-        // A copy would be there beside that of the next table.
-        let is_in_place =
-            table.host_pointer().is_some_and(|start| start.as_ptr().cast_const() == own.bytes.as_slice().as_ptr());
-        found.baselines.is_pinned_in_place = Some(is_in_place);
-        Ok(Alone { cold, hbm, _pinned: is_in_place.then_some(table) })
+        let place = table.host_pointer().map(|start| start.as_ptr().cast_const());
+        found.baselines.is_pinned_in_place = Some(place == Some(own.bytes.as_slice().as_ptr()));
+        Ok(Alone { cold, hbm })
     }
 
     fn shares(&self, stage: &Stage, source: &Source, alone: Option<&Alone>, found: &mut Gathers) -> anyhow::Result<()> {
-        let stored = source.format.stored;
+        let (stored, name) = (source.format.stored, stored_name(source.format.stored));
+        self.bar.begin(&format!("{name} rows in tiers"), self.args.shares.len() as u64);
+        let _pinned = source.pinned(self.gpu);
         for &share_percent in &self.args.shares {
-            self.bar.begin(&format!("{stored:?}, {share_percent}% in GPU memory"), 0);
             let plan = self.forecast.plan(share_percent, source.row_bytes())?;
             let placed = match self.place(source, &plan) {
                 Ok(placed) => placed,
                 Err(why) => {
-                    found.skipped.push(skipped(format!("{stored:?} with {share_percent}% in GPU memory"), &why));
+                    found.skipped.push(skipped(format!("{name} with {share_percent}% in GPU memory"), &why));
                     continue;
                 }
             };
@@ -155,12 +152,15 @@ impl GpuBench<'_> {
                 case.bound = alone.filter(|_| order == ColdOrder::Hotness).and_then(|alone| alone.bound(&case));
                 found.cases.push(case);
             }
+            self.bar.advance(1);
         }
         Ok(())
     }
 
     fn place(&self, source: &Source, plan: &TierPlan) -> anyhow::Result<Placed> {
-        let (need, free) = (plan.replicated_end.saturating_mul(source.row_bytes()), self.free_bytes()?);
+        let scales_bytes = 4 * source.scales.len() as u64;
+        let need = plan.replicated_end.saturating_mul(source.row_bytes()).saturating_add(scales_bytes);
+        let free = self.free_bytes()?;
         anyhow::ensure!(need <= free, "{need} bytes of rows find {free} free bytes of GPU memory");
         Placed::new(self.gpu, source, plan, self.features.source.format.stored)
     }

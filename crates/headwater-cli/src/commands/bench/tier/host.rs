@@ -1,5 +1,6 @@
 //! Without a GPU: the CPU gather is timed, and traffic is what the ids say.
 
+use headwater::feature::Stored;
 use headwater::memory::{Buffer, Host};
 use headwater::tensor::gather::{IdSlice, gather_host};
 
@@ -7,7 +8,7 @@ use super::figures::{Case, Gathers, Planned, Skipped};
 use super::source::Features;
 use super::timing::{Timed, Work};
 use super::traffic::{Forecast, Lists, counted};
-use crate::args::{BenchTierArgs, ColdOrder};
+use crate::args::{BenchTierArgs, ColdOrder, stored_name};
 
 /// What is run.
 pub struct HostBench<'a> {
@@ -29,7 +30,9 @@ impl HostBench<'_> {
                     let case = |&share| self.case(stored, share, format.row_bytes() as u64);
                     found.cases.extend(self.args.shares.iter().map(case).collect::<anyhow::Result<Vec<_>>>()?);
                 }
-                Err(why) => found.skipped.push(Skipped { what: format!("{stored:?}"), why: format!("{why:#}") }),
+                Err(why) => {
+                    found.skipped.push(Skipped { what: stored_name(stored).to_owned(), why: format!("{why:#}") })
+                }
             }
         }
         Ok(found)
@@ -47,7 +50,7 @@ impl HostBench<'_> {
         })
     }
 
-    fn case(&self, stored: headwater::feature::Stored, share_percent: f64, row_bytes: u64) -> anyhow::Result<Case> {
+    fn case(&self, stored: Stored, share_percent: f64, row_bytes: u64) -> anyhow::Result<Case> {
         let plan = self.forecast.plan(share_percent, row_bytes)?;
         let planned = Planned { stored, order: ColdOrder::Hotness, share_percent, plan: &plan, row_bytes };
         Ok(planned.counted(counted(self.lists, plan.replicated_end), None))

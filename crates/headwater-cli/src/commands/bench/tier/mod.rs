@@ -20,7 +20,7 @@ mod view;
 
 use anyhow::{Context, ensure};
 use headwater::cuda::Gpu;
-use headwater::feature::{Curve, Stored};
+use headwater::feature::{Curve, RowFile, Stored};
 use headwater::graph::Dataset;
 use headwater::graph::reorder::Permutation;
 use headwater::graph::sample::SampleOptions;
@@ -28,8 +28,8 @@ use headwater::graph::score::{Purpose, Score, Training, Workload, in_order};
 use serde::Serialize;
 
 use self::batches::{Draw, Drawn};
-use self::disk::Disk;
-use self::figures::{Claims, Gathers};
+use self::disk::{Disk, DiskBench};
+use self::figures::{Claims, Gathers, Skipped};
 use self::gpu::GpuBench;
 use self::host::HostBench;
 use self::scores::{Compare, Comparison};
@@ -63,6 +63,7 @@ struct About {
     edges: u64,
     rows: u64,
     row_bytes: u64,
+    #[serde(serialize_with = "figures::by_name")]
     file_type: Stored,
     /// What gives rows their order.
     score: Score,
@@ -70,7 +71,7 @@ struct About {
     table: &'static str,
     fanout: Vec<i64>,
     batch: usize,
-    batches: usize,
+    batches: u64,
     rows_per_batch: f64,
     drawn_by: String,
     rounds: usize,
@@ -87,11 +88,18 @@ pub fn run(args: &BenchTierArgs) -> anyhow::Result<()> {
     let in_dataset = || format!("measuring with {}", args.dataset.display());
     let features = Features::of(&dataset).with_context(in_dataset)?;
     let (run, seed_type) = workload(&dataset, args).with_context(in_dataset)?;
+    let disk = disk::open(args, &features)?;
     let gpu = Gpu::open(args.gpu);
     if let Err(why) = &gpu {
         report::note(format!("timing the CPU gather and the disk alone: {why}"));
     }
-    let summary = measure(args, &dataset, &features, run, seed_type, gpu.ok().as_ref())?;
+    let bar = Bar::new();
+    let setup = Setup { args, dataset: &dataset, features: &features, gpu: gpu.ok(), bar: &bar };
+    let prepared = setup.prepare(&run, seed_type)?;
+    // What follows needs the memory more than the graph does.
+    drop(run);
+    let summary = setup.measure(prepared, disk)?;
+    drop(bar);
     if let Some(path) = &args.plot {
         picture::draw(path, &[view::chart(&summary)])?;
     }
@@ -121,38 +129,82 @@ fn workload(dataset: &Dataset, args: &BenchTierArgs) -> anyhow::Result<(Workload
     Ok((Workload::new(dataset.graph()?, training)?, seed_type))
 }
 
-fn measure(
-    args: &BenchTierArgs,
-    dataset: &Dataset,
-    features: &Features,
-    run: Workload,
-    seed_type: usize,
-    gpu: Option<&Gpu>,
-) -> anyhow::Result<Summary> {
-    let bar = Bar::new();
-    let table_type = features.node_type;
-    let draw = Draw { run: &run, seed_type, table_type, batches: args.batches, seed: args.seed };
-    let Drawn { nodes, by } = draw.draw(gpu, &bar)?;
-    let read: usize = nodes.iter().map(Vec::len).sum();
-    ensure!(read > 0, "the batches reach no node of the type that has features");
-    let about = About::new(args, dataset, features, gpu, by, read);
-    let counts = counts(&nodes, features.source.rows);
-    let (hit_rates, order) = Compare { run: &run, table_type, counts: &counts }.all(args, &bar)?;
-    drop(counts);
-    let forecast = forecast(&run, &order, table_type, args.batches, &bar)?;
-    // What follows needs the memory more than the graph does.
-    drop(run);
-    let lists = rows_of(nodes, order.new_of_old());
-    drop(order);
-    let gathers = match gpu {
-        Some(gpu) => GpuBench { args, gpu, features, lists: &lists, forecast: &forecast, bar: &bar }.run(),
-        None => HostBench { args, features, lists: &lists, forecast: &forecast }.run(),
-    };
-    let mut gathers = gathers?;
-    gathers.compare(about.file_type);
-    let has_disk = args.disk_cache > 0.0;
-    let disk = has_disk.then(|| disk::measure(args, features.array.path(), &lists, &bar)).transpose()?;
-    Ok(Summary { claims: gathers.claims(about.file_type), about, gathers, hit_rates, disk })
+/// What everything is measured with.
+struct Setup<'a> {
+    args: &'a BenchTierArgs,
+    dataset: &'a Dataset,
+    features: &'a Features,
+    gpu: Option<Gpu>,
+    bar: &'a Bar,
+}
+
+/// What the graph is needed for.
+struct Prepared {
+    about: About,
+    hit_rates: Comparison,
+    /// The rows of every batch.
+    lists: Lists,
+    forecast: Forecast,
+}
+
+impl Setup<'_> {
+    /// Draws batches, gives rows their order, and forecasts.
+    fn prepare(&self, run: &Workload, seed_type: usize) -> anyhow::Result<Prepared> {
+        let Self { args, bar, .. } = self;
+        let table_type = self.features.node_type;
+        let draw = Draw { run, seed_type, table_type, batches: args.batches, seed: args.seed };
+        let Drawn { nodes, by } = draw.draw(self.gpu.as_ref(), bar)?;
+        let read: usize = nodes.iter().map(Vec::len).sum();
+        ensure!(read > 0, "the batches reach no node of the type that has features");
+        let counts = counts(&nodes, self.features.source.rows);
+        let (hit_rates, order) = Compare { run, table_type, counts: &counts }.all(args, bar)?;
+        drop(counts);
+        let forecast = forecast(run, &order, table_type, args.batches, bar)?;
+        let lists = rows_of(nodes, order.new_of_old());
+        Ok(Prepared { about: self.about(by, read), hit_rates, lists, forecast })
+    }
+
+    fn measure(&self, prepared: Prepared, disk: Option<RowFile>) -> anyhow::Result<Summary> {
+        let Self { args, features, bar, .. } = self;
+        let Prepared { about, hit_rates, lists, forecast } = prepared;
+        let (lists, forecast) = (&lists, &forecast);
+        let gathers = match &self.gpu {
+            Some(gpu) => GpuBench { args, gpu, features, lists, forecast, bar }.run(),
+            None => HostBench { args, features, lists, forecast }.run(),
+        };
+        let mut gathers = gathers?;
+        gathers.compare(about.file_type);
+        let disk = disk.map(|file| DiskBench::new(args, file, lists)?.run(args, bar)).transpose();
+        // What was measured before is not lost with a disk that fails.
+        let disk = disk.unwrap_or_else(|why| {
+            gathers.skipped.push(Skipped { what: "disk".to_owned(), why: format!("{why:#}") });
+            None
+        });
+        Ok(Summary { claims: gathers.claims(about.file_type), about, gathers, hit_rates, disk })
+    }
+
+    fn about(&self, drawn_by: String, read: usize) -> About {
+        let Self { args, dataset, features, .. } = self;
+        let types = dataset.schema().node_types();
+        About {
+            dataset: dataset.manifest().name.clone(),
+            gpu: self.gpu.as_ref().map(|gpu| gpu.facts().name.clone()),
+            nodes: types.iter().map(|node_type| node_type.count).sum(),
+            edges: dataset.manifest().relations.iter().map(|relation| relation.edges).sum(),
+            rows: features.source.rows,
+            row_bytes: features.source.row_bytes(),
+            file_type: features.source.format.stored,
+            score: args.score,
+            table: TABLE,
+            fanout: args.fanout.clone(),
+            batch: args.batch,
+            batches: args.batches,
+            rows_per_batch: read as f64 / args.batches as f64,
+            drawn_by,
+            rounds: args.rounds,
+            cpu_threads: args.cpu_threads.unwrap_or_else(rayon::current_num_threads),
+        }
+    }
 }
 
 /// How often each node is read.
@@ -175,35 +227,4 @@ fn forecast(
     let counts = &reads.counts[table_type];
     let reads_per_batch = counts.iter().sum::<u64>() as f64 / reads.batches.max(1) as f64;
     Ok(Forecast { curve: Curve::of(in_order(order, counts)), reads_per_batch })
-}
-
-impl About {
-    fn new(
-        args: &BenchTierArgs,
-        dataset: &Dataset,
-        features: &Features,
-        gpu: Option<&Gpu>,
-        drawn_by: String,
-        read: usize,
-    ) -> Self {
-        let types = dataset.schema().node_types();
-        Self {
-            dataset: dataset.manifest().name.clone(),
-            gpu: gpu.map(|gpu| gpu.facts().name.clone()),
-            nodes: types.iter().map(|node_type| node_type.count).sum(),
-            edges: dataset.manifest().relations.iter().map(|relation| relation.edges).sum(),
-            rows: features.source.rows,
-            row_bytes: features.source.row_bytes(),
-            file_type: features.source.format.stored,
-            score: args.score,
-            table: TABLE,
-            fanout: args.fanout.clone(),
-            batch: args.batch,
-            batches: usize::try_from(args.batches).unwrap_or(usize::MAX),
-            rows_per_batch: read as f64 / args.batches as f64,
-            drawn_by,
-            rounds: args.rounds,
-            cpu_threads: args.cpu_threads.unwrap_or_else(rayon::current_num_threads),
-        }
-    }
 }

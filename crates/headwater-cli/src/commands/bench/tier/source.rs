@@ -3,13 +3,18 @@
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
+use headwater::cuda::{Gpu, Span};
 use headwater::feature::rows::encode;
-use headwater::feature::table::HostRows;
 use headwater::feature::{RowFormat, Stored};
 use headwater::graph::Dataset;
 use headwater::graph::dataset::Array;
 use headwater::memory::{Foreign, host_bytes_available};
 use indicatif::HumanBytes;
+
+use crate::args::stored_name;
+
+/// Tables of fewer bytes are copied where they are to be pinned.
+const COPIED_BYTES: usize = 1 << 20;
 
 /// Rows in host memory.
 pub struct Source {
@@ -51,7 +56,7 @@ impl Features {
     pub fn format_as(&self, stored: Stored) -> anyhow::Result<RowFormat> {
         let format = self.source.format;
         let can_be = stored == format.stored || format.stored == Stored::F32;
-        ensure!(can_be, "the file holds {:?}, and other types are made of F32 alone", format.stored);
+        ensure!(can_be, "the file holds {}, and other types are made of f32 alone", stored_name(format.stored));
         Ok(RowFormat::packed(format.elements, stored))
     }
 
@@ -72,16 +77,15 @@ impl Features {
 }
 
 impl Source {
+    /// Pins all rows where they lie, so that placing tables over them is quick for as long as this is held. Where that
+    /// does not go, and for few rows, which tables copy, there is nothing to hold.
+    pub fn pinned(&self, gpu: &Gpu) -> Option<Span> {
+        let is_large = self.bytes.as_slice().len() >= COPIED_BYTES;
+        is_large.then(|| self.bytes.map_into(gpu).ok()).flatten()
+    }
+
     /// Bytes of a row as it is stored.
     pub fn row_bytes(&self) -> u64 {
         self.format.row_bytes() as u64
-    }
-
-    /// What a gather of `ids` should give.
-    pub fn rows_of(&self, ids: &[u64], out_type: Stored) -> anyhow::Result<Vec<u8>> {
-        let mut wanted = vec![0u8; ids.len() * self.format.elements * out_type.bytes()];
-        let rows = HostRows { bytes: self.bytes.as_slice(), scales: &self.scales, format: self.format };
-        rows.gather(ids, out_type, &mut wanted)?;
-        Ok(wanted)
     }
 }

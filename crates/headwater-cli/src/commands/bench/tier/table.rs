@@ -1,6 +1,7 @@
-//! The tiered table as this benchmark uses it. Every call to it stands here.
+//! The tiered table as this benchmark uses it, and its twin in host memory. Every call to them stands here.
 
 use headwater::cuda::{Gpu, Span, Stream};
+use headwater::feature::table::HostRows;
 use headwater::feature::{Layout, Stored, TierPlan, TieredTable};
 use headwater::tensor::gather::IdType;
 
@@ -30,5 +31,15 @@ impl Placed {
     pub fn served(&self, stream: &Stream) -> anyhow::Result<Traffic> {
         let served = self.table.served(stream)?;
         Ok(Traffic { gpu_rows: served.replicated + served.interleaved, host_rows: served.host, gathers: 0 })
+    }
+}
+
+impl Source {
+    /// What a gather of `ids` should give.
+    pub fn rows_of(&self, ids: &[u64], out_type: Stored) -> anyhow::Result<Vec<u8>> {
+        let mut wanted = vec![0u8; ids.len() * self.format.elements * out_type.bytes()];
+        let rows = HostRows { bytes: self.bytes.as_slice(), scales: &self.scales, format: self.format };
+        rows.gather(ids, out_type, &mut wanted)?;
+        Ok(wanted)
     }
 }

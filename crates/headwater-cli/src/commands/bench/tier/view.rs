@@ -1,6 +1,5 @@
 //! The figures in words and as a picture.
 
-use headwater::feature::Stored;
 use indicatif::{HumanBytes, HumanCount};
 
 use super::Summary;
@@ -8,7 +7,7 @@ use super::disk::Fetched;
 use super::figures::Case;
 use super::scores::SHARES;
 use super::timing::Timed;
-use crate::args::ColdOrder;
+use crate::args::{ColdOrder, stored_name};
 use crate::picture::Chart;
 use crate::report;
 
@@ -31,7 +30,7 @@ fn show_about(summary: &Summary) {
         about.dataset,
         HumanCount(about.rows),
         about.row_bytes,
-        name(about.file_type),
+        stored_name(about.file_type),
         HumanBytes(about.rows.saturating_mul(about.row_bytes)),
         about.score.name()
     ));
@@ -73,7 +72,7 @@ fn show_cases(summary: &Summary) {
         let bound = case.bound.map_or("-".to_owned(), |bound| format!("{:.3}x", bound.ratio));
         report::line(format!(
             "{:>6} {:<8} {:>5}% {:>7.2}% {:>10} {:>10} {:>6.2}% {} {bound:>7}",
-            name(case.stored),
+            stored_name(case.stored),
             order(case.order),
             case.share_percent,
             100.0 * case.hit_rate,
@@ -157,7 +156,7 @@ pub fn chart(summary: &Summary) -> Chart {
     let (about, gathers) = (&summary.about, &summary.gathers);
     let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     for case in &gathers.cases {
-        let name = format!("{}, {} order", name(case.stored), order(case.order));
+        let name = format!("{}, {} order", stored_name(case.stored), order(case.order));
         let Some(point) = point(case) else { continue };
         match lines.iter_mut().find(|(known, _)| *known == name) {
             Some((_, points)) => points.push(point),
@@ -193,15 +192,6 @@ fn in_columns(timed: Option<Timed>) -> String {
             format!("{:>10.3} {:>7.0}% {:>9.2}", timed.ms_per_batch, 100.0 * timed.spread, timed.gb_per_s)
         }
         None => format!("{:>10} {:>8} {:>9}", "-", "-", "-"),
-    }
-}
-
-fn name(stored: Stored) -> &'static str {
-    match stored {
-        Stored::F32 => "f32",
-        Stored::F16 => "f16",
-        Stored::Bf16 => "bf16",
-        Stored::I8 => "int8",
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Fetched {
     pub read_bytes: u64,
     /// Of what was read from the disk.
     pub disk_gb_per_s: f64,
+    /// Part of the time in which there was nothing to do but to wait for the disk.
+    pub waiting_share: f64,
 }
 
 /// Opens the features, or the file that was named instead; nothing when the disk is left out.
@@ -211,6 +213,7 @@ impl<'a> Fetcher<'a> {
         }
         let had = |counts: &DiskCounts| counts.fetched.hits + counts.fetched.joined;
         let (had, missed) = (had(&after) - had(before), after.fetched.misses - before.fetched.misses);
+        let waiting_s = (after.waiting - before.waiting).as_secs_f64();
         let gb_per_s = |bytes: u64| bytes as f64 / self.seconds.max(f64::MIN_POSITIVE) / 1e9;
         Ok(Fetched {
             batches: self.batches,
@@ -220,6 +223,7 @@ impl<'a> Fetcher<'a> {
             reads: after.reads - before.reads,
             read_bytes: after.read_bytes - before.read_bytes,
             disk_gb_per_s: gb_per_s(after.read_bytes - before.read_bytes),
+            waiting_share: waiting_s / self.seconds.max(f64::MIN_POSITIVE),
         })
     }
 

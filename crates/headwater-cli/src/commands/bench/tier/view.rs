@@ -128,23 +128,24 @@ fn show_disk(summary: &Summary) {
         HumanBytes(disk.cache_bytes),
         100.0 * disk.cache_share
     ));
-    let head = ["batches", "ms", "rows GB/s", "hit rate", "reads", "disk GB/s", "of raw"];
+    let head = ["batches", "ms", "rows GB/s", "hit rate", "waiting", "reads", "disk GB/s", "of raw"];
     report::line(format!("{:<12} {}", "", head.map(|name| format!("{name:>10}")).join(" ")));
     show_fetched("plain", &disk.plain, disk.plain_of_raw);
     show_fetched("prefetching", &disk.prefetching, disk.prefetching_of_raw);
     if let Some(raw) = disk.raw {
-        let empty = ["", "", "", ""].map(|name| format!("{name:>10}")).join(" ");
+        let empty = [""; 5].map(|name| format!("{name:>10}")).join(" ");
         report::line(format!("{:<12} {empty} {:>10} {:>10.3}", "raw", raw.reads, raw.gb_per_s()));
     }
 }
 
 fn show_fetched(name: &str, fetched: &Fetched, of_raw: Option<f64>) {
     report::line(format!(
-        "{name:<12} {:>10} {:>10.2} {:>10.3} {:>9.2}% {:>10} {:>10.3} {:>10}",
+        "{name:<12} {:>10} {:>10.2} {:>10.3} {:>9.2}% {:>9.0}% {:>10} {:>10.3} {:>10}",
         fetched.batches,
         fetched.ms_per_batch,
         fetched.gb_per_s,
         100.0 * fetched.hit_rate,
+        100.0 * fetched.waiting_share,
         fetched.reads,
         fetched.disk_gb_per_s,
         of_raw.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"))

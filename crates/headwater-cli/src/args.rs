@@ -1,6 +1,7 @@
 //! What can be typed. Meaning is given to it in `commands`.
 
 mod bench;
+mod bench_tier;
 mod generate;
 mod ingest;
 mod tier;
@@ -12,6 +13,7 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 pub use self::bench::{
     BenchCommand, GatherArgs, GraphStorage, ReorderArgs, RowVisits, SampleArgs, SampleDevice, Suite,
 };
+pub use self::bench_tier::{BenchTierArgs, ColdOrder, ScoreSet, stored_name};
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
 pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, SparseAs};
 pub use self::tier::{RoomArgs, ScoreChoice, TierArgs};

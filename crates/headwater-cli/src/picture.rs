@@ -1,4 +1,4 @@
-//! Line charts as SVG or PNG; wide horizontal ranges are logarithmic.
+//! Line charts as SVG or PNG; wide horizontal ranges are logarithmic, unless they begin at zero.
 
 use std::path::Path;
 
@@ -77,13 +77,13 @@ where
     let points = || chart.lines.iter().flat_map(|(_, points)| points);
     let (low, high) = points().fold((f64::INFINITY, 0.0f64), |(low, high), (x, _)| (low.min(*x), high.max(*x)));
     let top = points().fold(0.0f64, |top, (_, y)| top.max(*y));
-    if !low.is_finite() || low <= 0.0 {
+    if !low.is_finite() || low < 0.0 {
         bail!("there is nothing to draw");
     }
     let mut builder = ChartBuilder::on(area);
     builder.caption(&chart.title, (FONT, 20)).margin(12).x_label_area_size(42).y_label_area_size(60);
     // Room on the right is for the legend.
-    if high / low < NARROW_RATIO {
+    if low == 0.0 || high / low < NARROW_RATIO {
         let pad = (high - low).max(1.0) * 0.04;
         plot(builder.build_cartesian_2d(low - pad..high + 6.0 * pad, 0.0..top * 1.1)?, chart)
     } else {

@@ -6,6 +6,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as Group, Subcommand, ValueEnum};
 use headwater::tensor::gather::Variant;
 
+use super::bench_tier::BenchTierArgs;
+
 /// What can be measured.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
@@ -31,6 +33,20 @@ pub enum BenchCommand {
   headwater bench reorder --like products
   headwater bench reorder --like papers100m --both-ways --json     3.2 billion edges; needs 80 GiB")]
     Reorder(ReorderArgs),
+    /// Rows of batches gathered with more and more of them in GPU memory.
+    #[command(after_help = "Examples:
+  headwater bench tier data/papers100m                             every hot share, and the ways to do without
+  headwater bench tier data/papers100m --scores all                hit rates of every score beside the best there is
+  headwater bench tier data/products --shares 0,10,100 --stored f32 --batches 16 --plot shares.svg
+  headwater bench tier data/products --disk-cache 0.1 --disk-file /nvme/features.npy
+  headwater bench tier data/products --json | jq .claims
+
+The features are not copied or rewritten: row k of the table is row k of the file, and a node's row is its place
+in the order of the score. What is measured is so a table in that order, with rows of other nodes in it. With the
+order `random` the rows in host memory are shuffled, and those in GPU memory are the same. Drawing batches is not
+timed. Traffic is forecast from batches that are not gathered. Without a GPU the CPU gather and the disk alone are
+timed; traffic is counted all the same.")]
+    Tier(Box<BenchTierArgs>),
 }
 
 /// What `bench gather` takes.

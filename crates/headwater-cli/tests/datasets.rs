@@ -173,7 +173,7 @@ fn a_full_disk_is_named_and_leaves_nothing() {
         assert_eq!(left, ["edges.csv", "ring"], "{writer}");
     }
     // What was read from is as it was.
-    succeeds(&["inspect", &data, "--verify"]);
+    succeeds(&["inspect", &data]);
 }
 
 /// Disks in memory that fill up early, late or not at all, in a space of their own that needs no rights.

@@ -109,6 +109,7 @@ pub fn stored_name(stored: Stored) -> &'static str {
         Stored::F16 => "f16",
         Stored::Bf16 => "bf16",
         Stored::I8 => "int8",
+        Stored::Raw => "bytes",
     }
 }
 

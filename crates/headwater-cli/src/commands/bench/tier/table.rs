@@ -2,7 +2,7 @@
 
 use headwater::cuda::{Gpu, Span, Stream};
 use headwater::feature::table::HostRows;
-use headwater::feature::{Layout, Stored, TierPlan, TieredTable};
+use headwater::feature::{self, Layout, Stored, TierPlan, TieredTable};
 use headwater::tensor::gather::IdType;
 
 use super::figures::Traffic;
@@ -18,7 +18,8 @@ impl Placed {
     /// Puts the rows where the plan says.
     pub fn new(gpu: &Gpu, source: &Source, plan: &TierPlan, out_type: Stored) -> anyhow::Result<Self> {
         let (layout, group) = (Layout::of_plan(plan, 1)?, std::slice::from_ref(gpu));
-        let table = TieredTable::place(gpu, group, &source.bytes, &source.scales, source.format, layout)?;
+        let rows = feature::Source::memory(source.bytes.clone(), source.scales.clone(), source.format)?;
+        let table = TieredTable::place(gpu, group, &rows, layout)?;
         Ok(Self { table, out_type })
     }
 
@@ -30,7 +31,8 @@ impl Placed {
     /// Rows served so far.
     pub fn served(&self, stream: &Stream) -> anyhow::Result<Traffic> {
         let served = self.table.served(stream)?;
-        Ok(Traffic { gpu_rows: served.replicated + served.interleaved, host_rows: served.host, gathers: 0 })
+        let gpu_rows = served.replicated.rows + served.interleaved.rows;
+        Ok(Traffic { gpu_rows, host_rows: served.host.rows, gathers: 0 })
     }
 }
 

@@ -258,7 +258,7 @@ impl Mover<'_> {
 }
 
 /// Gives every id its new name. All of them have one.
-fn relabel<T: Id>(ids: &mut [T], names: &Ids) {
+pub(crate) fn relabel<T: Id>(ids: &mut [T], names: &Ids) {
     fn all<T: Id, N: Id>(ids: &mut [T], names: &[N]) {
         for id in ids {
             *id = T::narrow(names[index(id.wide())].wide());

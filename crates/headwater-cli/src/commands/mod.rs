@@ -24,5 +24,6 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),
         Command::Bench(BenchCommand::Reorder(args)) => bench::reorder(&args),
+        Command::Bench(BenchCommand::Score(args)) => bench::score(&args),
     }
 }

@@ -6,12 +6,13 @@ mod gather_steps;
 mod gather_view;
 mod reorder;
 mod sample;
+mod score;
 mod usage;
 
 use anyhow::Context;
 use headwater::cuda::Gpu;
 
-use crate::args::{GatherArgs, ReorderArgs, SampleArgs};
+use crate::args::{GatherArgs, ReorderArgs, SampleArgs, ScoreArgs};
 use crate::{picture, report};
 
 /// `headwater bench gather`.
@@ -45,4 +46,9 @@ pub fn sample(args: &SampleArgs) -> anyhow::Result<()> {
 /// `headwater bench reorder`.
 pub fn reorder(args: &ReorderArgs) -> anyhow::Result<()> {
     reorder::run(args)
+}
+
+/// `headwater bench score`.
+pub fn score(args: &ScoreArgs) -> anyhow::Result<()> {
+    score::run(args)
 }

@@ -227,7 +227,9 @@ impl Ids {
 /// The first id at or above a limit. Blocks are folded without a branch an id, which is several times faster.
 fn first_from<T: Id>(ids: &[T], limit: u64) -> Option<usize> {
     const BLOCK: usize = 1 << 14;
-    let is_bad = |block: &[T]| block.iter().copied().max().is_some_and(|most| most.wide() >= limit);
+    // Not `Iterator::max`, which compiles to a comparison at a time.
+    let most = |block: &[T]| block.iter().fold(T::narrow(0), |most, id| most.max(*id)).wide();
+    let is_bad = |block: &[T]| !block.is_empty() && most(block) >= limit;
     let block = ids.par_chunks(BLOCK).position_first(is_bad)?;
     let within = ids[block * BLOCK..].iter().position(|id| id.wide() >= limit)?;
     Some(block * BLOCK + within)

@@ -29,9 +29,12 @@ impl Topology {
     /// who had the lower number before.
     pub(crate) fn transposed_lists(&self, ends: Renumbered<'_>, progress: &dyn Progress) -> Result<Self> {
         self.check()?;
-        let keys = ends.columns.relabel(self.neighbours())?;
+        let keys = ends.columns.relabelled(self.neighbours());
         let bare = self.bare();
-        bare.turned(&keys, Some(ends.rows.new_of_old()), EdgeIds::Dropped).sort(self.layout().other(), progress)
+        let edges = bare.turned(&keys, Some(ends.rows.new_of_old()), EdgeIds::Dropped);
+        // The new keys are given as well.
+        let input_bytes = edges.input_bytes + (keys.len() * keys.id_bytes()) as u64;
+        Edges { input_bytes, ..edges }.sort(self.layout().other(), progress)
     }
 
     /// What transposing will take.

@@ -11,7 +11,7 @@ use headwater::graph::sample::SampleOptions;
 use headwater::graph::score::{
     End, Expected, NodeScores, Outgoing, RankOptions, Stop, degrees, expected_reads, reverse_pagerank,
 };
-use headwater::graph::{Dataset, Graph, PlacedGraph, Silent, Storage, Wish};
+use headwater::graph::{Dataset, Graph, Layout, PlacedGraph, Silent, Storage, Topology, Wish};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -56,11 +56,11 @@ struct Row {
     of_copy: f64,
 }
 
-/// A score, how many passes over the edges it makes, and the bytes it reads or adds to for each edge besides the id.
+/// A score, and how many passes over so many bytes it makes.
 struct Timed<'a> {
     score: &'static str,
     passes: u32,
-    beside_bytes: u64,
+    bytes_per_pass: u64,
     run: Box<dyn Fn() -> anyhow::Result<NodeScores> + 'a>,
 }
 
@@ -141,20 +141,26 @@ fn timed<'a>(
     };
     let expected = Expected { train, batch: args.batch, options };
     // The CPU reads a contribution of 4 bytes; a GPU adds to a sum of 8.
-    let beside_bytes = if args.device == SampleDevice::Cpu { 4 } else { 8 };
+    let bytes_per_pass = pass_bytes(graph, if args.device == SampleDevice::Cpu { 4 } else { 8 });
+    // Who owns the lists has its degrees in the offsets; the other end is counted.
+    let degree_bytes = |end: End| {
+        let owner = |lists: &Topology| if lists.layout() == Layout::Csr { End::Source } else { End::Target };
+        let is_owner = graph.relations().iter().all(|lists| owner(lists) == end);
+        if is_owner { 16 * graph.nodes() } else { pass_bytes(graph, 8) }
+    };
     let degree =
         |end| -> Box<dyn Fn() -> anyhow::Result<NodeScores> + 'a> { Box::new(move || Ok(degrees(graph, end))) };
     let hops = u32::try_from(options.fanouts.len()).unwrap_or(u32::MAX);
     let weighted = rank(RankOptions::weighted(train), WEIGHTED_PASSES);
     let mut all = vec![
-        Timed { score: "out-degree", passes: 1, beside_bytes: 8, run: degree(End::Source) },
-        Timed { score: "in-degree", passes: 1, beside_bytes: 8, run: degree(End::Target) },
-        Timed { score: "weighted-pagerank", passes: WEIGHTED_PASSES, beside_bytes, run: weighted },
+        Timed { score: "out-degree", passes: 1, bytes_per_pass: degree_bytes(End::Source), run: degree(End::Source) },
+        Timed { score: "in-degree", passes: 1, bytes_per_pass: degree_bytes(End::Target), run: degree(End::Target) },
+        Timed { score: "weighted-pagerank", passes: WEIGHTED_PASSES, bytes_per_pass, run: weighted },
     ];
     let pagerank = rank(RankOptions::converged(), PAGERANK_PASSES);
-    all.push(Timed { score: "pagerank", passes: PAGERANK_PASSES, beside_bytes, run: pagerank });
+    all.push(Timed { score: "pagerank", passes: PAGERANK_PASSES, bytes_per_pass, run: pagerank });
     let expected = Box::new(move || Ok(expected_reads(outgoing, &expected)?));
-    all.push(Timed { score: "expected", passes: hops, beside_bytes, run: expected });
+    all.push(Timed { score: "expected", passes: hops, bytes_per_pass, run: expected });
     all
 }
 
@@ -168,10 +174,7 @@ fn row(args: &ScoreArgs, graph: &Graph, timed: &Timed<'_>, copy_gb_per_s: f64) -
         seconds.push(begun.elapsed().as_secs_f64());
     }
     let (seconds, spread) = median_and_spread(&mut seconds);
-    let id_bytes = |at: usize| graph.relation(at).neighbours().id_bytes() as u64;
-    let relations = 0..graph.relations().len();
-    let of_edges: u64 = relations.map(|at| graph.relation(at).edges() * (id_bytes(at) + timed.beside_bytes)).sum();
-    let bytes_per_pass = of_edges + 8 * graph.nodes();
+    let bytes_per_pass = timed.bytes_per_pass;
     let pass_s = seconds / f64::from(timed.passes.max(1));
     let gb_per_s = bytes_per_pass as f64 / pass_s / 1e9;
     Ok(Row {
@@ -185,6 +188,12 @@ fn row(args: &ScoreArgs, graph: &Graph, timed: &Timed<'_>, copy_gb_per_s: f64) -
         gb_per_s,
         of_copy: gb_per_s / copy_gb_per_s,
     })
+}
+
+/// Ids, what is read or added to for each, and the sums.
+fn pass_bytes(graph: &Graph, beside_bytes: u64) -> u64 {
+    let of = |lists: &Topology| lists.edges() * (lists.neighbours().id_bytes() as u64 + beside_bytes);
+    graph.relations().iter().map(of).sum::<u64>() + 8 * graph.nodes()
 }
 
 /// A copy on all threads, far larger than caches.

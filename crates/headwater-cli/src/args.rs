@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 
 pub use self::bench::{
-    BenchCommand, GatherArgs, GraphStorage, ReorderArgs, RowVisits, SampleArgs, SampleDevice, Suite,
+    BenchCommand, GatherArgs, GraphStorage, ReorderArgs, RowVisits, SampleArgs, SampleDevice, ScoreArgs, Suite,
 };
 pub use self::bench_tier::{BenchTierArgs, ColdOrder, ScoreSet, stored_name};
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};

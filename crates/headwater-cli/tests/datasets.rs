@@ -227,6 +227,24 @@ fn a_killed_export_leaves_nothing_that_looks_finished() {
 }
 
 #[test]
+fn benches_of_a_dataset_print_one_object() {
+    let (_folder, data, _) = folder();
+    let printed = succeeds(&["bench", "score", &data, "--rounds", "1", "--fanout", "2,2", "--json"]);
+    let figures: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&figures["nodes"], &figures["edges"]), (&100.into(), &100.into()));
+    // An id and a contribution of 4 bytes an edge, a sum of 8 a node.
+    for (score, passes, bytes) in [("weighted-pagerank", 5, 1600), ("expected", 2, 1600), ("in-degree", 1, 1600)] {
+        let rows = figures["scores"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["score"] == score).unwrap();
+        assert_eq!((&row["passes"], &row["bytes_per_pass"]), (&passes.into(), &bytes.into()), "{score}");
+    }
+    fails_with(&["bench", "score", &data, "--fanout", "-2"], "-2");
+    let printed = succeeds(&["bench", "reorder", &data, "--json"]);
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&printed).unwrap()["graph"], "ring");
+    fails_with(&["bench", "reorder", "not-there"], "not-there");
+}
+
+#[test]
 fn help_has_examples() {
     for verb in ["inspect", "export"] {
         assert!(succeeds(&[verb, "--help"]).contains("Examples:"), "{verb}");

@@ -74,8 +74,12 @@ pub use width::IdWidth;
 /// Every kernel text of this crate with every set of defines it is used with, for tests that compile all of them.
 #[must_use]
 pub fn kernel_builds() -> Vec<(&'static headwater_cuda::Source, headwater_cuda::Defines)> {
-    [interleave::kernel_builds, sample::kernel_builds, scan::kernel_builds, unique::kernel_builds]
-        .into_iter()
-        .flat_map(|folder| folder())
-        .collect()
+    let folders = [
+        interleave::kernel_builds,
+        sample::kernel_builds,
+        scan::kernel_builds,
+        score::kernel_builds,
+        unique::kernel_builds,
+    ];
+    folders.into_iter().flat_map(|folder| folder()).collect()
 }

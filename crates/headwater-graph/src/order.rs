@@ -210,7 +210,7 @@ pub(crate) fn offsets_of(degrees: &[u64]) -> Vec<u64> {
 }
 
 /// Neighbouring rows with some ten thousand edges together, or one with more.
-fn row_groups(offsets: &[u64]) -> Vec<Range<usize>> {
+pub(crate) fn row_groups(offsets: &[u64]) -> Vec<Range<usize>> {
     const EDGES: u64 = 1 << 14;
     let (rows, edges) = (offsets.len() - 1, offsets[offsets.len() - 1]);
     let first_row = |group: u64| offsets[..rows].partition_point(|offset| *offset < group * EDGES);

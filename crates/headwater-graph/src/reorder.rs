@@ -104,15 +104,20 @@ impl Permutation {
     /// The new ids of a list of old ones: splits, seeds.
     pub fn relabel(&self, ids: &Ids) -> Result<Ids> {
         ids.check_below(self.len(), "ids")?;
-        let mut moved = match ids {
-            Ids::U32(ids) => Moved::Four(ids.to_vec()),
-            Ids::U64(ids) => Moved::Eight(ids.to_vec()),
-        };
-        match &mut moved {
-            Moved::Four(ids) => ids.par_chunks_mut(PIECE_EDGES).for_each(|ids| relabel(ids, &self.new_of_old)),
-            Moved::Eight(ids) => ids.par_chunks_mut(PIECE_EDGES).for_each(|ids| relabel(ids, &self.new_of_old)),
+        Ok(self.relabelled(ids))
+    }
+
+    /// As [`Permutation::relabel`], for ids that have been checked.
+    pub(crate) fn relabelled(&self, ids: &Ids) -> Ids {
+        fn all<T: Id, N: Id>(ids: &[T], names: &[N]) -> Vec<T> {
+            ids.par_iter().map(|id| T::narrow(names[index(id.wide())].wide())).collect()
         }
-        Ok(moved.into())
+        match (ids, &self.new_of_old) {
+            (Ids::U32(ids), Ids::U32(names)) => all(ids, names).into(),
+            (Ids::U32(ids), Ids::U64(names)) => all(ids, names).into(),
+            (Ids::U64(ids), Ids::U32(names)) => all(ids, names).into(),
+            (Ids::U64(ids), Ids::U64(names)) => all(ids, names).into(),
+        }
     }
 
     /// Moves rows of bytes, one a node, to their new places: features, labels.
@@ -258,7 +263,7 @@ impl Mover<'_> {
 }
 
 /// Gives every id its new name. All of them have one.
-fn relabel<T: Id>(ids: &mut [T], names: &Ids) {
+pub(crate) fn relabel<T: Id>(ids: &mut [T], names: &Ids) {
     fn all<T: Id, N: Id>(ids: &mut [T], names: &[N]) {
         for id in ids {
             *id = T::narrow(names[index(id.wide())].wide());

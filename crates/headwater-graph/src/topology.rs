@@ -21,6 +21,16 @@ pub enum Layout {
     Csc,
 }
 
+impl Layout {
+    /// Lists of the other end.
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Csr => Self::Csc,
+            Self::Csc => Self::Csr,
+        }
+    }
+}
+
 /// How the neighbours of each row are ordered, when it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -31,6 +31,7 @@ pub enum BenchCommand {
     /// A graph of a published shape renumbered by degree.
     #[command(after_help = "Examples:
   headwater bench reorder --like products
+  headwater bench reorder DATASET                                  a graph that is there already
   headwater bench reorder --like papers100m --both-ways --json     3.2 billion edges; needs 80 GiB")]
     Reorder(ReorderArgs),
     /// Rows of batches gathered with more and more of them in GPU memory.
@@ -47,6 +48,12 @@ order `random` the rows in host memory are shuffled, and those in GPU memory are
 timed. Traffic is forecast from batches that are not gathered. Without a GPU the CPU gather and the disk alone are
 timed; traffic is counted all the same.")]
     Tier(Box<BenchTierArgs>),
+    /// Scores of a dataset's nodes: time a pass over the edges, and its part of memory's speed.
+    #[command(after_help = "Examples:
+  headwater bench score DATASET
+  headwater bench score DATASET --json | jq '.scores[] | {score, ms_per_pass, of_copy}'
+  headwater bench score DATASET --device cuda --graph zero-copy")]
+    Score(ScoreArgs),
 }
 
 /// What `bench gather` takes.
@@ -192,6 +199,9 @@ pub enum GraphStorage {
 /// What `bench reorder` takes.
 #[derive(Debug, Group)]
 pub struct ReorderArgs {
+    /// A dataset folder of one relation, instead of a shape.
+    #[arg(conflicts_with_all = ["like", "scale", "both_ways", "seed"])]
+    pub dataset: Option<PathBuf>,
     /// The shape.
     #[arg(long, default_value = "products")]
     pub like: String,
@@ -204,6 +214,37 @@ pub struct ReorderArgs {
     /// Seed of the graph.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `bench score` takes.
+#[derive(Debug, Group)]
+pub struct ScoreArgs {
+    /// A dataset folder.
+    pub dataset: PathBuf,
+    /// Who scores.
+    #[arg(long, value_enum, default_value_t = SampleDevice::Cpu)]
+    pub device: SampleDevice,
+    /// Where the graph lies. Default: `cpu` for CPU threads, `cuda` for a GPU.
+    #[arg(long, value_enum)]
+    pub graph: Option<GraphStorage>,
+    /// GPU to use.
+    #[arg(long, default_value_t = 0)]
+    pub gpu: usize,
+    /// CPU threads. Default: all cores.
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Neighbours a hop, seeds first; -1 for all.
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "12,12,12")]
+    pub fanout: Vec<i64>,
+    /// Seeds a batch.
+    #[arg(long, default_value_t = 1024)]
+    pub batch: usize,
+    /// Times each score is worked out; the median is shown.
+    #[arg(long, default_value_t = 5)]
+    pub rounds: usize,
     /// One JSON object instead of text.
     #[arg(long)]
     pub json: bool,

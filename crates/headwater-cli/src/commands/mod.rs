@@ -25,5 +25,6 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),
         Command::Bench(BenchCommand::Reorder(args)) => bench::reorder(&args),
         Command::Bench(BenchCommand::Tier(args)) => bench::tier(&args),
+        Command::Bench(BenchCommand::Score(args)) => bench::score(&args),
     }
 }

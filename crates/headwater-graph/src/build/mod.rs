@@ -25,6 +25,7 @@ use self::plan::MOST_ROWS;
 pub use self::plan::{BuildPlan, BuildSize, build_plan};
 
 use self::sort::{Sorted, sort};
+pub(crate) use self::transpose::Renumbered;
 use crate::column::{Column, Id, Ids};
 use crate::error::{Error, Result};
 pub use crate::lane::EdgeIds;
@@ -190,16 +191,23 @@ impl Edges<'_> {
 pub(crate) fn inverse_of(ids: &Ids) -> Result<Ids> {
     let count = ids.len() as u64;
     ids.check_below(count, "permutation")?;
-    let lane = Lane::of_edge_ids(None, count);
-    let input_bytes = count * ids.id_bytes() as u64;
-    let threads = rayon::current_num_threads() as u64;
-    let size = BuildSize { rows: count, edges: count, input_bytes, edge_bytes: lane.bytes(), lanes: 1, threads };
-    let Sorted { offsets, lanes } = sort(&build_plan(&size), count, ids, &[lane], &Silent);
+    let (offsets, positions) = positions_by(ids, count);
     match offsets.par_iter().enumerate().position_first(|(at, offset)| at as u64 != *offset) {
         // Up to here every number stands once.
         Some(at) => Err(Error::NotPermutation { id: at as u64 - 1, times: offsets[at] - (at as u64 - 1), count }),
-        None => Ok(lanes.into_iter().next().unwrap_or(Moved::Four(Vec::new())).into()),
+        None => Ok(positions),
     }
+}
+
+/// The positions of all keys, which are below `limit`, in the order of keys, and where those of each key begin.
+pub(crate) fn positions_by(keys: &Ids, limit: u64) -> (Vec<u64>, Ids) {
+    let count = keys.len() as u64;
+    let lane = Lane::of_edge_ids(None, count);
+    let input_bytes = count * keys.id_bytes() as u64;
+    let threads = rayon::current_num_threads() as u64;
+    let size = BuildSize { rows: limit, edges: count, input_bytes, edge_bytes: lane.bytes(), lanes: 1, threads };
+    let Sorted { offsets, lanes } = sort(&build_plan(&size), limit, keys, &[lane], &Silent);
+    (offsets, lanes.into_iter().next().unwrap_or(Moved::Four(Vec::new())).into())
 }
 
 impl Ids {
@@ -219,7 +227,9 @@ impl Ids {
 /// The first id at or above a limit. Blocks are folded without a branch an id, which is several times faster.
 fn first_from<T: Id>(ids: &[T], limit: u64) -> Option<usize> {
     const BLOCK: usize = 1 << 14;
-    let is_bad = |block: &[T]| block.iter().copied().max().is_some_and(|most| most.wide() >= limit);
+    // Not `Iterator::max`, which compiles to a comparison at a time.
+    let most = |block: &[T]| block.iter().fold(T::narrow(0), |most, id| most.max(*id)).wide();
+    let is_bad = |block: &[T]| !block.is_empty() && most(block) >= limit;
     let block = ids.par_chunks(BLOCK).position_first(is_bad)?;
     let within = ids[block * BLOCK..].iter().position(|id| id.wide() >= limit)?;
     Some(block * BLOCK + within)

@@ -7,23 +7,40 @@ use crate::column::{Id, Ids};
 use crate::error::Result;
 use crate::lane::{Carried, Lane};
 use crate::progress::Progress;
+use crate::reorder::{Permutation, relabel};
 use crate::topology::{Layout, RowOrder, Topology, index};
+
+/// New numbers for the nodes that own lists, and for those in them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Renumbered<'a> {
+    pub(crate) rows: &'a Permutation,
+    pub(crate) columns: &'a Permutation,
+}
 
 impl Topology {
     /// The same edges owned by their other end. Each keeps its id, and the lists come out in ascending order.
     pub fn transposed(&self, progress: &dyn Progress) -> Result<Self> {
-        let layout = match self.layout() {
-            Layout::Csr => Layout::Csc,
-            Layout::Csc => Layout::Csr,
-        };
         self.check()?;
-        Ok(self.turned().sort(layout, progress)?.with_order(RowOrder::Neighbour))
+        let edges = self.turned(self.neighbours(), None, EdgeIds::Kept);
+        Ok(edges.sort(self.layout().other(), progress)?.with_order(RowOrder::Neighbour))
+    }
+
+    /// As [`Topology::transposed`], the lists alone, with both ends renumbered on the way. Who stands first in a list is
+    /// who had the lower number before.
+    pub(crate) fn transposed_lists(&self, ends: Renumbered<'_>, progress: &dyn Progress) -> Result<Self> {
+        self.check()?;
+        let keys = ends.columns.relabelled(self.neighbours());
+        let bare = self.bare();
+        let edges = bare.turned(&keys, Some(ends.rows.new_of_old()), EdgeIds::Dropped);
+        // The new keys are given as well.
+        let input_bytes = edges.input_bytes + (keys.len() * keys.id_bytes()) as u64;
+        Edges { input_bytes, ..edges }.sort(self.layout().other(), progress)
     }
 
     /// What transposing will take.
     #[must_use]
     pub fn transpose_plan(&self) -> BuildPlan {
-        self.turned().plan()
+        self.turned(self.neighbours(), None, EdgeIds::Kept).plan()
     }
 
     /// The edges one after the other. Arrays other than the rows' are shared, not copied.
@@ -59,21 +76,23 @@ impl Topology {
         }
     }
 
-    fn turned(&self) -> Edges<'_> {
+    /// The edges with their `keys`, one an edge, as owners. Rows go by their numbers, or by the names they are given.
+    fn turned<'a>(&'a self, keys: &'a Ids, names: Option<&'a Ids>, edge_ids: EdgeIds) -> Edges<'a> {
         let offsets = self.offsets().as_slice();
         let neighbours = if self.rows() <= 1 << 32 {
-            Lane::Four(Box::new(|start, out| fill_rows(offsets, start, out)))
+            Lane::Four(Box::new(move |start, out| fill_names(offsets, names, start, out)))
         } else {
-            Lane::Eight(Box::new(|start, out| fill_rows(offsets, start, out)))
+            Lane::Eight(Box::new(move |start, out| fill_names(offsets, names, start, out)))
         };
-        Edges {
-            keys: self.neighbours(),
-            rows: self.columns(),
-            columns: self.rows(),
-            neighbours,
-            carried: Carried::by(self, EdgeIds::Kept),
-            input_bytes: self.bytes(),
-        }
+        let (rows, columns, carried) = (self.columns(), self.rows(), Carried::by(self, edge_ids));
+        Edges { keys, rows, columns, neighbours, carried, input_bytes: self.bytes() }
+    }
+}
+
+fn fill_names<T: Id>(offsets: &[u64], names: Option<&Ids>, start: usize, out: &mut [T]) {
+    fill_rows(offsets, start, out);
+    if let Some(names) = names {
+        relabel(out, names);
     }
 }
 

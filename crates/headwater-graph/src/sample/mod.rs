@@ -28,7 +28,7 @@ mod exclude;
 pub mod gpu;
 mod index;
 mod link;
-mod lists;
+pub(crate) mod lists;
 mod negative;
 mod neighbour;
 mod options;

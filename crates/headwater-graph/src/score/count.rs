@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use headwater_cuda::Stream;
 use rayon::prelude::*;
 
 use super::NodeScores;
@@ -12,7 +13,7 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::progress::Progress;
 use crate::random::Key;
-use crate::sample::{NeighbourSampler, Sample, Seeds};
+use crate::sample::{GpuNeighbourSampler, NeighbourSampler, Seeds};
 use crate::topology::index;
 
 /// What was read.
@@ -36,6 +37,19 @@ pub fn count_reads(
 ) -> Result<Reads> {
     let mut counter = Counter::new(sampler.graph());
     counter.add(sampler, batches, key, progress)?;
+    Ok(counter.reads())
+}
+
+/// As [`count_reads`], drawn by a GPU one batch after the other: the same counts.
+pub fn count_reads_on(
+    sampler: &GpuNeighbourSampler,
+    stream: &Stream,
+    batches: &[Seeds<'_>],
+    key: Key,
+    progress: &dyn Progress,
+) -> Result<Reads> {
+    let mut counter = Counter::new(sampler.placed().graph());
+    counter.add_on(sampler, stream, batches, key, progress)?;
     Ok(counter.reads())
 }
 
@@ -63,11 +77,29 @@ impl Counter {
     ) -> Result<()> {
         let one = |(at, seeds): (usize, &Seeds<'_>)| {
             let sample = sampler.sample_alone(*seeds, key.of(at as u64))?;
-            self.count(&sample);
+            sample.nodes.iter().zip(&self.counts).for_each(|(nodes, counts)| count(&nodes.ids, counts));
             progress.advance(1);
             Ok(sample.node_count() as u64)
         };
         self.nodes += batches.par_iter().enumerate().map(one).sum::<Result<u64>>()?;
+        self.batches += batches.len() as u64;
+        Ok(())
+    }
+
+    pub(super) fn add_on(
+        &mut self,
+        sampler: &GpuNeighbourSampler,
+        stream: &Stream,
+        batches: &[Seeds<'_>],
+        key: Key,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        for (at, seeds) in batches.iter().enumerate() {
+            let nodes = sampler.sample(stream, *seeds, key.of(at as u64))?.node_ids()?;
+            nodes.iter().zip(&self.counts).for_each(|(ids, counts)| count(ids, counts));
+            self.nodes += nodes.iter().map(|ids| ids.len() as u64).sum::<u64>();
+            progress.advance(1);
+        }
         self.batches += batches.len() as u64;
         Ok(())
     }
@@ -77,12 +109,10 @@ impl Counter {
         let counts = self.counts.into_iter().map(whole).collect();
         Reads { counts, batches: self.batches, nodes: self.nodes }
     }
+}
 
-    fn count(&self, sample: &Sample) {
-        for (nodes, counts) in sample.nodes.iter().zip(&self.counts) {
-            nodes.ids.iter().for_each(|&id| {
-                counts[index(id)].fetch_add(1, Ordering::Relaxed);
-            });
-        }
-    }
+fn count(ids: &[u64], counts: &[AtomicU32]) {
+    ids.iter().for_each(|&id| {
+        counts[index(id)].fetch_add(1, Ordering::Relaxed);
+    });
 }

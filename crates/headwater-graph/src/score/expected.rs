@@ -12,10 +12,9 @@ use super::NodeScores;
 use super::pull::Outgoing;
 use crate::error::{Error, Result};
 use crate::sample::SampleOptions;
-use crate::topology::index;
 
 /// Draws are whole multiples of 2^-32.
-const DRAW_UNIT_LOG2: u8 = 32;
+const DRAW_UNIT: f32 = (1u64 << 32) as f32;
 /// Reads are whole multiples of 2^-20 of a read an epoch.
 const READ_UNIT_LOG2: u8 = 20;
 
@@ -41,22 +40,24 @@ pub fn expected_reads(graph: &Outgoing, expected: &Expected<'_>) -> Result<NodeS
     let seeds = seed_chances(graph, expected.train, batches)?;
     // The chance that a node is in the batch, and that the last hop brought it.
     let (mut known, mut fresh) = (seeds.clone(), seeds);
+    let mut passes = graph.passes();
     for hop in 0..expected.options.fanouts.len() {
-        let chance = |relation: usize, target: usize| {
+        let chances = |relation: usize, target: usize, chances: &mut [f32]| {
             let fanout = expected.options.fanout(hop, relation);
             let of = |(fresh, &degree): (&f32, &u64)| fresh * fanout.of(degree) as f32 / degree.max(1) as f32;
-            fresh[target].par_iter().zip(graph.in_degrees(relation)).map(of).collect::<Vec<f32>>()
+            let targets = fresh[target].par_iter().zip(graph.in_degrees(relation));
+            chances.par_iter_mut().zip(targets).for_each(|(chance, target)| *chance = of(target) * DRAW_UNIT);
         };
-        let draws = graph.pull(DRAW_UNIT_LOG2, chance);
-        for ((known, fresh), draws) in known.iter_mut().zip(&mut fresh).zip(&draws) {
-            known.par_iter_mut().zip(fresh).zip(draws).for_each(|((known, fresh), &draws)| {
+        let draws = passes.pull(chances)?;
+        for ((known, fresh), draws) in known.iter_mut().zip(&mut fresh).zip(draws) {
+            known.par_iter_mut().zip(fresh).zip(&*draws).for_each(|((known, fresh), &draws)| {
                 *fresh = (1.0 - *known) * at_least_one(draws);
                 *known += *fresh;
             });
         }
     }
     let reads = |known: &Vec<f32>| known.par_iter().map(|&known| whole_reads(f64::from(known) * batches)).collect();
-    Ok(known.iter().map(reads).collect())
+    Ok(graph.as_given(known.iter().map(reads).collect()))
 }
 
 fn seed_chances(graph: &Outgoing, train: &[&[u64]], batches: f64) -> Result<Vec<Vec<f32>>> {
@@ -65,13 +66,15 @@ fn seed_chances(graph: &Outgoing, train: &[&[u64]], batches: f64) -> Result<Vec<
     if found != expected {
         return Err(Error::Length { name: "lists of training nodes", found, expected, of: "the node types" });
     }
-    for (chances, ids) in chances.iter_mut().zip(train) {
+    #[expect(clippy::cast_possible_truncation, reason = "chances are kept in 32 bits")]
+    let chance = (1.0 / batches) as f32;
+    for (node_type, (chances, ids)) in chances.iter_mut().zip(train).enumerate() {
         let limit = chances.len() as u64;
         for (position, &id) in ids.iter().enumerate() {
-            let out = || Error::IdOutOfRange { name: "training nodes", position: position as u64, id, limit };
-            #[expect(clippy::cast_possible_truncation, reason = "chances are kept in 32 bits")]
-            let chance = (1.0 / batches) as f32;
-            *chances.get_mut(index(id)).ok_or_else(out)? = chance;
+            if id >= limit {
+                return Err(Error::IdOutOfRange { name: "training nodes", position: position as u64, id, limit });
+            }
+            chances[graph.number(node_type, id)] = chance;
         }
     }
     Ok(chances)
@@ -79,7 +82,7 @@ fn seed_chances(graph: &Outgoing, train: &[&[u64]], batches: f64) -> Result<Vec<
 
 fn at_least_one(draws: u64) -> f32 {
     #[expect(clippy::cast_possible_truncation, reason = "chances are kept in 32 bits")]
-    let chance = -(-(draws as f64) / (1u64 << DRAW_UNIT_LOG2) as f64).exp_m1() as f32;
+    let chance = -(-(draws as f64) / f64::from(DRAW_UNIT)).exp_m1() as f32;
     chance
 }
 

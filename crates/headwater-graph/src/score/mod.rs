@@ -11,7 +11,7 @@
 //! | in- and out-degree | [`degrees`] |
 //! | reverse PageRank, with and without weight on training nodes | [`reverse_pagerank`] |
 //! | how often a node is expected in a batch | [`expected_reads`] |
-//! | how often it was in the batches that were drawn | [`count_reads`] |
+//! | how often it was in the batches that were drawn | [`count_reads`], [`count_reads_on`] |
 //! | any of them, by name, for a run | [`Score`], [`Workload`] |
 
 mod count;
@@ -24,11 +24,11 @@ mod rank;
 mod tests;
 mod workload;
 
-pub use count::{Reads, count_reads};
+pub use count::{Reads, count_reads, count_reads_on};
 pub use degree::{End, degrees};
 pub use expected::{Expected, expected_reads};
 pub use kind::{Score, hottest_first, in_order};
-pub use pull::Outgoing;
+pub use pull::{Outgoing, kernel_builds};
 pub use rank::{RankOptions, Start, Stop, reverse_pagerank};
 pub use workload::{Purpose, Training, Workload};
 

@@ -7,9 +7,8 @@
 use rayon::prelude::*;
 
 use super::NodeScores;
-use super::pull::Outgoing;
+use super::pull::{Outgoing, Passes};
 use crate::error::{Error, Result};
-use crate::topology::index;
 
 /// Scores are whole multiples of 2^-60; all of them together are at most 2.
 const UNIT_LOG2: u8 = 60;
@@ -71,20 +70,20 @@ pub fn reverse_pagerank(graph: &Outgoing, options: &RankOptions<'_>) -> Result<N
         return Err(Error::Parameter { name: "damping", value: options.damping, expected: "from 0 to 1" });
     }
     let mut scores = begin(graph, options.start)?;
-    let in_degrees = graph.all_in_degrees();
+    let (parts, mut passes) = (parts(&graph.all_in_degrees()), graph.passes());
     let (most, tolerance) = match options.stop {
         Stop::After(iterations) => (iterations, None),
         Stop::Converged { tolerance, most } => (most, Some(tolerance)),
     };
     for _ in 0..most {
-        let next = iterate(graph, &in_degrees, &scores, options.damping);
-        let change = tolerance.map(|tolerance| (tolerance, change(&scores, &next)));
-        scores = next;
-        if change.is_some_and(|(tolerance, change)| change < tolerance) {
+        let next = iterate(&mut passes, &parts, &scores, options.damping)?;
+        let is_still = tolerance.is_some_and(|tolerance| change(&scores, next) < tolerance);
+        std::mem::swap(&mut scores, next);
+        if is_still {
             break;
         }
     }
-    Ok(scores)
+    Ok(graph.as_given(scores))
 }
 
 fn begin(graph: &Outgoing, start: Start<'_>) -> Result<NodeScores> {
@@ -97,11 +96,13 @@ fn begin(graph: &Outgoing, start: Start<'_>) -> Result<NodeScores> {
     }
     // A node that is listed twice is one training node.
     let mut training = 0;
-    for (scores, ids) in scores.iter_mut().zip(train) {
+    for (node_type, (scores, ids)) in scores.iter_mut().zip(train).enumerate() {
         let limit = scores.len() as u64;
         for (position, &id) in ids.iter().enumerate() {
-            let out = || Error::IdOutOfRange { name: "training nodes", position: position as u64, id, limit };
-            let score = scores.get_mut(index(id)).ok_or_else(out)?;
+            if id >= limit {
+                return Err(Error::IdOutOfRange { name: "training nodes", position: position as u64, id, limit });
+            }
+            let score = &mut scores[graph.number(node_type, id)];
             training += usize::from(*score != MARKED);
             *score = MARKED;
         }
@@ -113,20 +114,36 @@ fn begin(graph: &Outgoing, start: Start<'_>) -> Result<NodeScores> {
     Ok(scores)
 }
 
-fn iterate(graph: &Outgoing, in_degrees: &NodeScores, scores: &NodeScores, damping: f64) -> NodeScores {
-    let share = |(score, degree): (&u64, &u64)| {
-        #[expect(clippy::cast_possible_truncation, reason = "shares are kept in 32 bits")]
-        // A node that nothing points at hands nothing on, and is asked by nobody.
-        if *degree == 0 { 0.0 } else { (value(*score) / *degree as f64) as f32 }
+/// The part of its score that each node hands on over one edge. A node that nothing points at hands nothing on.
+fn parts(in_degrees: &NodeScores) -> Vec<Vec<f64>> {
+    let part = |degree: &u64| if *degree == 0 { 0.0 } else { 1.0 / *degree as f64 };
+    in_degrees.iter().map(|degrees| degrees.par_iter().map(part).collect()).collect()
+}
+
+fn iterate<'a>(
+    passes: &'a mut Passes<'_>,
+    parts: &[Vec<f64>],
+    scores: &NodeScores,
+    damping: f64,
+) -> Result<&'a mut NodeScores> {
+    let shares = |_: usize, target: usize, shares: &mut [f32]| {
+        shares.par_iter_mut().zip(scores[target].par_iter().zip(&parts[target])).for_each(|(share, (score, part))| {
+            #[expect(clippy::cast_possible_truncation, reason = "shares are kept in 32 bits")]
+            let of = (*score as f64 * part) as f32;
+            *share = of;
+        });
     };
-    let shares =
-        |_: usize, target: usize| scores[target].par_iter().zip(&in_degrees[target]).map(share).collect::<Vec<f32>>();
-    let mut sums = graph.pull(UNIT_LOG2, shares);
-    let rest = (1.0 - damping) / graph.nodes() as f64;
-    sums.iter_mut().for_each(|sums| {
-        sums.par_iter_mut().for_each(|sum| *sum = whole(rest + damping * value(*sum)));
-    });
-    sums
+    let nodes: usize = scores.iter().map(Vec::len).sum();
+    let (rest, damping) = (whole((1.0 - damping) / nodes.max(1) as f64), whole(damping));
+    let sums = passes.pull(shares)?;
+    sums.iter_mut().for_each(|sums| sums.par_iter_mut().for_each(|sum| *sum = rest + times(*sum, damping)));
+    Ok(sums)
+}
+
+/// The product of two numbers in units. Whole numbers are several times faster here than floats and back.
+#[expect(clippy::cast_possible_truncation, reason = "one is at most 1, and the other is a score")]
+fn times(one: u64, other: u64) -> u64 {
+    ((u128::from(one) * u128::from(other)) >> UNIT_LOG2) as u64
 }
 
 fn change(before: &NodeScores, after: &NodeScores) -> f64 {

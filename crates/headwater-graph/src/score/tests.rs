@@ -1,12 +1,22 @@
 //! Scores against plain references in 64-bit floats.
 #![allow(clippy::cast_possible_truncation, reason = "numbers in tests are small")]
 
+mod networkx;
+
 use super::*;
 use crate::random::Key;
 use crate::reorder::Permutation;
 use crate::sample::tests::{citations, tangle};
 use crate::sample::{NeighbourSampler, SampleOptions, Seeds};
 use crate::{Error, Graph, Silent, Topology};
+
+/// The same graph of one relation with ids of 64 bits.
+pub(super) fn wide(graph: &Graph) -> Graph {
+    let lists = graph.relation(0);
+    let ids: Vec<u64> = lists.neighbours().iter().collect();
+    let made = Topology::new(lists.layout(), lists.columns(), lists.offsets().clone(), ids.into()).unwrap();
+    Graph::homogeneous(made).unwrap()
+}
 
 /// Source and target of every edge, nodes of all types numbered through.
 fn edges(graph: &Graph) -> (usize, Vec<(usize, usize)>) {
@@ -78,6 +88,7 @@ fn ranks_do_not_depend_on_threads_or_on_the_layout() {
     };
     let one = rank(&graph, 1);
     assert_eq!(rank(&graph, 3), one);
+    assert_eq!(rank(&wide(&graph), 2), one);
     assert_eq!(rank(&by_source, 2), one);
 }
 

@@ -3,14 +3,16 @@
 //! Every training node is a seed once an epoch, in an order of chance. Batches that a score was made from say nothing about
 //! how well it predicts, so batches are drawn for a purpose, and those of two purposes have no draw in common.
 
+use headwater_cuda::Stream;
 use rayon::prelude::*;
 
 use super::count::{Counter, Reads};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
+use crate::placed::PlacedGraph;
 use crate::progress::Progress;
 use crate::random::Key;
-use crate::sample::{EdgeIds, NeighbourSampler, SampleOptions, Seeds};
+use crate::sample::{EdgeIds, GpuNeighbourSampler, NeighbourSampler, SampleOptions, Seeds};
 
 /// How batches are made.
 #[derive(Debug, Clone)]
@@ -41,6 +43,14 @@ pub enum Purpose {
 pub struct Workload {
     sampler: NeighbourSampler,
     training: Training,
+    gpu: Option<Drawer>,
+}
+
+/// A GPU that draws batches.
+#[derive(Debug)]
+struct Drawer {
+    sampler: GpuNeighbourSampler,
+    stream: Stream,
 }
 
 /// Seeds of one type.
@@ -75,14 +85,24 @@ impl Workload {
         if training.train.iter().all(Vec::is_empty) {
             return Err(Error::Options { why: "there are no training nodes, so batches have nowhere to begin" });
         }
-        // Nobody looks at the edges.
-        let options = SampleOptions { edge_ids: EdgeIds::Dropped, ..training.options.clone() };
-        Ok(Self { sampler: NeighbourSampler::new(graph, options)?, training })
+        let sampler = NeighbourSampler::new(graph, nodes_alone(&training.options))?;
+        Ok(Self { sampler, training, gpu: None })
+    }
+
+    /// The same run, its batches drawn by a GPU: the same batches. `placed` is the run's graph.
+    pub fn on_gpu(self, placed: &PlacedGraph, stream: &Stream) -> Result<Self> {
+        placed.check_stream(stream)?;
+        let sampler = GpuNeighbourSampler::new(placed.clone(), nodes_alone(&self.training.options))?;
+        Ok(Self { gpu: Some(Drawer { sampler, stream: stream.clone() }), ..self })
     }
 
     /// The same run with other hops.
     pub fn with_options(&self, options: SampleOptions) -> Result<Self> {
-        Self::new(self.graph().clone(), Training { options, ..self.training.clone() })
+        let run = Self::new(self.graph().clone(), Training { options, ..self.training.clone() })?;
+        match &self.gpu {
+            Some(Drawer { sampler, stream }) => run.on_gpu(sampler.placed(), stream),
+            None => Ok(run),
+        }
     }
 
     /// The graph.
@@ -125,7 +145,10 @@ impl Workload {
             let mut drawn = self.epoch(key.of(epoch));
             drawn.truncate(usize::try_from(left).unwrap_or(usize::MAX));
             let seeds: Vec<Seeds<'_>> = drawn.iter().map(Batch::seeds).collect();
-            counter.add(&self.sampler, &seeds, key.of(epoch), progress)?;
+            match &self.gpu {
+                Some(gpu) => counter.add_on(&gpu.sampler, &gpu.stream, &seeds, key.of(epoch), progress)?,
+                None => counter.add(&self.sampler, &seeds, key.of(epoch), progress)?,
+            }
             left -= drawn.len() as u64;
             epoch += 1;
         }
@@ -149,6 +172,11 @@ impl Workload {
         }
         batches
     }
+}
+
+/// Nobody looks at the edges.
+fn nodes_alone(options: &SampleOptions) -> SampleOptions {
+    SampleOptions { edge_ids: EdgeIds::Dropped, ..options.clone() }
 }
 
 fn shuffled(ids: &[u64], key: Key) -> Vec<u64> {

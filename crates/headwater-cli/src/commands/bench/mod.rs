@@ -6,13 +6,14 @@ mod gather_steps;
 mod gather_view;
 mod reorder;
 mod sample;
+mod score;
 mod tier;
 mod usage;
 
 use anyhow::Context;
 use headwater::cuda::Gpu;
 
-use crate::args::{BenchTierArgs, GatherArgs, ReorderArgs, SampleArgs};
+use crate::args::{BenchTierArgs, GatherArgs, ReorderArgs, SampleArgs, ScoreArgs};
 use crate::{picture, report};
 
 /// `headwater bench gather`.
@@ -51,4 +52,9 @@ pub fn reorder(args: &ReorderArgs) -> anyhow::Result<()> {
 /// `headwater bench tier`.
 pub fn tier(args: &BenchTierArgs) -> anyhow::Result<()> {
     tier::run(args)
+}
+
+/// `headwater bench score`.
+pub fn score(args: &ScoreArgs) -> anyhow::Result<()> {
+    score::run(args)
 }

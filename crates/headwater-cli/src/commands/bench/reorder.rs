@@ -1,12 +1,13 @@
 //! `headwater bench reorder`: how fast a graph is renumbered, hubs first.
 
+use std::path::Path;
 use std::time::Instant;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use headwater::graph::build::EdgeIds;
 use headwater::graph::generate::{Like, Ways};
 use headwater::graph::reorder::Permutation;
-use headwater::graph::{Graph, Silent};
+use headwater::graph::{Dataset, Graph, Silent};
 use serde::Serialize;
 
 use crate::args::ReorderArgs;
@@ -18,7 +19,7 @@ struct Figures {
     nodes: u64,
     edges: u64,
     threads: usize,
-    /// Drawing the edges and building the lists.
+    /// Drawing the edges and building the lists, or reading them.
     make_s: f64,
     /// Degrees, and nodes sorted by them.
     order_s: f64,
@@ -31,14 +32,11 @@ struct Figures {
 
 /// Measures and prints.
 pub fn run(args: &ReorderArgs) -> anyhow::Result<()> {
-    let mut recipe = Like { name: args.like.clone(), scale: args.scale, seed: args.seed }.recipe()?;
-    ensure!(recipe.schema.is_homogeneous(), "{} has several types; name a homogeneous shape", args.like);
-    if args.both_ways {
-        recipe.relations[0].edges *= 2;
-        recipe.relations[0].ways = Ways::Both;
-    }
     let begun = Instant::now();
-    let graph = recipe.graph(&Silent)?;
+    let (name, graph) = match &args.dataset {
+        Some(folder) => opened(folder)?,
+        None => made(args)?,
+    };
     let make_s = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let order = Permutation::by_degree(&graph.relation(0).degrees())?;
@@ -48,7 +46,7 @@ pub fn run(args: &ReorderArgs) -> anyhow::Result<()> {
     let reorder_s = begun.elapsed().as_secs_f64();
     check(&graph, &moved, &order)?;
     let figures = Figures {
-        graph: recipe.origin,
+        graph: name,
         nodes: graph.nodes(),
         edges: graph.edges(),
         threads: rayon::current_num_threads(),
@@ -59,6 +57,25 @@ pub fn run(args: &ReorderArgs) -> anyhow::Result<()> {
         gb_per_s: 2.0 * graph.bytes() as f64 / reorder_s / 1e9,
     };
     if args.json { report::json(&figures) } else { show(&figures) }
+}
+
+/// A graph of a published shape, and what it is.
+fn made(args: &ReorderArgs) -> anyhow::Result<(String, Graph)> {
+    let mut recipe = Like { name: args.like.clone(), scale: args.scale, seed: args.seed }.recipe()?;
+    ensure!(recipe.schema.is_homogeneous(), "{} has several types; name a homogeneous shape", args.like);
+    if args.both_ways {
+        recipe.relations[0].edges *= 2;
+        recipe.relations[0].ways = Ways::Both;
+    }
+    let graph = recipe.graph(&Silent)?;
+    Ok((recipe.origin, graph))
+}
+
+/// The graph of a dataset, and its name.
+fn opened(folder: &Path) -> anyhow::Result<(String, Graph)> {
+    let dataset = Dataset::open(folder).with_context(|| format!("opening {}", folder.display()))?;
+    ensure!(dataset.schema().is_homogeneous(), "{} has several types or relations", folder.display());
+    Ok((dataset.manifest().name.clone(), dataset.graph()?.in_memory()?))
 }
 
 /// Compares some rows with where they came from.

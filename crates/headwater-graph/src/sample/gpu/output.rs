@@ -64,6 +64,11 @@ impl DeviceSample {
         Ok(Sample { nodes: nodes.collect::<Result<_>>()?, edges: edges.collect() })
     }
 
+    /// The ids of the nodes alone, type after type.
+    pub fn node_ids(&self) -> Result<Vec<Vec<u64>>> {
+        self.nodes.iter().map(|nodes| self.read(&nodes.ids)).collect()
+    }
+
     fn read<T: Pod>(&self, span: &Span) -> Result<Vec<T>> {
         let mut elements = vec![T::zeroed(); span.bytes() / size_of::<T>()];
         self.stream.download(span, bytemuck::cast_slice_mut(&mut elements))?;

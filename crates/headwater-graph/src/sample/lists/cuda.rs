@@ -8,12 +8,12 @@ use crate::error::Result;
 use crate::topology::RowOrder;
 
 /// The twin of this folder, for the sources of kernels that read lists.
-pub(in crate::sample) const HEADER: (&str, &str) = ("lists.cuh", include_str!("lists.cuh"));
+pub(crate) const HEADER: (&str, &str) = ("lists.cuh", include_str!("lists.cuh"));
 
 /// The parameters that [`GpuRelation::bind`] fills, in its order.
-pub(in crate::sample) const LISTS: Param = Param::Struct("lists", size_of::<Lists>());
-pub(in crate::sample) const OFFSETS: Param = Param::Read("offsets", Element::U64, &["lists.0"]);
-pub(in crate::sample) const NEIGHBOURS: Param = Param::Read("neighbours", Element::Bytes, &["lists.1"]);
+pub(crate) const LISTS: Param = Param::Struct("lists", size_of::<Lists>());
+pub(crate) const OFFSETS: Param = Param::Read("offsets", Element::U64, &["lists.0"]);
+pub(crate) const NEIGHBOURS: Param = Param::Read("neighbours", Element::Bytes, &["lists.1"]);
 
 /// The same struct stands in `lists.cuh`.
 #[repr(C)]
@@ -34,7 +34,7 @@ unsafe impl KernelStruct for Lists {
 
 impl GpuRelation {
     /// Adds the lists to a launch.
-    pub(in crate::sample) fn bind<'a>(&self, launch: Launch<'a>) -> Result<Launch<'a>> {
+    pub(crate) fn bind<'a>(&self, launch: Launch<'a>) -> Result<Launch<'a>> {
         let (topology, arrays) = (self.topology(), self.arrays());
         let lists = Lists {
             rows: topology.rows(),

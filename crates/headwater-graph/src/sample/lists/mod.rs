@@ -5,7 +5,7 @@
 
 mod cuda;
 
-pub(super) use cuda::{HEADER, LISTS, NEIGHBOURS, OFFSETS};
+pub(crate) use cuda::{HEADER, LISTS, NEIGHBOURS, OFFSETS};
 
 use crate::error::{Error, Result};
 use crate::placed::{PlacedGraph, PlacedRelation};

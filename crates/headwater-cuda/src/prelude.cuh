@@ -42,6 +42,19 @@ __device__ inline u16 hw_load(const u16 *at) { return *at; }
 __device__ inline u8 hw_load(const u8 *at) { return *at; }
 #endif
 
+// A store of memory that is not read again soon. Page tables of host memory live in the second-level cache too, and a
+// stream of stores that stays there makes every translation behind it slower.
+#ifdef HEADWATER_EMULATED
+template <class Word> __device__ inline void hw_store(Word *at, Word word) { *at = word; }
+#else
+__device__ inline void hw_store(uint4 *at, uint4 v) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+__device__ inline void hw_store(u32 *at, u32 v) { asm volatile("st.global.cs.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory"); }
+__device__ inline void hw_store(u16 *at, u16 v) { *at = v; }
+__device__ inline void hw_store(u8 *at, u8 v) { *at = v; }
+#endif
+
 // A lane that loads nothing while its warp loads, so that the emulator's counts stay in step.
 __device__ inline void hw_load_nothing() { hw_count_load(0, 0); }
 

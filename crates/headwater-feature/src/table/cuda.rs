@@ -80,12 +80,15 @@ pub(super) struct Tiers {
     pub count: u64,
     pub out_rows: u64,
     pub chunks: u64,
-    pub link_blocks: u64,
     pub cold_bucket: u64,
     pub scale_rows: u64,
     pub read_rows: u64,
     pub member_rows: [u64; MOST_MEMBERS],
+    pub link_blocks: LinkBlocks,
 }
+
+/// Blocks that read 2^k rows in host memory, for every k.
+pub(super) type LinkBlocks = [u8; 32];
 
 // SAFETY: 64-bit words in the order of the text; the extents are the lengths the text compares with.
 unsafe impl KernelStruct for Tiers {

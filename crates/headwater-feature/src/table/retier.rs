@@ -110,8 +110,7 @@ impl TieredTable {
             placing.replace_host(&mut self.parts)?;
         }
         placing.refill(&mut self.parts)?;
-        self.layout = layout;
-        Ok(())
+        self.set_layout(layout)
     }
 }
 

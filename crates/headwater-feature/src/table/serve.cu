@@ -1,9 +1,10 @@
 // Rows out of several memories: out[place] = row, converted to the element type asked for.
 //
 // Rows are ordered by number (order.cu of the row gather), so those in GPU memory come first and those in host memory come
-// last, in address order. The first LINK blocks read host memory, claiming tiles one after the other, so that one narrow
-// window of addresses moves through it; all other blocks have a stretch of the rows in GPU memory each. So the link and the
-// GPU's memory are busy at the same time, and a batch takes as long as the slower of the two.
+// last, in address order. A few blocks read host memory, claiming tiles one after the other, so that one narrow window of
+// addresses moves through it; all other blocks have a stretch of the rows in GPU memory each. So the link and the GPU's
+// memory are busy at the same time, and a batch takes as long as the slower of the two. How few blocks are best for the
+// link depends on how many rows come over it, which is known only here.
 //
 // Per row: 8 bytes of row and place, the row's lines, and its elements out. int8 rows read four bytes more, of the scale.
 //
@@ -23,9 +24,11 @@ struct Tiers {
     u64 rows, replicated_end, interleaved_end, host_end;
     u64 width, stride, elements;
     u64 count, out_rows, chunks;
-    u64 link_blocks, cold_bucket;
+    u64 cold_bucket;
     u64 scale_rows, read_rows;
     u64 member_rows[MOST_MEMBERS];
+    // Blocks for 2^k rows in host memory.
+    u8 link_blocks[32];
 };
 
 #define LIST_IDS 0
@@ -58,6 +61,17 @@ __device__ __forceinline__ void put_element(u8* to, float x) {
     *(u16*)to = hw_f32_to_f16(x);
 #else
     *(u16*)to = hw_f32_to_bf16(x);
+#endif
+}
+
+// Elements at and at + 1 as they come out, in one register; with 32-bit elements, element at.
+__device__ __forceinline__ u32 out_bits(const float* x, int at) {
+#if OUT == 0
+    return hw_bits(x[at]);
+#elif OUT == 1
+    return (u32)hw_f32_to_f16(x[at]) | (u32)hw_f32_to_f16(x[at + 1]) << 16;
+#else
+    return (u32)hw_f32_to_bf16(x[at]) | (u32)hw_f32_to_bf16(x[at + 1]) << 16;
 #endif
 }
 
@@ -147,16 +161,30 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #if STORED == OUT
         store_word(out + place * t.width, inside, (i64)t.width, word);
 #else
+        const int count = 16 / STORED_BYTES, per_word = 4 / OUT_BYTES;
+        float x[count];
 #pragma unroll
-        for (int k = 0; k < 16 / STORED_BYTES; k++) {
-            const i64 element = inside / STORED_BYTES + k;
-            if (inside + k * STORED_BYTES < 0 || element >= (i64)t.elements) continue;
-            float x = stored_element(word, k);
+        for (int k = 0; k < count; k++) {
+            x[k] = stored_element(word, k);
 #if STORED == 3
-            x *= hw_float(note);
+            x[k] *= hw_float(note);
 #endif
-            put_element(out + (place * t.elements + (u64)element) * OUT_BYTES, x);
         }
+        const i64 first = inside / STORED_BYTES;
+        u8* to = out + ((i64)(place * t.elements) + first) * OUT_BYTES;
+        const bool is_whole = inside >= 0 && inside % STORED_BYTES == 0 && first + count <= (i64)t.elements;
+        // As few stores as there can be, where a word's elements are all there and their place is aligned.
+        if (count * OUT_BYTES >= 16 && is_whole && (u64)to % 16 == 0) {
+#pragma unroll
+            for (int k = 0; k < count; k += 4 * per_word)
+                hw_store((uint4*)(to + k * OUT_BYTES),
+                         make_uint4(out_bits(x, k), out_bits(x, k + per_word), out_bits(x, k + 2 * per_word),
+                                    out_bits(x, k + 3 * per_word)));
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < count; k++)
+            if (inside + k * STORED_BYTES >= 0 && first + k < (i64)t.elements) put_element(to + k * OUT_BYTES, x[k]);
 #endif
     };
 #if LIST != LIST_IDS
@@ -164,9 +192,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #else
     const u64 warm = t.count;
 #endif
-    const u64 tile = hw_tile_items();
-    if (blockIdx.x < t.link_blocks) {
-        const u64 items = (t.count - warm) * t.chunks, tiles = (items + tile - 1) / tile;
+    const u64 tile = hw_tile_items(), cold_rows = t.count - warm;
+    const u64 link_blocks = cold_rows ? t.link_blocks[31 - __clz((int)cold_rows)] : 0;
+    if (blockIdx.x < link_blocks) {
+        const u64 items = cold_rows * t.chunks, tiles = (items + tile - 1) / tile;
         const auto cold = [&](u64 i, bool is_first) { return find(warm + i, is_first); };
         const bool leads = threadIdx.x % 32 == 0;
         u64 at = __shfl_sync(0xffffffffu, leads ? atomicAdd(turn + CLAIMED, 1ull) : 0, 0);
@@ -177,15 +206,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
     } else {
         const u64 items = warm * t.chunks, tiles = (items + tile - 1) / tile;
-        const u64 blocks = gridDim.x - t.link_blocks, share = (tiles + blocks - 1) / blocks;
-        const u64 begin = share * (blockIdx.x - t.link_blocks), stop = begin + share < tiles ? begin + share : tiles;
+        const u64 blocks = gridDim.x - link_blocks, share = (tiles + blocks - 1) / blocks;
+        const u64 begin = share * (blockIdx.x - link_blocks), stop = begin + share < tiles ? begin + share : tiles;
         for (u64 at = begin + threadIdx.x / 32; at < stop; at += THREADS / 32)
             hw_copy_tile(at, items, t.chunks, t.width, find, put);
     }
     __syncthreads();
     if (threadIdx.x < TIERS && counts[threadIdx.x]) atomicAdd(served + threadIdx.x, (u64)counts[threadIdx.x]);
     if (threadIdx.x == 0) {
-        atomicMax(turn + ENDED + (blockIdx.x < t.link_blocks), hw_now_ns());
+        if (blockIdx.x < link_blocks || warm) atomicMax(turn + ENDED + (blockIdx.x < link_blocks), hw_now_ns());
         __threadfence();
         if (atomicAdd(turn + ARRIVED, 1ull) + 1 == gridDim.x) {
             const u64 begun = ~atomicMax(turn + BEGUN, 0ull);

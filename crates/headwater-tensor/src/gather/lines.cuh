@@ -31,12 +31,12 @@ __device__ __forceinline__ uint4 load_word(const u8* at, const u8* first, const 
 // Stores the part of a word that lies in its row. `inside` is where the word begins, counted from the row's first byte.
 __device__ __forceinline__ void store_word(u8* row, i64 inside, i64 width, uint4 word) {
 #if PIECE_BYTES == 16
-    *(uint4*)(row + inside) = word;
+    hw_store((uint4*)(row + inside), word);
 #elif PIECE_BYTES == 4
     const u32 pieces[4] = {word.x, word.y, word.z, word.w};
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        if (inside + 4 * k >= 0 && inside + 4 * k < width) *(u32*)(row + inside + 4 * k) = pieces[k];
+        if (inside + 4 * k >= 0 && inside + 4 * k < width) hw_store((u32*)(row + inside + 4 * k), pieces[k]);
 #else
     const u32 pieces[4] = {word.x, word.y, word.z, word.w};
 #pragma unroll

@@ -28,6 +28,10 @@ const ORDERED_SM_GB_PER_S: f64 = 11.8;
 const RANDOM_SM_GB_PER_S: f64 = 13.0;
 /// SMs that fill the link. More only widen the window of addresses in flight.
 const LINK_SMS: u32 = 16;
+/// SMs below which too few rows are in flight, whatever binds.
+const FEWEST_SMS: u32 = 3;
+/// How much more SMs can read than they are needed for where translation binds: a wider window costs translations.
+const SPARE_RATE: f64 = 2.0;
 /// Bytes a lane loads at a time.
 const WORD_BYTES: u64 = 16;
 /// Rows from this width on fill the link in any order.
@@ -176,7 +180,7 @@ pub fn plan(shape: &Shape, options: &GatherOptions) -> Plan {
         // Rows in random order are only left so when the translations of a small table stay cached, and every part of
         // the GPU has its own cache; or when rows are wide and a few SMs fill the link.
         (Variant::Aligned, TablePlace::Host) if shape.width_bytes < WIDE_ROW_BYTES => sms,
-        (_, TablePlace::Host) => sms.min(LINK_SMS),
+        (_, TablePlace::Host) => sms.min(link_sms(shape)),
         (_, TablePlace::Device) => sms * 2,
     };
     let items = shape.count.saturating_mul(lanes.chunks());
@@ -232,18 +236,35 @@ pub fn ordered_us(shape: &Shape) -> f64 {
     order_us + link_us(shape, ORDERED_SM_GB_PER_S).max(translations_us)
 }
 
-/// Whether one gather's translations are still cached when the next one like it comes.
+/// Whether one gather's translations are still cached when the next one comes, which asks for other rows.
 fn stays_cached(shape: &Shape) -> bool {
     // More than the shared cache holds: each part of the GPU also has a cache of its own.
-    pieces_touched(shape) <= 1.6 * CACHED_TRANSLATIONS
+    pieces(shape) <= 1.6 * CACHED_TRANSLATIONS
+}
+
+/// Translations' worth of table.
+fn pieces(shape: &Shape) -> f64 {
+    (as_f64(shape.table_rows) * as_f64(shape.width_bytes) / TRANSLATION_BYTES).max(1.0)
 }
 
 /// Expected number of translations' worth of table that uniformly random rows touch.
 fn pieces_touched(shape: &Shape) -> f64 {
-    let table_bytes = as_f64(shape.table_rows) * as_f64(shape.width_bytes);
-    let pieces = (table_bytes / TRANSLATION_BYTES).max(1.0);
+    let pieces = pieces(shape);
     let touches = as_f64(shape.count) * (1.0 + as_f64(shape.width_bytes) / TRANSLATION_BYTES);
     pieces * (1.0 - (-touches / pieces).exp())
+}
+
+/// SMs for rows in address order. Where translation binds, fewer are faster.
+fn link_sms(shape: &Shape) -> u32 {
+    let (translations_us, link_us) =
+        (pieces_touched(shape) / ORDERED_TRANSLATIONS_PER_US, link_us(shape, f64::INFINITY));
+    if stays_cached(shape) || translations_us < 1.1 * link_us {
+        return LINK_SMS;
+    }
+    let rate = as_f64(shape.count) * as_f64(shape.width_bytes) / 1e3 / translations_us;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
+    let needed = (SPARE_RATE * rate / ORDERED_SM_GB_PER_S).ceil() as u32;
+    needed.clamp(FEWEST_SMS, LINK_SMS)
 }
 
 fn link_us(shape: &Shape, sm_gb_per_s: f64) -> f64 {
@@ -322,6 +343,24 @@ mod tests {
         assert_eq!(plan(&host(16, 512, 1 << 20), &capped).blocks, 3);
         assert_eq!(plan(&host(16, 512, 1), &GatherOptions::default()).blocks, 1);
         assert!(plan(&host(16, 512, 1 << 20), &GatherOptions::default()).blocks <= LINK_SMS);
+    }
+
+    #[test]
+    fn translation_binds_with_few_sms() {
+        // About what was fastest, by row width and rows out of 53 GiB.
+        for (width_bytes, count, low, high) in [
+            (128, 26_000, 2, 4),
+            (512, 26_000, 3, 5),
+            (1024, 26_000, 6, 16),
+            (128, 206_000, 3, 8),
+            (512, 206_000, 4, 8),
+            (512, 1_000_000, 6, 16),
+        ] {
+            let sorted = GatherOptions { variant: Variant::Sorted, ..GatherOptions::default() };
+            let blocks = plan(&host(53, width_bytes, count), &sorted).blocks;
+            assert!((low..=high).contains(&blocks), "{width_bytes} B, {count} rows: {blocks}");
+        }
+        assert_eq!(plan(&host(4, 512, 1 << 20), &GatherOptions::default()).blocks, LINK_SMS);
     }
 
     #[test]

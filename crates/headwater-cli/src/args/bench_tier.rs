@@ -28,6 +28,9 @@ pub struct BenchTierArgs {
     /// Batches to gather; as many others are drawn to forecast traffic from.
     #[arg(long, default_value_t = 32)]
     pub batches: u64,
+    /// Batches that hit rates are counted over. Default: an epoch, up to 2048.
+    #[arg(long, value_name = "BATCHES")]
+    pub counted: Option<u64>,
     /// Batches that the score `presampled` is made from. Default: as many.
     #[arg(long, value_name = "BATCHES")]
     pub presample: Option<u64>,

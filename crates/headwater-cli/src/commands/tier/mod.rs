@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use headwater::cuda::{Gpu, Stream};
 use headwater::feature::{Room, SharedPlan};
-use headwater::graph::Dataset;
 use headwater::graph::dataset::reorder;
 use headwater::graph::sample::SampleOptions;
 use headwater::graph::score::{Outgoing, Purpose, Score, Training, Workload};
+use headwater::graph::{Dataset, PlacedGraph, Storage, Wish};
 use serde::Serialize;
 
 use self::contest::{Contest, Entry, Winner};
@@ -99,7 +100,7 @@ pub fn run(args: &TierArgs) -> anyhow::Result<()> {
     let run = workload(&dataset, args).with_context(|| format!("planning for {}", args.dataset.display()))?;
     let bar = Bar::new();
     let about = About::new(args, &dataset, &run);
-    let (mut summary, winner) = study(args, about, &run, tables, &bar)?;
+    let (mut summary, winner) = study(args, about, run, tables, &bar)?;
     let write = |folder: &PathBuf| write(&dataset, &summary.about, &winner, folder, &bar);
     summary.written = args.output.as_ref().map(write).transpose()?;
     drop(bar);
@@ -131,10 +132,27 @@ fn workload(dataset: &Dataset, args: &TierArgs) -> anyhow::Result<Workload> {
     Ok(Workload::new(dataset.graph()?, Training { train, batch: args.batch, options, seed: args.seed })?)
 }
 
+/// The run and its graph's lists for scores: on the GPU where there is one that the graph has a place for, else turned round
+/// in host memory.
+pub fn on_best_device(run: Workload, gpu: Option<&Gpu>, bar: &Bar) -> anyhow::Result<(Workload, Outgoing)> {
+    let placed = gpu.map(|gpu| PlacedGraph::new(run.graph(), Wish::Auto, Some(gpu))).transpose()?;
+    match (placed.filter(|placed| placed.storage() != Storage::Cpu), gpu) {
+        (Some(placed), Some(gpu)) => {
+            let stream = Stream::new(gpu)?;
+            let outgoing = Outgoing::of_placed(&placed, &stream)?;
+            Ok((run.on_gpu(&placed, &stream)?, outgoing))
+        }
+        _ => {
+            let outgoing = Outgoing::of_sampling(run.graph(), bar)?;
+            Ok((run, outgoing))
+        }
+    }
+}
+
 fn study(
     args: &TierArgs,
     about: About,
-    run: &Workload,
+    run: Workload,
     tables: Vec<Table>,
     bar: &Bar,
 ) -> anyhow::Result<(Summary, Winner)> {
@@ -142,7 +160,8 @@ fn study(
     // A budget that cannot be is refused before anything is drawn.
     machine.room(&args.room, &tables, 0.0)?;
     let begun = Instant::now();
-    let outgoing = Outgoing::of_sampling(run.graph(), bar)?;
+    let (run, outgoing) = on_best_device(run, Gpu::open(0).ok().as_ref(), bar)?;
+    let run = &run;
     let transpose_s = begun.elapsed().as_secs_f64();
     let About { batches, presample, .. } = about;
     let seen = |purpose| Ok::<_, anyhow::Error>(Seen::new(&tables, run.reads(purpose, batches, bar)?, run));

@@ -18,13 +18,15 @@ mod timing;
 mod traffic;
 mod view;
 
+use std::time::Instant;
+
 use anyhow::{Context, ensure};
 use headwater::cuda::Gpu;
 use headwater::feature::{Curve, RowFile, Stored};
 use headwater::graph::Dataset;
 use headwater::graph::reorder::Permutation;
 use headwater::graph::sample::SampleOptions;
-use headwater::graph::score::{Purpose, Score, Training, Workload, in_order};
+use headwater::graph::score::{Outgoing, Purpose, Score, Training, Workload, in_order};
 use serde::Serialize;
 
 use self::batches::{Draw, Drawn};
@@ -37,6 +39,7 @@ use self::source::Features;
 use self::traffic::{Forecast, Lists, rows_of};
 use crate::args::BenchTierArgs;
 use crate::commands::reorder::train;
+use crate::commands::tier::on_best_device;
 use crate::progress::Bar;
 use crate::{picture, report};
 
@@ -45,6 +48,8 @@ use crate::{picture, report};
 struct Summary {
     #[serde(flatten)]
     about: About,
+    /// The graph made ready for scores: turned round, or placed where a GPU reads it.
+    prepare_s: f64,
     claims: Claims,
     #[serde(flatten)]
     gathers: Gathers,
@@ -95,10 +100,13 @@ pub fn run(args: &BenchTierArgs) -> anyhow::Result<()> {
     }
     let bar = Bar::new();
     let setup = Setup { args, dataset: &dataset, features: &features, gpu: gpu.ok(), bar: &bar };
-    let prepared = setup.prepare(&run, seed_type)?;
+    let begun = Instant::now();
+    let (run, outgoing) = on_best_device(run, setup.gpu.as_ref(), &bar)?;
+    let prepare_s = begun.elapsed().as_secs_f64();
+    let prepared = setup.prepare(&run, &outgoing, seed_type)?;
     // What follows needs the memory more than the graph does.
-    drop(run);
-    let summary = setup.measure(prepared, disk)?;
+    drop((run, outgoing));
+    let summary = Summary { prepare_s, ..setup.measure(prepared, disk)? };
     drop(bar);
     if let Some(path) = &args.plot {
         picture::draw(path, &[view::chart(&summary)])?;
@@ -149,16 +157,14 @@ struct Prepared {
 
 impl Setup<'_> {
     /// Draws batches, gives rows their order, and forecasts.
-    fn prepare(&self, run: &Workload, seed_type: usize) -> anyhow::Result<Prepared> {
+    fn prepare(&self, run: &Workload, outgoing: &Outgoing, seed_type: usize) -> anyhow::Result<Prepared> {
         let Self { args, bar, .. } = self;
         let table_type = self.features.node_type;
         let draw = Draw { run, seed_type, table_type, batches: args.batches, seed: args.seed };
         let Drawn { nodes, by } = draw.draw(self.gpu.as_ref(), bar)?;
         let read: usize = nodes.iter().map(Vec::len).sum();
         ensure!(read > 0, "the batches reach no node of the type that has features");
-        let counts = counts(&nodes, self.features.source.rows);
-        let (hit_rates, order) = Compare { run, table_type, counts: &counts }.all(args, bar)?;
-        drop(counts);
+        let (hit_rates, order) = Compare { run, outgoing, table_type }.all(args, bar)?;
         let forecast = forecast(run, &order, table_type, args.batches, bar)?;
         let lists = rows_of(nodes, order.new_of_old());
         Ok(Prepared { about: self.about(by, read), hit_rates, lists, forecast })
@@ -180,7 +186,7 @@ impl Setup<'_> {
             gathers.skipped.push(Skipped { what: "disk".to_owned(), why: format!("{why:#}") });
             None
         });
-        Ok(Summary { claims: gathers.claims(about.file_type), about, gathers, hit_rates, disk })
+        Ok(Summary { prepare_s: 0.0, claims: gathers.claims(about.file_type), about, gathers, hit_rates, disk })
     }
 
     fn about(&self, drawn_by: String, read: usize) -> About {
@@ -205,14 +211,6 @@ impl Setup<'_> {
             cpu_threads: args.cpu_threads.unwrap_or_else(rayon::current_num_threads),
         }
     }
-}
-
-/// How often each node is read.
-fn counts(batches: &Lists, nodes: u64) -> Vec<u64> {
-    let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let mut counts = vec![0; index(nodes)];
-    batches.iter().flatten().for_each(|&node| counts[index(node)] += 1);
-    counts
 }
 
 /// What batches that are not gathered say about those that are.

@@ -1,4 +1,4 @@
-//! Every score on the batches that are gathered, beside the order of their own counts, which none can beat.
+//! Every score on batches that none of them has seen, beside the order of their own counts, which none can beat.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use anyhow::Context;
 use headwater::feature::Curve;
 use headwater::graph::Progress;
 use headwater::graph::reorder::Permutation;
-use headwater::graph::score::{Outgoing, Score, Workload, in_order};
+use headwater::graph::score::{Outgoing, Purpose, Score, Workload, in_order};
 use serde::Serialize;
 
 use crate::args::{BenchTierArgs, ScoreSet};
@@ -22,10 +22,10 @@ pub struct Comparison {
     /// The batches' own counts.
     pub oracle: [f64; 3],
     pub scores: Vec<Entry>,
-    /// The graph's lists turned round, which ranks and chances need.
-    pub transpose_s: f64,
     /// Batches that `presampled` is made from.
     pub presample: u64,
+    /// Batches that hit rates are counted over.
+    pub counted: u64,
 }
 
 /// One score.
@@ -39,44 +39,40 @@ pub struct Entry {
     pub below_oracle: [f64; 3],
 }
 
+/// Batches of an epoch that are counted at most when nobody says how many.
+const MOST_COUNTED: u64 = 2048;
+
 /// What is compared: reads of each node of one type.
 pub struct Compare<'a> {
     pub run: &'a Workload,
+    pub outgoing: &'a Outgoing,
     pub table_type: usize,
-    pub counts: &'a [u64],
 }
 
 impl Compare<'_> {
     /// Works out the scores that were asked for, and gives the order that rows shall have.
     pub fn all(&self, args: &BenchTierArgs, bar: &Bar) -> anyhow::Result<(Comparison, Permutation)> {
-        let begun = Instant::now();
-        let outgoing = Outgoing::of_sampling(self.run.graph(), bar)?;
-        let transpose_s = begun.elapsed().as_secs_f64();
-        let presample = args.presample.unwrap_or(args.batches);
-        let oracle = self.hit_rates(&Permutation::by_degree(self.counts)?);
+        let counted = args.counted.unwrap_or_else(|| self.run.batches_per_epoch().clamp(1, MOST_COUNTED));
+        let presample = args.presample.unwrap_or(counted);
+        let mut reads = self.run.reads(Purpose::Measurement, counted, bar)?;
+        let counts = reads.counts.swap_remove(self.table_type);
+        let oracle = hit_rates(&counts, &Permutation::by_degree(&counts)?);
         let (mut scores, mut chosen) = (Vec::new(), None);
         for score in wanted(args) {
             bar.begin(&format!("scoring by {}", score.name()), 0);
             let begun = Instant::now();
-            let of_types = score.of(self.run, &outgoing, presample, bar)?;
+            let of_types = score.of(self.run, self.outgoing, presample, bar)?;
             let seconds = begun.elapsed().as_secs_f64();
             let order = Permutation::by_degree(&of_types[self.table_type])?;
-            let hit_rate = self.hit_rates(&order);
+            let hit_rate = hit_rates(&counts, &order);
             let below_oracle = std::array::from_fn(|at| oracle[at] - hit_rate[at]);
             scores.push(Entry { score, seconds, hit_rate, below_oracle });
             if score == args.score {
                 chosen = Some(order);
             }
         }
-        let comparison = Comparison { share_percent: SHARES, oracle, scores, transpose_s, presample };
+        let comparison = Comparison { share_percent: SHARES, oracle, scores, presample, counted };
         Ok((comparison, chosen.context("the score was not worked out")?))
-    }
-
-    fn hit_rates(&self, order: &Permutation) -> [f64; 3] {
-        let curve = Curve::of(in_order(order, self.counts));
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the rows")]
-        let rows = |percent: f64| (percent / 100.0 * curve.rows() as f64) as u64;
-        SHARES.map(|percent| curve.share(rows(percent)))
     }
 }
 
@@ -87,4 +83,11 @@ fn wanted(args: &BenchTierArgs) -> Vec<Score> {
             || args.scores.iter().any(|set| matches!(set, ScoreSet::All) || *set == ScoreSet::One(*score))
     };
     Score::ALL.into_iter().filter(is_wanted).collect()
+}
+
+fn hit_rates(counts: &[u64], order: &Permutation) -> [f64; 3] {
+    let curve = Curve::of(in_order(order, counts));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the rows")]
+    let rows = |percent: f64| (percent / 100.0 * curve.rows() as f64) as u64;
+    SHARES.map(|percent| curve.share(rows(percent)))
 }

@@ -158,10 +158,10 @@ impl Beyond {
             out_rows: (out.bytes() / (format.elements * out_type.bytes()).max(1)) as u64,
             chunks: plan.lanes.chunks(),
             cold_bucket: 0,
+            link_blocks: u64::from(plan.blocks),
             scale_rows: 0,
             read_rows: 0,
             member_rows: [0; MOST_MEMBERS],
-            link_blocks: [u8::try_from(plan.blocks).unwrap_or(u8::MAX); 32],
         };
         let build = Build {
             row_type: IdType::U32,

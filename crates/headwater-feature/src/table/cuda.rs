@@ -13,7 +13,7 @@ static TEXT: Source = Source { name: "serve.cu", text: include_str!("serve.cu"),
 static LOOKUP_TEXT: Source = Source { name: "lookup.cu", text: include_str!("lookup.cu"), headers: &[] };
 
 // SAFETY: each part is read below its rows times the stride, ids and places below `count`, scales below `scale_rows`,
-// bucket ends below BUCKETS; output rows are written below `out_rows`, reads below `read_rows`.
+// bucket ends up to BUCKETS; output rows are written below `out_rows`, reads below `read_rows`.
 static SERVE: Kernel = unsafe {
     Kernel::declare(
         &TEXT,
@@ -33,7 +33,7 @@ static SERVE: Kernel = unsafe {
             Param::Read("scales", Element::F32, &["tiers.2"]),
             Param::Read("rows", Element::Bytes, &["tiers.3", "ROW_BYTES", "HAS_ROWS"]),
             Param::Read("places", Element::U32, &["tiers.3", "HAS_PLACES"]),
-            Param::Read("bucket_ends", Element::U32, &["BUCKETS", "HAS_BUCKETS"]),
+            Param::Read("bucket_ends", Element::U32, &["BUCKETS_AND_ONE", "HAS_BUCKETS"]),
             Param::Write("out", Element::Bytes, &["tiers.4", "OUT_BYTES"]),
             Param::Write("turn", Element::U64, &["TURN_WORDS"]),
             Param::Write("served", Element::U64, &["SERVED_WORDS"]),
@@ -81,14 +81,11 @@ pub(super) struct Tiers {
     pub out_rows: u64,
     pub chunks: u64,
     pub cold_bucket: u64,
+    pub link_blocks: u64,
     pub scale_rows: u64,
     pub read_rows: u64,
     pub member_rows: [u64; MOST_MEMBERS],
-    pub link_blocks: LinkBlocks,
 }
-
-/// Blocks that read 2^k rows in host memory, for every k.
-pub(super) type LinkBlocks = [u8; 32];
 
 // SAFETY: 64-bit words in the order of the text; the extents are the lengths the text compares with.
 unsafe impl KernelStruct for Tiers {
@@ -168,6 +165,7 @@ impl Build {
         let types = types.with("OUT_BYTES", self.out.bytes()).with("MEMBERS", self.members);
         let types = types.with("BLOCKS", u32::from(self.in_stretches)).with("COUNTED", u32::from(counted));
         let sizes = types.with("THREADS", self.threads).with("BUCKETS", 1u32 << BUCKETS_LOG2).with("TIERS", TIERS);
+        let sizes = sizes.with("BUCKETS_AND_ONE", (1u32 << BUCKETS_LOG2) + 1);
         sizes.with("TURN_WORDS", TURN_WORDS).with("SERVED_WORDS", SERVED_WORDS)
     }
 }

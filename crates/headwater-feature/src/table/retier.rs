@@ -110,7 +110,8 @@ impl TieredTable {
             placing.replace_host(&mut self.parts)?;
         }
         placing.refill(&mut self.parts)?;
-        self.set_layout(layout)
+        self.layout = layout;
+        Ok(())
     }
 }
 

@@ -24,11 +24,9 @@ struct Tiers {
     u64 rows, replicated_end, interleaved_end, host_end;
     u64 width, stride, elements;
     u64 count, out_rows, chunks;
-    u64 cold_bucket;
+    u64 cold_bucket, link_blocks;
     u64 scale_rows, read_rows;
     u64 member_rows[MOST_MEMBERS];
-    // Blocks for 2^k rows in host memory.
-    u8 link_blocks[32];
 };
 
 #define LIST_IDS 0
@@ -187,13 +185,20 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             if (inside + k * STORED_BYTES >= 0 && first + k < (i64)t.elements) put_element(to + k * OUT_BYTES, x[k]);
 #endif
     };
-#if LIST != LIST_IDS
+#if LIST == LIST_STAGED
+    const u64 warm = 0;
+#elif LIST == LIST_ORDERED
     const u64 end = t.cold_bucket ? bucket_ends[t.cold_bucket - 1] : 0, warm = end < t.count ? end : t.count;
 #else
     const u64 warm = t.count;
 #endif
     const u64 tile = hw_tile_items(), cold_rows = t.count - warm;
-    const u64 link_blocks = cold_rows ? t.link_blocks[31 - __clz((int)cold_rows)] : 0;
+#if LIST == LIST_ORDERED
+    // Converted rows leave as more bytes than they come, and need more threads.
+    const u64 link_blocks = hw_window_blocks(cold_rows * (STORED == OUT ? 1 : 2), bucket_ends[BUCKETS], t.chunks, t.link_blocks);
+#else
+    const u64 link_blocks = t.link_blocks;
+#endif
     if (blockIdx.x < link_blocks) {
         const u64 items = cold_rows * t.chunks, tiles = (items + tile - 1) / tile;
         const auto cold = [&](u64 i, bool is_first) { return find(warm + i, is_first); };

@@ -3,11 +3,11 @@
 use headwater_cuda::{Gpu, Span, Stream};
 use headwater_memory::{Buffer, Device};
 use headwater_tensor::gather::plan::{GatherOptions, Plan, Shape, TablePlace, Variant, plan};
-use headwater_tensor::gather::{IdType, Ordered, order_rows};
+use headwater_tensor::gather::{IdType, Ordered, OrderedRows, order_rows};
 
 use super::beyond::Beyond;
 use super::counts::Served;
-use super::cuda::{Buffers, Build, LinkBlocks, List, SERVED_WORDS, TURN_WORDS, Tiers, serve};
+use super::cuda::{Buffers, Build, List, SERVED_WORDS, TURN_WORDS, Tiers, serve};
 use super::layout::{Layout, MOST_MEMBERS, index};
 use super::map::{DeviceMap, IdMap};
 use super::parts::{HostHome, Parts, Placing};
@@ -41,7 +41,6 @@ pub struct TieredTable {
     /// Whether a re-tiering failed half way.
     pub(super) is_torn: bool,
     served: Span,
-    link_blocks: LinkBlocks,
     /// Reads of every row, when they are counted.
     pub(super) reads: Option<Span>,
 }
@@ -88,7 +87,6 @@ impl TieredTable {
     ) -> Result<Self> {
         let stream = Stream::new(gpu)?;
         let served = Buffer::<u64, Device>::from_slice(&stream, &[0; SERVED_WORDS])?.whole().clone();
-        let link_blocks = link_blocks(&stream, &format, layout.host_rows());
         Ok(Self {
             gpu: gpu.clone(),
             group: group.to_vec(),
@@ -103,7 +101,6 @@ impl TieredTable {
             beyond,
             is_torn: false,
             served,
-            link_blocks,
             reads: None,
         })
     }
@@ -185,13 +182,6 @@ impl TieredTable {
         moved.get(index(row)).copied().unwrap_or_else(|| row - moved.len() as u64)
     }
 
-    /// Says that rows lie elsewhere now.
-    pub(super) fn set_layout(&mut self, layout: Layout) -> Result<()> {
-        self.link_blocks = link_blocks(&Stream::new(&self.gpu)?, &self.format, layout.host_rows());
-        self.layout = layout;
-        Ok(())
-    }
-
     /// From ids to rows of the table, in the GPU's memory.
     pub(super) fn make_lookup(&self) -> Result<Option<DeviceMap>> {
         let map = match (&self.id_map, &self.moved_to) {
@@ -226,7 +216,9 @@ impl TieredTable {
             return self.serve(stream, List::Ids(rows.0), rows, None, out_type, out);
         }
         let sms = stream.gpu().facts().sms;
-        let ordered = order_rows(stream, rows.0, rows.1, self.layout.rows, sms)?;
+        let Layout { rows: all, interleaved_end: first, .. } = self.layout;
+        let table = OrderedRows { rows: all, first, stride_bytes: self.format.stride_bytes as u64 };
+        let ordered = order_rows(stream, rows.0, rows.1, &table, sms)?;
         let list = List::Ordered { rows: &ordered.rows, places: &ordered.places, ends: &ordered.ends };
         let beyond = self.beyond.as_ref();
         // Known before memory is read, so that the disk and the GPU are busy at the same time.
@@ -253,10 +245,10 @@ impl TieredTable {
         let plan = self.plan(stream, count, out_type, out, is_ordered);
         let turn = stream.scratch(8 * TURN_WORDS)?;
         stream.fill(&turn, 0)?;
-        let most_link_blocks = u32::from(self.link_blocks.iter().copied().max().unwrap_or(1));
+        let link_blocks = if is_ordered { plan.blocks } else { 0 };
         let has_warm = layout.interleaved_end > 0;
-        let all_blocks = (2 * stream.gpu().facts().sms).max(most_link_blocks + 1);
-        let blocks = if has_warm || !is_ordered { all_blocks } else { most_link_blocks };
+        let all_blocks = (2 * stream.gpu().facts().sms).max(link_blocks + 1);
+        let blocks = if has_warm || !is_ordered { all_blocks } else { link_blocks };
         let tiers = Tiers {
             rows: layout.rows,
             replicated_end: layout.replicated_end,
@@ -269,10 +261,10 @@ impl TieredTable {
             out_rows: count,
             chunks: plan.lanes.chunks(),
             cold_bucket: ordered.map_or(0, |ordered| layout.interleaved_end >> ordered.shift),
+            link_blocks: u64::from(link_blocks),
             scale_rows: (self.parts.scales.bytes() / 4) as u64,
             read_rows: self.reads.as_ref().map_or(0, |reads| (reads.bytes() / 4) as u64),
             member_rows: self.member_rows(),
-            link_blocks: self.link_blocks,
         };
         let build = Build {
             row_type: rows.1,
@@ -326,14 +318,6 @@ pub(super) fn plan_rows(
     };
     let variant = if place == TablePlace::Host { Variant::Sorted } else { Variant::Aligned };
     plan(&shape, &GatherOptions { variant, ..GatherOptions::default() })
-}
-
-/// Blocks for 2^k rows out of `rows` in host memory, as the row gather would take.
-pub(super) fn link_blocks(stream: &Stream, format: &RowFormat, rows: u64) -> LinkBlocks {
-    std::array::from_fn(|log2| {
-        let plan = plan_rows(stream, format, 0, rows.max(1), 1 << log2, TablePlace::Host);
-        u8::try_from(plan.blocks).unwrap_or(u8::MAX)
-    })
 }
 
 fn check(group: &[Gpu], source: &Source, layout: &Layout) -> Result<()> {

@@ -3,7 +3,7 @@
 use headwater_cuda::{Defines, Source};
 
 use super::IdType;
-use super::cuda::{SOURCES, line_defines, order_defines, unit_defines};
+use super::cuda::{LineLists, SOURCES, line_defines, order_defines, unit_defines};
 use super::plan::{Lanes, Plan, Variant};
 
 /// Every type of id with every unit and piece, in order and not, with places and without.
@@ -28,7 +28,7 @@ fn gathers(id_type: IdType) -> Vec<Defines> {
             let lanes = Lanes { per_row, span_bytes: 128, depth: if placed { 2 } else { 4 }, piece_bytes };
             let (variant, ordered, claims) = (Variant::Sorted, placed, placed);
             let plan = Plan { variant, ordered, lanes, blocks: 1, threads: 1024, claims, line_bytes: 128 };
-            sets.push(line_defines(id_type, &plan, in_order, placed));
+            sets.push(line_defines(id_type, &plan, LineLists { in_order, placed, with_ends: placed && !in_order }));
         }
     }
     sets

@@ -3,6 +3,7 @@
 
 use headwater_cuda::{Defines, Element, Grid, Kernel, Param, Scalar, Scratch, Source, Span, Stream};
 
+use super::plan::pieces_of;
 use super::plan::{GatherOptions, Plan, Shape, TablePlace, Variant, plan};
 use super::{GatherError, IdType, alignment_bytes, check_sizes};
 use crate::error::Result;
@@ -43,6 +44,7 @@ static LINES: Kernel = unsafe {
             Param::Value("width", Scalar::U64),
             Param::Read("ids", Element::Bytes, &["count", "ID_BYTES"]),
             Param::Read("places", Element::Bytes, &["count", "PLACE_BYTES"]),
+            Param::Read("ends", Element::U32, &["END_WORDS"]),
             Param::Value("count", Scalar::U64),
             Param::Value("chunks", Scalar::U64),
             Param::Write("out", Element::Bytes, &["out_rows", "width"]),
@@ -66,9 +68,18 @@ static COUNT: Kernel = unsafe {
         ],
     )
 };
-// SAFETY: one block reads and writes BUCKETS counters.
-static SCAN: Kernel =
-    unsafe { Kernel::declare(&ORDER, "order_scan", &[Param::Write("counts", Element::U32, &["BUCKETS"])]) };
+// SAFETY: one block reads and writes BUCKETS counters, and one behind them.
+static SCAN: Kernel = unsafe {
+    Kernel::declare(
+        &ORDER,
+        "order_scan",
+        &[
+            Param::Write("counts", Element::U32, &["BUCKETS_AND_ONE"]),
+            Param::Value("first_bucket", Scalar::U32),
+            Param::Value("pieces", Scalar::F32),
+        ],
+    )
+};
 // SAFETY: as for COUNT; the starts are a prefix sum of the counts of the same ids, so every place is below `count`.
 static SCATTER: Kernel = unsafe {
     Kernel::declare(
@@ -127,7 +138,7 @@ pub struct Ordered {
     pub row_type: IdType,
     /// Where each stood among the ids; 32 bits.
     pub places: Scratch,
-    /// Where each bucket ends; 32 bits.
+    /// Where each bucket ends, and then how many pieces of memory the rows are expected to touch; 32 bits.
     pub ends: Scratch,
     /// Rows of a bucket, as a power of two.
     pub shift: u32,
@@ -138,11 +149,13 @@ pub struct Ordered {
 pub(super) struct Placed<'a> {
     pub rows: Option<(&'a Span, IdType)>,
     pub places: &'a Span,
+    /// Where buckets end, when the rows are all that were put in order.
+    pub ends: Option<&'a Span>,
 }
 
 impl Ordered {
     fn all(&self) -> Placed<'_> {
-        Placed { rows: Some((&self.rows, self.row_type)), places: &self.places }
+        Placed { rows: Some((&self.rows, self.row_type)), places: &self.places, ends: Some(&self.ends) }
     }
 }
 
@@ -242,7 +255,7 @@ impl GpuGather<'_> {
         let count = (ids.bytes() / self.id_type.size_bytes()) as u64;
         let (ids, places) = (Some((ids, self.id_type)), None);
         let (table, rows, width_bytes) = (self.table, self.rows, self.width_bytes);
-        launch_lines(self.stream, plan, &Lines { table, rows, width_bytes, ids, places, count, out })
+        launch_lines(self.stream, plan, &Lines { table, rows, width_bytes, ids, places, ends: None, count, out })
     }
 
     /// Gathers rows that carry their places.
@@ -256,27 +269,46 @@ impl GpuGather<'_> {
     ) -> Result<()> {
         let (ids, places, width_bytes) = (placed.rows, Some(placed.places), self.width_bytes);
         let (rows, count) = (table.bytes() as u64 / width_bytes, placed.places.bytes() as u64 / 4);
-        launch_lines(stream, plan, &Lines { table, rows, width_bytes, ids, places, count, out })
+        let ends = placed.ends;
+        launch_lines(stream, plan, &Lines { table, rows, width_bytes, ids, places, ends, count, out })
     }
 
     /// Puts `ids` into address order on the GPU.
     pub(super) fn order(&self, ids: &Span) -> Result<Ordered> {
         let most = self.options.share.sms(self.stream.gpu().facts().sms);
-        order_rows(self.stream, ids, self.id_type, self.rows, most)
+        let rows = OrderedRows { rows: self.rows, first: 0, stride_bytes: self.width_bytes };
+        order_rows(self.stream, ids, self.id_type, &rows, most)
     }
+}
+
+/// The rows that are put into order.
+#[derive(Debug, Clone, Copy)]
+pub struct OrderedRows {
+    /// How many there are.
+    pub rows: u64,
+    /// The first that lies in host memory.
+    pub first: u64,
+    /// Bytes from a row to the next.
+    pub stride_bytes: u64,
 }
 
 /// Queues the ordering of `ids`, of which there are below 2^31, on at most `most_blocks` blocks. An id that is no row is
 /// reported by the stream's next synchronisation.
-pub fn order_rows(stream: &Stream, ids: &Span, id_type: IdType, rows: u64, most_blocks: u32) -> Result<Ordered> {
-    let count = ids.bytes() / id_type.size_bytes();
+pub fn order_rows(
+    stream: &Stream,
+    ids: &Span,
+    id_type: IdType,
+    table: &OrderedRows,
+    most_blocks: u32,
+) -> Result<Ordered> {
+    let (count, rows) = (ids.bytes() / id_type.size_bytes(), table.rows);
     let row_type = if rows < u64::from(u32::MAX) { IdType::U32 } else { IdType::U64 };
     let row_bits = u64::BITS - rows.saturating_sub(1).leading_zeros();
     let ordered = Ordered {
         rows: stream.scratch(count * row_type.size_bytes())?,
         row_type,
         places: stream.scratch(count * 4)?,
-        ends: stream.scratch(4 << BUCKETS_LOG2)?,
+        ends: stream.scratch((4 << BUCKETS_LOG2) + 4)?,
         shift: row_bits.saturating_sub(BUCKETS_LOG2),
     };
     stream.fill(&ordered.ends, 0)?;
@@ -287,7 +319,9 @@ pub fn order_rows(stream: &Stream, ids: &Span, id_type: IdType, rows: u64, most_
         kernel.on(stream, &defines, grid(blocks)).bytes(ids).u64(count as u64).u64(rows).u32(ordered.shift)
     };
     start(&COUNT).buffer(&ordered.ends, Element::U32).go()?;
-    SCAN.on(stream, &defines, grid(1)).buffer(&ordered.ends, Element::U32).go()?;
+    let first_bucket = u32::try_from(table.first >> ordered.shift).unwrap_or(u32::MAX);
+    let scan = SCAN.on(stream, &defines, grid(1)).buffer(&ordered.ends, Element::U32).u32(first_bucket);
+    scan.f32(pieces_of(1 << ordered.shift, table.stride_bytes)).go()?;
     let launch = start(&SCATTER).buffer(&ordered.ends, Element::U32).bytes(&ordered.rows);
     launch.buffer(&ordered.places, Element::U32).go()?;
     Ok(ordered)
@@ -301,6 +335,8 @@ struct Lines<'a> {
     ids: Option<(&'a Span, IdType)>,
     /// None when rows are written in the order of the ids.
     places: Option<&'a Span>,
+    /// Where buckets end, and what rows touch.
+    ends: Option<&'a Span>,
     count: u64,
     out: &'a Span,
 }
@@ -308,7 +344,8 @@ struct Lines<'a> {
 fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
     let id_type = lines.ids.map_or(IdType::U32, |(_, id_type)| id_type);
     let in_order = lines.ids.is_none();
-    let defines = line_defines(id_type, plan, in_order, lines.places.is_some());
+    let lists = LineLists { in_order, placed: lines.places.is_some(), with_ends: lines.ends.is_some() };
+    let defines = line_defines(id_type, plan, lists);
     // A list that is not read still needs an address; the other list serves.
     let any = lines.ids.map(|(ids, _)| ids).or(lines.places).unwrap_or(lines.table);
     let grid = Grid { blocks: plan.blocks, threads: plan.threads, shared_bytes: 0 };
@@ -323,6 +360,7 @@ fn launch_lines(stream: &Stream, plan: &Plan, lines: &Lines<'_>) -> Result<()> {
         .u64(lines.width_bytes)
         .bytes(any)
         .bytes(lines.places.unwrap_or(any))
+        .buffer(lines.ends.unwrap_or(&claimed), Element::U32)
         .u64(lines.count)
         .u64(plan.lanes.chunks())
         .bytes(lines.out)
@@ -347,9 +385,22 @@ pub(super) fn unit_defines(id_type: IdType, unit_bytes: u64, line_bytes: u64) ->
     id_defines(id_type).with("UNIT", unit).with("UNIT_BYTES", unit_bytes).with("LINE_UNITS", line_units)
 }
 
+/// Which lists the line kernel reads besides the rows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LineLists {
+    /// Row i is wanted i-th, and ids are not read.
+    pub in_order: bool,
+    /// Rows have places.
+    pub placed: bool,
+    /// It is known what the rows touch.
+    pub with_ends: bool,
+}
+
 /// The line kernel's defines.
-pub(super) fn line_defines(id_type: IdType, plan: &Plan, in_order: bool, placed: bool) -> Defines {
+pub(super) fn line_defines(id_type: IdType, plan: &Plan, lists: LineLists) -> Defines {
+    let LineLists { in_order, placed, with_ends } = lists;
     id_defines(id_type)
+        .with("END_WORDS", if with_ends { (1u32 << BUCKETS_LOG2) + 1 } else { 0 })
         .with("IN_ORDER", u32::from(in_order))
         .with("LANES", plan.lanes.per_row)
         .with("DEPTH", plan.lanes.depth)
@@ -365,6 +416,7 @@ pub(super) fn order_defines(id_type: IdType, row_type: IdType) -> Defines {
         .with("ROW", row_type.in_kernels())
         .with("ROW_BYTES", row_type.size_bytes())
         .with("BUCKETS", 1u32 << BUCKETS_LOG2)
+        .with("BUCKETS_AND_ONE", (1u32 << BUCKETS_LOG2) + 1)
         .with("THREADS", ORDER_THREADS)
 }
 

@@ -6,12 +6,13 @@
 // otherwise every block has a stretch of the rows to itself. The output row of a bad id is zeroed.
 //
 // Defines: ID (type of an id), ID_BYTES; LANES, DEPTH, PIECE_BYTES (see lines.cuh); IN_ORDER (1 when row i is wanted i-th
-// and `ids` is not read), PLACE_BYTES (4 when `places` is given, 0 when output rows follow input order), CLAIMS (1 when
+// and `ids` is not read), END_WORDS (length of `ends`, which ends with what the rows touch; 0 when that is not known),
+// PLACE_BYTES (4 when `places` is given, 0 when output rows follow input order), CLAIMS (1 when
 // warps claim their tiles from `claimed`), THREADS (threads a block).
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     gather_lines(const u8* __restrict__ table, u64 rows, u64 width, const ID* __restrict__ ids,
-                 const u32* __restrict__ places, u64 count, u64 chunks, u8* __restrict__ out, u64 out_rows, u64* claimed,
+                 const u32* __restrict__ places, const u32* __restrict__ ends, u64 count, u64 chunks, u8* __restrict__ out, u64 out_rows, u64* claimed,
                  Fault* fault) {
     const u64 items = count * chunks, tiles = (items + hw_tile_items() - 1) / hw_tile_items();
     const u8* table_end = table + rows * width;
@@ -32,6 +33,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const auto put = [&](u64 place, i64 inside, uint4 word, u32) {
         store_word(out + place * width, inside, (i64)width, word);
     };
+#if END_WORDS
+    if (blockIdx.x >= hw_window_blocks(count, ends[END_WORDS - 1], chunks, gridDim.x)) return;
+#endif
 #if CLAIMS
     const bool leads = threadIdx.x % 32 == 0;
     u64 t = __shfl_sync(0xffffffffu, leads ? atomicAdd(claimed, 1ull) : 0, 0);

@@ -68,7 +68,7 @@ impl Together<'_> {
         let (gather, mut queued) = (self.gather, Vec::with_capacity(QUEUED + 1));
         while let Some(rows) = self.work.take_front() {
             let (rows, places) = self.ordered.part(&rows)?;
-            let placed = Placed { rows: Some((&rows, self.ordered.row_type)), places: &places };
+            let placed = Placed { rows: Some((&rows, self.ordered.row_type)), places: &places, ends: None };
             gather.lines(self.plan, gather.stream, gather.table, placed, gather.out)?;
             queued.push(gather.stream.record()?);
             if queued.len() > QUEUED {
@@ -121,7 +121,7 @@ impl Together<'_> {
             let count = index(rows.end - rows.start)?;
             let landing = cut(landing, 0, (count * width) as u64)?;
             courier.bring(self.table, width, ids.part(index(rows.start)?, count), 0, &landing)?;
-            let placed = Placed { rows: None, places: &places };
+            let placed = Placed { rows: None, places: &places, ends: None };
             gather.lines(self.plan, &courier.stream, &landing, placed, gather.out)?;
         }
         Ok(())

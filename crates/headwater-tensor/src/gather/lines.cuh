@@ -56,39 +56,45 @@ struct HwRow {
 
 __device__ __forceinline__ u64 hw_tile_items() { return (u64)(32 / LANES) * DEPTH; }
 
+// Blocks that should read rows in address order, out of `most`. Rows that lie far apart need a translation each, and those
+// are made fastest when about WINDOW_PIECES are under way; rows that lie together share them, and then what counts is that
+// enough rows are in flight. `touched` is how many translations `rows` rows need.
+#define WINDOW_PIECES 256ull
+#define FEWEST_BLOCKS 4ull
+__device__ __forceinline__ u64 hw_window_blocks(u64 rows, u64 touched, u64 chunks, u64 most) {
+    const u64 rows_of_block = (THREADS / 32) * hw_tile_items() * (touched ? touched : 1);
+    const u64 wanted = (WINDOW_PIECES * rows * chunks + rows_of_block - 1) / rows_of_block;
+    const u64 blocks = wanted > FEWEST_BLOCKS ? wanted : FEWEST_BLOCKS;
+    return blocks < most ? blocks : most;
+}
+
 // Copies tile `t` of `items`. find(i, is_first) -> HwRow is asked for the i-th row, by one thread as the first for it;
 // put(place, inside, word, note) takes a word that begins `inside` bytes behind the row's first.
 template <class Find, class Put>
 __device__ __forceinline__ void hw_copy_tile(u64 t, u64 items, u64 chunks, u64 width, Find find, Put put) {
     const u32 lane = threadIdx.x % LANES, group = threadIdx.x % 32 / LANES, groups = 32 / LANES;
+    HwRow rows[DEPTH];
     uint4 words[DEPTH];
-    u64 places[DEPTH];
-    u32 notes[DEPTH];
     i64 inside[DEPTH];
+    // All rows are found before the first is read: what finding reads is then under way together.
 #pragma unroll
     for (int d = 0; d < DEPTH; d++) {
         const u64 item = t * hw_tile_items() + (u64)d * groups + group;
+        rows[d] = HwRow{0, 0, 0, 0, false, 0};
         inside[d] = -WORD_BYTES;
+        if (item < items) rows[d] = find(item / chunks, item % chunks == 0 && lane == 0);
+        if (rows[d].is_wanted)
+            inside[d] = (i64)((item % chunks * LANES + lane) * WORD_BYTES) - (i64)((u64)rows[d].start % LINE_BYTES);
+    }
+#pragma unroll
+    for (int d = 0; d < DEPTH; d++) {
         words[d] = make_uint4(0, 0, 0, 0);
-        places[d] = 0;
-        notes[d] = 0;
-        bool reads = false;
-        HwRow row = {0, 0, 0, 0, false, 0};
-        if (item < items) {
-            row = find(item / chunks, item % chunks == 0 && lane == 0);
-            if (row.is_wanted) {
-                places[d] = row.place;
-                notes[d] = row.note;
-                inside[d] = (i64)((item % chunks * LANES + lane) * WORD_BYTES) - (i64)((u64)row.start % LINE_BYTES);
-                reads = row.start && inside[d] > -WORD_BYTES && inside[d] < (i64)width;
-            }
-        }
-        if (reads)
-            words[d] = load_word(row.start + inside[d], row.first, row.end);
+        if (rows[d].start && inside[d] > -WORD_BYTES && inside[d] < (i64)width)
+            words[d] = load_word(rows[d].start + inside[d], rows[d].first, rows[d].end);
         else
             hw_load_nothing();
     }
 #pragma unroll
     for (int d = 0; d < DEPTH; d++)
-        if (inside[d] > -WORD_BYTES && inside[d] < (i64)width) put(places[d], inside[d], words[d], notes[d]);
+        if (inside[d] > -WORD_BYTES && inside[d] < (i64)width) put(rows[d].place, inside[d], words[d], rows[d].note);
 }

@@ -23,7 +23,7 @@ mod tests;
 
 pub use builds::kernel_builds;
 pub use cpu::gather as gather_on_cpu;
-pub use cuda::{BUCKETS_LOG2, GpuGather, LINES_HEADER, Ordered, SOURCES, order_rows};
+pub use cuda::{BUCKETS_LOG2, GpuGather, LINES_HEADER, Ordered, OrderedRows, SOURCES, order_rows};
 pub use plan::{GatherOptions, Variant};
 pub use staged::StagedGather;
 

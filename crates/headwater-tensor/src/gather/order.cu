@@ -28,12 +28,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) order_count(const ID* __re
         if (mine[b]) atomicAdd(&counts[b], mine[b]);
 }
 
-// One block: counts become starting positions.
-extern "C" __global__ void __launch_bounds__(THREADS) order_scan(u32* counts) {
+// One block: counts become starting positions. Behind them goes how many of the table's pieces, each behind a translation of
+// its own, the rows from `first_bucket` on are expected to touch: a bucket has `pieces` of them.
+extern "C" __global__ void __launch_bounds__(THREADS) order_scan(u32* counts, u32 first_bucket, float pieces) {
     __shared__ u32 sums[THREADS];
+    __shared__ float touched;
+    if (threadIdx.x == 0) touched = 0;
+    __syncthreads();
     const u32 each = BUCKETS / THREADS, first = threadIdx.x * each;
     u32 sum = 0;
-    for (u32 b = first; b < first + each; b++) sum += counts[b];
+    float mine = 0;
+    for (u32 b = first; b < first + each; b++) {
+        sum += counts[b];
+        if (b >= first_bucket) mine += pieces * (1.0f - expf(-(float)counts[b] / pieces));
+    }
+    mine = hw_warp_sum(mine);
+    if (threadIdx.x % 32 == 0 && mine > 0) atomicAdd(&touched, mine);
     sums[threadIdx.x] = sum;
     __syncthreads();
     for (u32 reach = 1; reach < THREADS; reach *= 2) {
@@ -48,6 +58,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) order_scan(u32* counts) {
         counts[b] = start;
         start = next;
     }
+    if (threadIdx.x == 0) counts[BUCKETS] = (u32)touched;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

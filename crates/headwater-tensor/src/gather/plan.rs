@@ -26,12 +26,9 @@ const ORDER_IDS_PER_US: f64 = 200.0;
 const ORDERED_SM_GB_PER_S: f64 = 11.8;
 /// The same when rows come in random order.
 const RANDOM_SM_GB_PER_S: f64 = 13.0;
-/// SMs that fill the link. More only widen the window of addresses in flight.
+/// SMs that fill the link. More only widen the window of addresses in flight; the kernel takes fewer where rows lie far
+/// apart.
 const LINK_SMS: u32 = 16;
-/// SMs below which too few rows are in flight, whatever binds.
-const FEWEST_SMS: u32 = 3;
-/// How much more SMs can read than they are needed for where translation binds: a wider window costs translations.
-const SPARE_RATE: f64 = 2.0;
 /// Bytes a lane loads at a time.
 const WORD_BYTES: u64 = 16;
 /// Rows from this width on fill the link in any order.
@@ -180,7 +177,7 @@ pub fn plan(shape: &Shape, options: &GatherOptions) -> Plan {
         // Rows in random order are only left so when the translations of a small table stay cached, and every part of
         // the GPU has its own cache; or when rows are wide and a few SMs fill the link.
         (Variant::Aligned, TablePlace::Host) if shape.width_bytes < WIDE_ROW_BYTES => sms,
-        (_, TablePlace::Host) => sms.min(link_sms(shape)),
+        (_, TablePlace::Host) => sms.min(LINK_SMS),
         (_, TablePlace::Device) => sms * 2,
     };
     let items = shape.count.saturating_mul(lanes.chunks());
@@ -247,24 +244,17 @@ fn pieces(shape: &Shape) -> f64 {
     (as_f64(shape.table_rows) * as_f64(shape.width_bytes) / TRANSLATION_BYTES).max(1.0)
 }
 
+/// Translations' worth of so many rows, for kernels.
+#[expect(clippy::cast_possible_truncation, reason = "an estimate")]
+pub(super) fn pieces_of(rows: u64, stride_bytes: u64) -> f32 {
+    (as_f64(rows) * as_f64(stride_bytes) / TRANSLATION_BYTES) as f32
+}
+
 /// Expected number of translations' worth of table that uniformly random rows touch.
 fn pieces_touched(shape: &Shape) -> f64 {
     let pieces = pieces(shape);
     let touches = as_f64(shape.count) * (1.0 + as_f64(shape.width_bytes) / TRANSLATION_BYTES);
     pieces * (1.0 - (-touches / pieces).exp())
-}
-
-/// SMs for rows in address order. Where translation binds, fewer are faster.
-fn link_sms(shape: &Shape) -> u32 {
-    let (translations_us, link_us) =
-        (pieces_touched(shape) / ORDERED_TRANSLATIONS_PER_US, link_us(shape, f64::INFINITY));
-    if stays_cached(shape) || translations_us < 1.1 * link_us {
-        return LINK_SMS;
-    }
-    let rate = as_f64(shape.count) * as_f64(shape.width_bytes) / 1e3 / translations_us;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number")]
-    let needed = (SPARE_RATE * rate / ORDERED_SM_GB_PER_S).ceil() as u32;
-    needed.clamp(FEWEST_SMS, LINK_SMS)
 }
 
 fn link_us(shape: &Shape, sm_gb_per_s: f64) -> f64 {
@@ -343,24 +333,6 @@ mod tests {
         assert_eq!(plan(&host(16, 512, 1 << 20), &capped).blocks, 3);
         assert_eq!(plan(&host(16, 512, 1), &GatherOptions::default()).blocks, 1);
         assert!(plan(&host(16, 512, 1 << 20), &GatherOptions::default()).blocks <= LINK_SMS);
-    }
-
-    #[test]
-    fn translation_binds_with_few_sms() {
-        // About what was fastest, by row width and rows out of 53 GiB.
-        for (width_bytes, count, low, high) in [
-            (128, 26_000, 2, 4),
-            (512, 26_000, 3, 5),
-            (1024, 26_000, 6, 16),
-            (128, 206_000, 3, 8),
-            (512, 206_000, 4, 8),
-            (512, 1_000_000, 6, 16),
-        ] {
-            let sorted = GatherOptions { variant: Variant::Sorted, ..GatherOptions::default() };
-            let blocks = plan(&host(53, width_bytes, count), &sorted).blocks;
-            assert!((low..=high).contains(&blocks), "{width_bytes} B, {count} rows: {blocks}");
-        }
-        assert_eq!(plan(&host(4, 512, 1 << 20), &GatherOptions::default()).blocks, LINK_SMS);
     }
 
     #[test]

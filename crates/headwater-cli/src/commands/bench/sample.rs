@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
 use headwater::cuda::{Gpu, Stream};
 use headwater::graph::dataset::Split;
 use headwater::graph::sample::{
@@ -44,6 +45,9 @@ struct Figures {
     threads: usize,
     device: &'static str,
     graph: String,
+    /// In which order a GPU was told to visit the rows of a hop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<String>,
     peak_bytes: u64,
 }
 
@@ -59,6 +63,11 @@ struct Measured {
     device: &'static str,
     graph: String,
     peak_bytes: u64,
+}
+
+/// As the command line calls it.
+fn value_name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 impl Figures {
@@ -81,6 +90,7 @@ impl Figures {
             threads: found.threads,
             device: found.device,
             graph: found.graph,
+            order: (args.device == SampleDevice::Cuda).then(|| value_name(&args.order)),
             peak_bytes: found.peak_bytes,
         }
     }

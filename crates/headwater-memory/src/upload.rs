@@ -1,8 +1,8 @@
-//! Large arrays from ordinary host memory to the GPU at the speed of the link.
+//! Large arrays from ordinary host memory to the GPU, and back, at the speed of the link.
 //!
 //! The driver copies ordinary memory through a small staging buffer with one thread. Here two pinned buffers take turns,
-//! each on a stream of its own: all cores fill one while the copy engine empties the other. Where nothing can be pinned
-//! the driver's way is taken.
+//! each on a stream of its own: all cores fill or empty one while the copy engine is at the other. Where nothing can be
+//! pinned the driver's way is taken.
 
 use headwater_cuda::{Gpu, Span, SpareStream};
 use rayon::prelude::*;
@@ -83,8 +83,40 @@ impl Uploader {
         Ok(())
     }
 
+    /// Copies `from`, whose last writer is done, to `to`, which is as long. Returns when it is there.
+    pub fn bring_back(&mut self, from: &Span, to: &mut [u8]) -> Result<()> {
+        if self.stages.is_empty() {
+            return Ok(self.plain.download(from, to)?);
+        }
+        let mut on_its_way = None;
+        for (at, part) in to.chunks_mut(self.stage_bytes).enumerate() {
+            let Stage { buffer, stream } = &self.stages[at % 2];
+            if let Some((there, here)) = from.part(at * self.stage_bytes, part.len()).zip(buffer.part(0..part.len())) {
+                stream.copy(&there, &here)?;
+            }
+            if let Some((before, part)) = on_its_way.replace((at % 2, part)) {
+                self.empty(before, part)?;
+            }
+        }
+        on_its_way.map_or(Ok(()), |(last, part)| self.empty(last, part))
+    }
+
+    /// Waits for a stage's copy and takes what it brought.
+    fn empty(&self, stage: usize, to: &mut [u8]) -> Result<()> {
+        let from = self.stages[stage].buffer.as_slice()?;
+        to.par_chunks_mut(PART_BYTES).zip(from.par_chunks(PART_BYTES)).for_each(|(to, from)| {
+            to.copy_from_slice(&from[..to.len()]);
+        });
+        Ok(())
+    }
+
     /// Waits for all copies.
-    pub fn finish(self) -> Result<()> {
+    pub fn wait(&self) -> Result<()> {
         Ok(self.stages.iter().try_for_each(|stage| stage.stream.synchronize())?)
+    }
+
+    /// Waits for all copies, the last of them.
+    pub fn finish(self) -> Result<()> {
+        self.wait()
     }
 }

@@ -3,9 +3,11 @@
 //! Which rows those are only the GPU knows, so their numbers come to the host first. They are read into one half of a pinned
 //! buffer, and a kernel takes them from there to their places while the other half is filled.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use headwater_cuda::{Gpu, Span, Stream};
+use headwater_cuda::{Event, Gpu, Span, Stream};
 use headwater_memory::{Buffer, Device, Pinned};
 use headwater_tensor::gather::plan::TablePlace;
 use headwater_tensor::gather::{IdType, Ordered};
@@ -17,8 +19,8 @@ use crate::disk::{DiskCounts, DiskRows};
 use crate::error::{Error, Result};
 use crate::rows::{RowFormat, Stored};
 
-/// Bytes of a half: enough requests for a disk, and little next to a cache.
-const HALF_BYTES: usize = 8 << 20;
+/// Bytes of a half: enough requests for a disk, and little next to a cache. Few in tests, which then use both.
+const HALF_BYTES: usize = if cfg!(test) { 4096 } else { 8 << 20 };
 
 /// Rows in a file, and the buffers they come through.
 #[derive(Debug)]
@@ -26,7 +28,9 @@ pub(super) struct Beyond {
     disk: Arc<DiskRows>,
     stored: Stored,
     halves: Mutex<Halves>,
-    /// What arrives is counted by the disk; the kernel's own count goes here.
+    rows: AtomicU64,
+    busy_ns: AtomicU64,
+    /// The kernel's own count goes here, where nobody looks.
     uncounted: Span,
 }
 
@@ -40,6 +44,22 @@ struct Halves {
 struct Half {
     rows: Buffer<u8, Pinned>,
     places: Buffer<u32, Pinned>,
+    /// What must have passed before it may be filled again.
+    taken: Vec<Event>,
+}
+
+impl Half {
+    /// Waits for the kernel that took its last rows, and for nothing else that is queued.
+    fn wait(&mut self) -> Result<()> {
+        Ok(self.taken.drain(..).try_for_each(|event| event.synchronize())?)
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        // The memory goes with it.
+        let _ = self.wait();
+    }
 }
 
 /// Rows of the table that are on disk, with their places in the output.
@@ -56,17 +76,25 @@ impl Beyond {
         let rows = (HALF_BYTES / disk.row_bytes()).max(1);
         let half = || -> Result<Half> {
             let (bytes, places) = (rows * disk.row_bytes(), rows);
-            Ok(Half { rows: Buffer::<_, Pinned>::new(gpu, bytes)?, places: Buffer::<_, Pinned>::new(gpu, places)? })
+            let (rows, places) = (Buffer::<_, Pinned>::new(gpu, bytes)?, Buffer::<_, Pinned>::new(gpu, places)?);
+            Ok(Half { rows, places, taken: Vec::new() })
         };
         let halves = Mutex::new(Halves { halves: [half()?, half()?], turn: 0 });
         let uncounted = Buffer::<u64, Device>::from_slice(&Stream::new(gpu)?, &[0; SERVED_WORDS])?.whole().clone();
-        Ok(Some(Self { disk: Arc::clone(disk), stored, halves, uncounted }))
+        let (rows, busy_ns) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Some(Self { disk: Arc::clone(disk), stored, halves, rows, busy_ns, uncounted }))
     }
 
     pub fn prefetch(&self, rows: &[u64]) -> bool {
         self.disk.prefetch(rows)
     }
 
+    /// Rows that were brought, and the time that took.
+    pub fn brought(&self) -> (u64, Duration) {
+        (self.rows.load(Relaxed), Duration::from_nanos(self.busy_ns.load(Relaxed)))
+    }
+
+    /// What the file gave to all who read it.
     pub fn counts(&self) -> DiskCounts {
         self.disk.counts()
     }
@@ -123,10 +151,15 @@ impl Beyond {
             halves.turn = 1 - turn;
             let half = &mut halves.halves[turn];
             let rows: Vec<u64> = rows.iter().map(|row| file_row(*row)).collect();
-            // Waits until the kernel that took the half's last rows is done.
+            half.wait()?;
+            let begun = Instant::now();
             self.disk.fetch(&rows, &mut half.rows.as_mut_slice()?[..rows.len() * format.row_bytes()])?;
+            self.busy_ns.fetch_add(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
+            self.rows.fetch_add(rows.len() as u64, Relaxed);
             half.places.write(0, places)?;
             self.hand_over(stream, half, rows.len(), &format, out_type, out)?;
+            half.taken = half.rows.whole().allocation().pending()?;
+            half.taken.extend(half.places.whole().allocation().pending()?);
         }
         Ok(())
     }

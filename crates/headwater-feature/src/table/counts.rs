@@ -18,7 +18,7 @@ pub struct Served {
     pub host: TierCounts,
     /// From disk, or from its cache.
     pub disk: TierCounts,
-    /// How the disk was read.
+    /// How the file was read, by everyone who reads it, filling memories included.
     pub disk_reads: DiskCounts,
 }
 
@@ -35,14 +35,18 @@ pub struct TierCounts {
 
 impl Served {
     /// From the kernel's words, for rows of so many bytes.
-    pub(super) fn new(words: [u64; SERVED_WORDS], row_bytes: usize, disk_reads: DiskCounts) -> Self {
+    pub(super) fn new(
+        words: [u64; SERVED_WORDS],
+        row_bytes: usize,
+        (disk_rows, busy): (u64, Duration),
+        disk_reads: DiskCounts,
+    ) -> Self {
         let tier = |at: usize, side: usize| TierCounts {
             rows: words[at],
             bytes: words[at].saturating_mul(row_bytes as u64),
             busy: Duration::from_nanos(words[TIERS + side]),
         };
-        let busy = disk_reads.waiting;
-        let disk = TierCounts { rows: disk_reads.rows, bytes: disk_reads.row_bytes, busy };
+        let disk = TierCounts { rows: disk_rows, bytes: disk_rows.saturating_mul(row_bytes as u64), busy };
         Self { replicated: tier(0, 0), interleaved: tier(1, 0), host: tier(2, 1), disk, disk_reads }
     }
 
@@ -65,15 +69,14 @@ impl Served {
         self.host.bytes + self.disk.bytes
     }
 
-    /// What was served since `earlier`.
+    /// What each tier served since `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
+    pub fn since(&self, earlier: &Self) -> [TierCounts; 4] {
         let of = |now: TierCounts, then: TierCounts| TierCounts {
-            rows: now.rows - then.rows,
-            bytes: now.bytes - then.bytes,
+            rows: now.rows.saturating_sub(then.rows),
+            bytes: now.bytes.saturating_sub(then.bytes),
             busy: now.busy.saturating_sub(then.busy),
         };
-        let [replicated, interleaved, host, disk] = std::array::from_fn(|at| of(self.tiers()[at], earlier.tiers()[at]));
-        Self { replicated, interleaved, host, disk, disk_reads: self.disk_reads }
+        std::array::from_fn(|at| of(self.tiers()[at], earlier.tiers()[at]))
     }
 }

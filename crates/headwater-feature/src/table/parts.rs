@@ -81,9 +81,15 @@ impl Placing<'_> {
                 return Err(Error::Budget { memory: "GPU memory", asked_bytes, bytes });
             }
         }
-        let (asked_bytes, available) = (bytes(self.layout.host_rows()), host_bytes_available() as u64);
-        if self.copies_host() && asked_bytes > available {
-            return Err(Error::Budget { memory: "host memory", asked_bytes, bytes: available });
+        self.check_host_room(0)
+    }
+
+    /// The same for host memory alone, when `held_bytes` of it are given back first.
+    pub fn check_host_room(&self, held_bytes: u64) -> Result<()> {
+        let asked_bytes = self.layout.host_rows().saturating_mul(self.format.stride_bytes as u64);
+        let bytes = (host_bytes_available() as u64).saturating_add(held_bytes);
+        if self.copies_host() && asked_bytes > bytes {
+            return Err(Error::Budget { memory: "host memory", asked_bytes, bytes });
         }
         Ok(())
     }
@@ -116,10 +122,8 @@ impl Placing<'_> {
         Ok(())
     }
 
-    /// The source row that is row `row` of the table.
     fn source_row(&self, row: u64) -> u64 {
-        let Some(moved) = self.moved else { return row };
-        moved.get(index(row)).copied().unwrap_or_else(|| row - moved.len() as u64)
+        source_row(self.moved, row)
     }
 
     fn upload(&self, gpu: &Gpu, to: &Span, row_of: &(dyn Fn(u64) -> Option<u64> + Sync)) -> Result<()> {
@@ -193,4 +197,10 @@ impl Placing<'_> {
 
 fn device_span(gpu: &Gpu, rows: u64, stride: usize) -> Result<Span> {
     Ok(Span::whole(Allocation::shareable(gpu, index(rows).saturating_mul(stride))?))
+}
+
+/// The source row that is row `row` of a table whose first rows are copies of the rows `moved`.
+pub(super) fn source_row(moved: Option<&[u64]>, row: u64) -> u64 {
+    let Some(moved) = moved else { return row };
+    moved.get(index(row)).copied().unwrap_or_else(|| row - moved.len() as u64)
 }

@@ -4,6 +4,8 @@
 //! memory anew, hottest rows first, and a new map from ids to rows. Rows in host memory stay where they are; from the first
 //! move on all of the source is registered, because any row may be cold.
 
+use std::sync::atomic::Ordering;
+
 use headwater_cuda::Stream;
 use headwater_memory::{Buffer, Device};
 use rayon::prelude::*;
@@ -11,7 +13,7 @@ use serde::Serialize;
 
 use super::layout::{Layout, index};
 use super::map::IdMap;
-use super::parts::{HostHome, Placing};
+use super::parts::{HostHome, Parts, Placing};
 use super::source::Source;
 use super::tiered::TieredTable;
 use crate::error::{Error, Result};
@@ -50,7 +52,8 @@ impl TieredTable {
     }
 
     /// Moves the rows that were read most to the fastest memories. `reads` has one number a row of the source. Waits for
-    /// all gathers of this table. Counting begins anew where reads are counted.
+    /// all gathers of this table. Counting begins anew where reads are counted. Gathers that a graph captured before must be
+    /// captured again: they have the old places.
     pub fn retier(&mut self, stream: &Stream, reads: &[u64]) -> Result<Moved> {
         let source = self.movable()?.clone();
         let (found, expected) = (reads.len() as u64, self.source_rows());
@@ -61,7 +64,8 @@ impl TieredTable {
         let before = self.copied_rows(copied);
         let moved = hottest(reads, copied);
         let new_rows = moved.par_iter().filter(|row| before.binary_search(row).is_err()).count() as u64;
-        self.is_torn = true;
+        // What is still queued may report a bad id, which is no reason to give the table up.
+        self.wait_until_unused()?;
         self.fill_anew(&source, &moved)?;
         let mut row_of_source: Vec<u64> = (copied..copied + expected).collect();
         moved.iter().enumerate().for_each(|(at, row)| row_of_source[index(*row)] = at as u64);
@@ -76,7 +80,7 @@ impl TieredTable {
     }
 
     fn movable(&self) -> Result<&Source> {
-        if self.parts.shared.is_some() {
+        if self.parts.shared.is_some() || self.is_sent.load(Ordering::Relaxed) {
             return Err(Error::Table { why: "is shared with other processes, which would read rows that move" });
         }
         if self.layout.stretches.is_some() {
@@ -93,12 +97,14 @@ impl TieredTable {
         rows
     }
 
+    fn wait_until_unused(&self) -> Result<()> {
+        let Parts { replicated, members, host, .. } = &self.parts;
+        let mut parts = members.iter().chain([replicated, host]);
+        Ok(parts.try_for_each(|part| part.allocation().wait_until_unused())?)
+    }
+
     fn fill_anew(&mut self, source: &Source, moved: &[u64]) -> Result<()> {
-        let parts = &self.parts;
-        for part in parts.members.iter().chain([&parts.replicated, &parts.host]) {
-            part.allocation().wait_until_unused()?;
-        }
-        let (copied, all) = (moved.len() as u64, source.rows());
+        let (copied, all) = (moved.len() as u64, self.source_rows());
         let rows = copied + all;
         let host_end = if source.disk().is_some() { copied } else { rows };
         let layout = Layout { rows, host_end, ..self.layout };
@@ -106,7 +112,12 @@ impl TieredTable {
         let (gpu, group) = (self.gpu.clone(), self.group.clone());
         let placing = Placing { gpu: &gpu, group: &group, source, format, layout, host, moved: Some(moved) };
         // From the second move on rows that lie in host memory stay as they are.
-        if source.disk().is_some() || self.moved.is_none() {
+        let moves_host = source.disk().is_some() || self.moved.is_none();
+        if moves_host {
+            placing.check_host_room(self.parts.host.bytes() as u64)?;
+        }
+        self.is_torn = true;
+        if moves_host {
             placing.replace_host(&mut self.parts)?;
         }
         placing.refill(&mut self.parts)?;

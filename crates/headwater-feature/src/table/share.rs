@@ -7,6 +7,8 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use headwater_cuda::{Allocation, Gpu, Span, Stream};
 use headwater_memory::{SharedHost, receive_device, send_device};
@@ -22,6 +24,8 @@ use crate::disk::DiskRows;
 use crate::error::{Error, Result};
 use crate::rows::{RowFormat, Stored};
 
+/// The longest wait for a peer's next word, unless the socket says otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// No description is as long.
 const MOST_BYTES: u32 = 1 << 16;
 
@@ -43,9 +47,10 @@ impl TieredTable {
         if self.layout.host_rows() > 0 && self.parts.shared.is_none() {
             return Err(Error::Table { why: "has rows in memory of this process alone; place them in shared memory" });
         }
-        if self.moved.is_some() {
+        if self.moved.is_some() || self.is_torn {
             return Err(Error::Table { why: "has moved rows; share it before rows are moved" });
         }
+        self.is_sent.store(true, Ordering::Relaxed);
         let map = self.lookup.as_ref().map(|map| (map.span.bytes() as u64, map.row_type == IdType::U64));
         let gpus = std::iter::once(&self.gpu).chain(&self.group).map(Gpu::ordinal).collect();
         let description = Description { format: self.format, layout: self.layout, gpus, map };
@@ -63,11 +68,21 @@ impl TieredTable {
 
     /// The table that the process at the other end sent, to be read by `gpu`. `disk` is where its rows on disk are read.
     pub fn receive(peer: &UnixStream, gpu: &Gpu, disk: Option<&Arc<DiskRows>>) -> Result<Self> {
+        // Who never answers must not be waited for.
+        let patience = peer.read_timeout().ok().flatten();
+        if patience.is_none() {
+            peer.set_read_timeout(Some(PATIENCE)).map_err(|why| unexpected(&why, "description"))?;
+        }
+        let table = Self::receive_all(peer, gpu, disk);
+        peer.set_read_timeout(patience).map_err(|why| unexpected(&why, "description"))?;
+        table
+    }
+
+    fn receive_all(peer: &UnixStream, gpu: &Gpu, disk: Option<&Arc<DiskRows>>) -> Result<Self> {
         let Description { format, layout, gpus, map } = read_description(peer)?;
         let layout = layout.checked()?;
-        let (Some((home, members)), false) = (gpus.split_first(), format.stride_bytes < format.row_bytes()) else {
-            return Err(unexpected(&"rows that overlap", "description"));
-        };
+        format.check()?;
+        let Some((home, members)) = gpus.split_first() else { return Err(unexpected(&"no GPU", "description")) };
         if members.len() as u64 != layout.members {
             return Err(unexpected(&members.len(), "members"));
         }

@@ -34,9 +34,11 @@ pub(super) enum Home {
 impl Source {
     /// Rows in memory, a stride apart. `scales` has one number a row for int8, and none for other formats.
     pub fn memory(bytes: Foreign, scales: Vec<f32>, format: RowFormat) -> Result<Self> {
-        if format.stride_bytes < format.row_bytes() || format.stride_bytes == 0 {
-            let (value, expected) = (format.stride_bytes as f64, "at least the bytes of a row, and at least 1");
-            return Err(Error::Parameter { name: "stride_bytes", value, expected });
+        format.check()?;
+        let element_bytes = format.stored.bytes();
+        let off_bytes = bytes.as_slice().as_ptr().addr() as u64 % element_bytes as u64;
+        if off_bytes != 0 {
+            return Err(Error::Alignment { name: "the table", element_bytes, off_bytes });
         }
         let rows = (bytes.as_slice().len() / format.stride_bytes) as u64;
         let wanted = if format.stored == Stored::I8 { rows } else { 0 };

@@ -45,6 +45,19 @@ fn maps_name_ids_without_rows() {
     assert_eq!(IdMap::of(&[5], 1 << 40), IdMap::U64(vec![5]));
 }
 
+#[test]
+fn rows_that_begin_between_two_elements_are_refused() {
+    let rows = |stride_bytes, from: usize| {
+        let format = RowFormat { elements: 2, stored: Stored::F32, stride_bytes };
+        let bytes = Foreign::new(Arc::new(vec![0u8; 64])).part(from..64).unwrap();
+        Source::memory(bytes, Vec::new(), format).map(|_| ())
+    };
+    assert!(matches!(rows(10, 0), Err(Error::Parameter { name: "stride_bytes", .. })));
+    assert!(matches!(rows(4, 0), Err(Error::Parameter { name: "stride_bytes", .. })));
+    assert!(matches!(rows(8, 1), Err(Error::Alignment { name: "the table", .. })));
+    assert!(rows(8, 8).is_ok() && rows(12, 0).is_ok());
+}
+
 /// Where there is no GPU, real or emulated, there is nothing to test.
 fn stream() -> Option<Stream> {
     Gpu::open(0).ok().map(|gpu| Stream::new(&gpu).unwrap())

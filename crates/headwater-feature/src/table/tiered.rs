@@ -1,5 +1,7 @@
 //! A table over several memories: made, and asked for rows.
 
+use std::sync::atomic::AtomicBool;
+
 use headwater_cuda::{Gpu, Span, Stream};
 use headwater_memory::{Buffer, Device};
 use headwater_tensor::gather::plan::{GatherOptions, Plan, Shape, TablePlace, Variant, plan};
@@ -10,7 +12,7 @@ use super::counts::Served;
 use super::cuda::{Buffers, Build, List, SERVED_WORDS, TURN_WORDS, Tiers, serve};
 use super::layout::{Layout, MOST_MEMBERS, index};
 use super::map::{DeviceMap, IdMap};
-use super::parts::{HostHome, Parts, Placing};
+use super::parts::{HostHome, Parts, Placing, source_row};
 use super::source::Source;
 use crate::error::{Error, Result};
 use crate::rows::{RowFormat, Stored};
@@ -40,6 +42,8 @@ pub struct TieredTable {
     pub(super) beyond: Option<Beyond>,
     /// Whether a re-tiering failed half way.
     pub(super) is_torn: bool,
+    /// Whether other processes may be reading it.
+    pub(super) is_sent: AtomicBool,
     served: Span,
     /// Reads of every row, when they are counted.
     pub(super) reads: Option<Span>,
@@ -100,6 +104,7 @@ impl TieredTable {
             lookup: None,
             beyond,
             is_torn: false,
+            is_sent: AtomicBool::new(false),
             served,
             reads: None,
         })
@@ -143,6 +148,8 @@ impl TieredTable {
     pub fn gather(&self, stream: &Stream, ids: &Span, id_type: IdType, out_type: Stored, out: &Span) -> Result<()> {
         let count = (ids.bytes() / id_type.size_bytes()) as u64;
         self.check_gather(stream, count, out_type, out)?;
+        check_address("ids", ids, id_type.size_bytes())?;
+        check_address("the output", out, out_type.bytes())?;
         if count == 0 || self.format.elements == 0 {
             return Ok(());
         }
@@ -172,14 +179,14 @@ impl TieredTable {
     pub fn served(&self, stream: &Stream) -> Result<Served> {
         let mut words = [0u64; SERVED_WORDS];
         stream.download(&self.served, bytemuck::cast_slice_mut(&mut words))?;
-        let disk = self.beyond.as_ref().map(Beyond::counts).unwrap_or_default();
-        Ok(Served::new(words, self.format.row_bytes(), disk))
+        let brought = self.beyond.as_ref().map(Beyond::brought).unwrap_or_default();
+        let reads = self.beyond.as_ref().map(Beyond::counts).unwrap_or_default();
+        Ok(Served::new(words, self.format.row_bytes(), brought, reads))
     }
 
     /// The source row that is row `row` of the table.
     pub(super) fn source_row(&self, row: u64) -> u64 {
-        let Some(moved) = &self.moved else { return row };
-        moved.get(index(row)).copied().unwrap_or_else(|| row - moved.len() as u64)
+        source_row(self.moved.as_deref(), row)
     }
 
     /// From ids to rows of the table, in the GPU's memory.
@@ -320,7 +327,14 @@ pub(super) fn plan_rows(
     plan(&shape, &GatherOptions { variant, ..GatherOptions::default() })
 }
 
+/// A kernel that meets an element across its alignment does not fail alone: the whole context is lost.
+fn check_address(name: &'static str, span: &Span, element_bytes: usize) -> Result<()> {
+    let off_bytes = span.pointer() % element_bytes as u64;
+    if off_bytes == 0 { Ok(()) } else { Err(Error::Alignment { name, element_bytes, off_bytes }) }
+}
+
 fn check(group: &[Gpu], source: &Source, layout: &Layout) -> Result<()> {
+    layout.checked()?;
     if source.rows() < layout.rows {
         let width = source.format().stride_bytes as u64;
         let (found, expected) = (source.rows() * width, layout.rows.saturating_mul(width));

@@ -76,8 +76,9 @@ fn check(parts: &[Foreign], devices: &[Option<usize>], format: &RowFormat) -> Re
         let (found, expected) = (devices.len() as u64, parts.len() as u64);
         return Err(Error::Bytes { name: "the list of devices, in entries,", found, expected });
     }
-    if format.stored == Stored::I8 || format.stride_bytes == 0 || format.stride_bytes < format.row_bytes() {
-        return Err(Error::Table { why: "is made of rows as they are: no scales, and a stride of at least a row" });
+    format.check()?;
+    if format.stored == Stored::I8 {
+        return Err(Error::Table { why: "is made of rows as they are, without scales" });
     }
     if devices.iter().rev().skip(1).any(Option::is_none) {
         return Err(Error::Table { why: "has its part in host memory last, and only one" });

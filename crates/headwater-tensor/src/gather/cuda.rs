@@ -80,7 +80,7 @@ static SCAN: Kernel = unsafe {
         ],
     )
 };
-// SAFETY: as for COUNT; the starts are a prefix sum of the counts of the same ids, so every place is below `count`.
+// SAFETY: as for COUNT; a place is written only when below `count`.
 static SCATTER: Kernel = unsafe {
     Kernel::declare(
         &ORDER,
@@ -302,6 +302,10 @@ pub fn order_rows(
     most_blocks: u32,
 ) -> Result<Ordered> {
     let (count, rows) = (ids.bytes() / id_type.size_bytes(), table.rows);
+    let (address, id_bytes) = (ids.pointer(), id_type.size_bytes());
+    if address % id_bytes as u64 != 0 {
+        return Err(GatherError::IdAlignment { address, id_bytes }.into());
+    }
     let row_type = if rows < u64::from(u32::MAX) { IdType::U32 } else { IdType::U64 };
     let row_bits = u64::BITS - rows.saturating_sub(1).leading_zeros();
     let ordered = Ordered {

@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const auto put = [&](u64 place, i64 inside, uint4 word, u32) {
         store_word(out + place * width, inside, (i64)width, word);
     };
-#if END_WORDS
+#if END_WORDS && CLAIMS
     if (blockIdx.x >= hw_window_blocks(count, ends[END_WORDS - 1], chunks, gridDim.x)) return;
 #endif
 #if CLAIMS

@@ -82,6 +82,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const u32 at = atomicAdd(&mine[bucket_of(row, rows, shift)], 1u);
         // A bad id is named here, where it is still as it was written; the largest ROW keeps it bad.
         if (row >= rows) hw_fault(fault, FAULT_ID_OUT_OF_RANGE, i, row, rows);
+        // Ids that somebody changes meanwhile must not lead out of the lists.
+        if (at >= count) continue;
         ordered[at] = row < rows ? (ROW)row : (ROW)~0ull;
         places[at] = (u32)i;
     }

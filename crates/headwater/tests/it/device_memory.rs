@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use headwater::cuda::{Gpu, Stream};
+use headwater::cuda::{Allocation, Gpu, Span, Stream};
 use headwater::memory::io::{Engine, EngineConfig, FileOptions, IoFile};
 use headwater::memory::{
-    Buffer, Capacity, Device, Error, Managed, Mapping, Pinned, RegistryUse, SharedHost, WriteCombined, lay_over,
-    pinned_arena, registry_use,
+    Buffer, Capacity, Device, Error, Managed, Mapping, Pinned, RegistryUse, SharedHost, Uploader, WriteCombined,
+    lay_over, pinned_arena, registry_use,
 };
 
 use crate::child::{in_child, no_children};
@@ -160,4 +160,20 @@ fn a_file_is_read_straight_into_pinned_memory() {
 fn a_mapping_is_zero_when_it_is_new() {
     // The arena of the device tests is this, so it stands beside them.
     assert_eq!(Mapping::anonymous(1 << 20).unwrap().bytes(), 1 << 20);
+}
+
+#[test]
+fn large_arrays_go_there_and_back() {
+    let Some(gpu) = gpu() else { return };
+    let mut uploader = Uploader::new(&gpu, 40 << 20).unwrap();
+    // None, less than a stage, exactly two of them, and two and a bit.
+    for bytes in [0, 1000, 32 << 20, (32 << 20) + 12_345] {
+        let from: Vec<u8> = (0..bytes).map(|at| u8::try_from((at * 31 + at / 4096) % 251).unwrap()).collect();
+        let there = Span::whole(Allocation::shareable(&gpu, bytes).unwrap());
+        uploader.copy(&from, &there).unwrap();
+        uploader.wait().unwrap();
+        let mut back = vec![0; bytes];
+        uploader.bring_back(&there, &mut back).unwrap();
+        assert!(back == from, "{bytes}");
+    }
 }

@@ -46,8 +46,10 @@ fn a_table_is_read_by_two_processes() {
     // Rows in memory of this process alone cannot be sent, and nothing was.
     let why = table(&gpu, HostHome::InPlace).send(&peer).unwrap_err();
     assert!(why.to_string().contains("shared memory"), "{why}");
-    let table = table(&gpu, HostHome::Shared);
+    let mut table = table(&gpu, HostHome::Shared);
     table.send(&peer).unwrap();
+    let why = table.retier(&stream, &[0; 300]).unwrap_err();
+    assert!(why.to_string().contains("other processes"), "{why}");
     // Both read at the same time.
     let ours = rows(&table, &stream);
     say(&mut peer);

@@ -110,6 +110,53 @@ fn bytes_of_other_types_and_padded_rows() {
 }
 
 #[test]
+fn every_id_type() {
+    let Some(stream) = stream() else { return };
+    let format = RowFormat::packed(12, Stored::F32);
+    let encoded = encode(&features(40, 12), &format);
+    let table = table(&stream, &source(&encoded, format), Layout::new(40, 5, 20, 3).unwrap()).unwrap();
+    let ids: Vec<u64> = (0..30).map(|at| at * 7 % 40).collect();
+    let wanted = expected(&encoded, &format, &ids, Stored::F32);
+    let out = Buffer::<u8, Device>::on_stream(&stream, 30 * 48).unwrap();
+    let narrow: Vec<u32> = ids.iter().map(|id| u32::try_from(*id).unwrap()).collect();
+    let (narrow, wide) = (bytemuck::cast_slice::<u32, u8>(&narrow), bytemuck::cast_slice::<u64, u8>(&ids));
+    for (id_type, bytes) in [(IdType::U32, narrow), (IdType::I32, narrow), (IdType::U64, wide), (IdType::I64, wide)] {
+        let ids = Buffer::<u8, Device>::from_slice(&stream, bytes).unwrap();
+        table.gather(&stream, ids.whole(), id_type, Stored::F32, out.whole()).unwrap();
+        assert!(out.to_vec(&stream).unwrap() == wanted, "{id_type:?}");
+    }
+    let negative = Buffer::<i64, Device>::from_slice(&stream, &[1, -1]).unwrap();
+    let two = out.whole().part(0, 96).unwrap();
+    table.gather(&stream, negative.whole(), IdType::I64, Stored::F32, &two).unwrap();
+    assert_eq!(fault(&stream.synchronize().unwrap_err().into()).0, 1);
+    // Between two ids, and between two elements.
+    let off = negative.whole().part(4, 8).unwrap();
+    let bad = table.gather(&stream, &off, IdType::I64, Stored::F32, &out.whole().part(0, 48).unwrap());
+    assert!(matches!(bad, Err(Error::Alignment { name: "ids", off_bytes: 4, .. })));
+    let one = negative.whole().part(0, 8).unwrap();
+    let bad = table.gather(&stream, &one, IdType::I64, Stored::F32, &out.whole().part(2, 48).unwrap());
+    assert!(matches!(bad, Err(Error::Alignment { name: "the output", off_bytes: 2, .. })));
+}
+
+#[test]
+fn layouts_that_nobody_checked_are_refused() {
+    let Some(stream) = stream() else { return };
+    let format = RowFormat::packed(12, Stored::F32);
+    let source = source(&encode(&features(40, 12), &format), format);
+    let good = Layout::new(40, 5, 20, 1).unwrap();
+    for bad in [
+        Layout { members: 9, ..good },
+        Layout { members: 0, ..good },
+        Layout { replicated_end: 21, ..good },
+        Layout { host_end: 10, ..good },
+    ] {
+        let group = vec![stream.gpu().clone(); usize::try_from(bad.members).unwrap()];
+        let placed = TieredTable::place(stream.gpu(), &group, &source, bad);
+        assert!(matches!(placed, Err(Error::Parameter { .. })), "{bad:?}");
+    }
+}
+
+#[test]
 fn bad_ids_are_named_and_bad_sizes_refused() {
     let Some(stream) = stream() else { return };
     let format = RowFormat::packed(12, Stored::F32);

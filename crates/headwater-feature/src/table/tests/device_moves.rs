@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use headwater_memory::io::{Choice, Direct, Engine, EngineConfig, FileOptions};
+use headwater_memory::{Buffer, Device};
+use headwater_tensor::gather::IdType;
 
 use super::{expected, features, gather, source, stream, table};
 use crate::rows::{RowFormat, Stored, encode};
@@ -39,7 +41,7 @@ fn the_rows_that_were_read_move_up() -> Result<()> {
                 let before = table.served(&stream)?;
                 assert!(gather(&stream, &table, &ids(), Stored::F32)? == wanted, "{stored:?} round {round}");
                 let served = table.served(&stream)?.since(&before);
-                let is_best = served.host.rows == coldest(&reads, 12);
+                let is_best = served[2].rows == coldest(&reads, 12);
                 assert_eq!(is_best, round > 0, "round {round}: {served:?}");
                 let observed = table.observed(&stream)?;
                 assert_eq!(observed, reads, "round {round}");
@@ -83,6 +85,12 @@ fn rows_of_a_file_move_too() -> Result<()> {
         assert_eq!(observed.iter().sum::<u64>(), 900);
         assert_eq!(table.retier(&stream, &observed)?.copied_rows, 20);
     }
+    // Ids that are mapped, of rows that have moved, asked for ahead.
+    let mut table = table.with_id_map(IdMap::of(&(0..90).rev().collect::<Vec<_>>(), 90))?;
+    let rows: Vec<u64> = ids().iter().map(|id| 89 - id).collect();
+    assert!(table.prefetch(&ids()));
+    let mapped = expected(&encoded, &format, &rows, Stored::F32);
+    assert!(gather(&stream, &table, &ids(), Stored::F32)? == mapped);
     // The file is cut while rows move: the table says that it is torn, until they are moved again.
     let whole = std::fs::read(&path).unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap();
@@ -91,7 +99,28 @@ fn rows_of_a_file_move_too() -> Result<()> {
     assert!(matches!(gather(&stream, &table, &[1], Stored::F32), Err(Error::Table { .. })));
     std::fs::write(&path, &whole).unwrap();
     table.retier(&stream, &cold_first)?;
-    assert!(gather(&stream, &table, &ids(), Stored::F32)? == wanted);
+    assert!(gather(&stream, &table, &ids(), Stored::F32)? == mapped);
+    Ok(())
+}
+
+#[test]
+fn a_bad_id_does_not_tear_the_table() -> Result<()> {
+    let Some(stream) = stream() else { return Ok(()) };
+    let format = RowFormat::packed(12, Stored::F32);
+    let encoded = encode(&features(40, 12), &format);
+    // A source that is longer than the table.
+    let mut table = table(&stream, &source(&encoded, format), Layout::new(30, 3, 9, 3)?)?;
+    let ids = Buffer::<u64, Device>::from_slice(&stream, &[2, 30])?;
+    let out = Buffer::<u8, Device>::on_stream(&stream, 96)?;
+    table.gather(&stream, ids.whole(), IdType::U64, Stored::F32, out.whole())?;
+    assert!(table.retier(&stream, &[1; 30]).is_err(), "the bad id comes out here");
+    let all: Vec<u64> = (0..30).collect();
+    for _ in 0..2 {
+        assert!(gather(&stream, &table, &all, Stored::F32)? == expected(&encoded, &format, &all, Stored::F32));
+        assert_eq!(table.source_rows(), 30);
+        table.retier(&stream, &[1; 30])?;
+    }
+    assert!(gather(&stream, &table, &[30], Stored::F32).is_err(), "it is no row of the table");
     Ok(())
 }
 

@@ -1,8 +1,10 @@
 //! The pass on the GPU: the launch, and the promise about the kernel's reach.
 #![allow(unsafe_code, reason = "kernels are declared beside their text")]
 
+use std::sync::{Mutex, PoisonError};
+
 use headwater_cuda::{Defines, Element, Kernel, Param, Scalar, Source, Stream};
-use headwater_memory::{Buffer, Device};
+use headwater_memory::{Buffer, Device, Uploader};
 
 use super::NodeScores;
 use crate::error::Result;
@@ -34,12 +36,16 @@ static PUSH: Kernel = unsafe {
 const THREADS: u32 = 256;
 /// Edges a block takes at a time.
 const TILE: u32 = 2048;
+/// What goes to the GPU and back at a time.
+const FERRY_BYTES: usize = 16 << 20;
 
 /// Lists where a GPU reads them, and the stream that passes run on.
 #[derive(Debug)]
 pub(super) struct GpuLists {
     relations: Vec<GpuRelation>,
     stream: Stream,
+    /// Takes contributions there and sums back.
+    ferry: Mutex<Uploader>,
 }
 
 /// One pass, its sums in GPU memory.
@@ -57,7 +63,9 @@ impl GpuLists {
             placed.relations()[at].offsets.whole()?;
             GpuRelation::new(placed, at)
         });
-        Ok(Self { relations: relations.collect::<Result<_>>()?, stream: stream.clone() })
+        let relations = relations.collect::<Result<_>>()?;
+        let ferry = Mutex::new(Uploader::new(stream.gpu(), FERRY_BYTES)?);
+        Ok(Self { relations, stream: stream.clone(), ferry })
     }
 
     /// Sums of nothing, one a node of each type.
@@ -80,17 +88,22 @@ impl GpuPass<'_> {
             return Ok(());
         }
         let targets = contributions.len() as u64;
-        let contributions = Buffer::<f32, Device>::from_slice(stream, contributions)?;
+        let there = Buffer::<f32, Device>::shareable(stream.gpu(), contributions.len())?;
+        let mut ferry = self.lists.ferry.lock().unwrap_or_else(PoisonError::into_inner);
+        ferry.copy(bytemuck::cast_slice(contributions), there.whole())?;
+        ferry.wait()?;
         let defines = defines();
         let launch = lists.bind(PUSH.on(stream, &defines, persistent_grid(stream, tiles, THREADS)))?;
-        let launch = launch.buffer(contributions.whole(), Element::F32).u64(targets);
+        let launch = launch.buffer(there.whole(), Element::F32).u64(targets);
         Ok(launch.buffer(sums.whole(), Element::U64).u64(sums.len() as u64).go()?)
     }
 
     /// Waits, and writes the sums to host memory.
     pub(super) fn end(self, sums: &mut NodeScores) -> Result<()> {
+        self.lists.stream.synchronize()?;
+        let mut ferry = self.lists.ferry.lock().unwrap_or_else(PoisonError::into_inner);
         for (from, to) in self.sums.iter().zip(sums) {
-            self.lists.stream.download(from.whole(), bytemuck::cast_slice_mut(to))?;
+            ferry.bring_back(from.whole(), bytemuck::cast_slice_mut(to))?;
         }
         Ok(())
     }

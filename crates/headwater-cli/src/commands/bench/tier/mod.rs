@@ -121,7 +121,8 @@ fn check(args: &BenchTierArgs) -> anyhow::Result<()> {
     }
     let odd = args.shares.iter().find(|share| !(0.0..=100.0).contains(*share));
     ensure!(odd.is_none(), "--shares are percents from 0 to 100; one is {}", odd.unwrap_or(&0.0));
-    ensure!(args.batches > 0 && args.presample != Some(0), "--batches and --presample are at least 1");
+    let is_none = args.batches == 0 || args.presample == Some(0) || args.counted == Some(0);
+    ensure!(!is_none, "--batches, --presample and --counted are at least 1");
     ensure!(args.rounds > 0 && args.disk_batches > 0, "--rounds and --disk-batches are at least 1");
     ensure!((0.0..=1.0).contains(&args.disk_cache), "--disk-cache is {}; expected from 0 to 1", args.disk_cache);
     Ok(())

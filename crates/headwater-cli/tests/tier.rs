@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use headwater::feature::PageSums;
 use headwater::graph::dataset::{DatasetWriter, Description, NodeFiles, Split, Splits};
 use headwater::graph::{Dataset, Layout, NodeType, Relation, Schema, Silent, Topology};
 use serde_json::Value;
@@ -73,7 +74,7 @@ fn every_score_is_measured_beside_the_best_there_is() {
 fn the_order_is_written_and_serves_what_was_told() {
     let (folder, data) = made("8");
     let out = folder.path().join("hot").to_str().unwrap().to_owned();
-    let found = json(&data, &["--score", "expected", "-o", &out]);
+    let found = json(&data, &["--score", "expected", "-o", &out, "--page-sums"]);
     assert_eq!((&found["score"], &found["is_chosen"]), (&"expected".into(), &false.into()));
     let (old, new) = (Dataset::open(Path::new(&data)).unwrap(), Dataset::open(Path::new(&out)).unwrap());
     new.verify(&Silent).unwrap();
@@ -84,6 +85,10 @@ fn the_order_is_written_and_serves_what_was_told() {
     let node = usize::try_from(new.split(0, Split::Train).unwrap().unwrap().at(0)).unwrap();
     let was = usize::try_from(first.at(node)).unwrap();
     assert_eq!(after[8 * node..8 * node + 8], before[8 * was..8 * was + 8]);
+    let features = new.features(0).unwrap().path();
+    assert_eq!(PageSums::load(features).unwrap(), PageSums::of_file(features).unwrap());
+    // Rows of 32 bytes never reach over a line.
+    assert_eq!(found["stride_bytes"], serde_json::json!([32]));
     fails_with(&["tier", &data, "-o", &out], "name a new folder");
 }
 

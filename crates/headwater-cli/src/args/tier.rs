@@ -29,6 +29,9 @@ pub struct TierArgs {
     /// Also write the dataset with the nodes that are read most first. The folder must not be there or be empty.
     #[arg(short, long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
+    /// Also write a checksum for every page of the features, for tables that check what they read from disk.
+    #[arg(long, requires = "output")]
+    pub page_sums: bool,
     /// What can be spent, and how rows are stored.
     #[command(flatten)]
     pub room: RoomArgs,

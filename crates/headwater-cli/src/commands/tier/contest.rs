@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use headwater::feature::{Links, Room, SharedPlan};
+use headwater::feature::{Demand, Links, Room, RowFormat, SharedPlan, Stored, choose_padding};
 use headwater::graph::Progress;
 use headwater::graph::reorder::Permutation;
 use headwater::graph::score::{Outgoing, Score, Workload, hottest_first};
@@ -31,6 +31,8 @@ pub struct Winner {
     pub plan: SharedPlan,
     /// Bytes an epoch that each tier gives to the batches that only measure.
     pub counted_bytes: Option<[f64; 4]>,
+    /// Bytes from a row to the next, of each table: more than a row where rows had better begin on lines.
+    pub stride_bytes: Vec<usize>,
     /// Mean of its hit rates, which decides between plans that take as long.
     mean_hit_rate: f64,
 }
@@ -73,10 +75,20 @@ impl Contest<'_> {
     }
 
     fn candidate(&self, score: Score, order: Vec<Permutation>, forecast: &[Point]) -> anyhow::Result<Winner> {
-        let plan = SharedPlan::new(&self.forecast.curves(&order).demands(), &self.room, &self.links)?;
+        let curves = self.forecast.curves(&order);
+        let demands = curves.demands();
+        let plan = SharedPlan::new(&demands, &self.room, &self.links)?;
+        let stride_bytes = demands.iter().map(|demand| self.stride_bytes(demand)).collect::<anyhow::Result<_>>()?;
         let counted_bytes = self.measured.map(|seen| plan.bytes_per_epoch(&seen.curves(&order).demands()));
         let mean_hit_rate = forecast.iter().map(|point| point.hit_rate).sum::<f64>() / forecast.len() as f64;
-        Ok(Winner { score, order, plan, counted_bytes, mean_hit_rate })
+        Ok(Winner { score, order, plan, counted_bytes, stride_bytes, mean_hit_rate })
+    }
+
+    fn stride_bytes(&self, demand: &Demand<'_>) -> anyhow::Result<usize> {
+        let packed = RowFormat::packed(usize::try_from(demand.row_bytes)?, Stored::Raw);
+        // Alone in the room, which is where padding costs least; what it saves on the link is the same.
+        let room = Room { has_disk: true, ..self.room };
+        Ok(choose_padding(packed, demand, &room, &self.links)?.stride_bytes)
     }
 }
 

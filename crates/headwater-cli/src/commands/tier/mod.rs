@@ -14,11 +14,11 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use headwater::cuda::{Gpu, Stream};
-use headwater::feature::{Room, SharedPlan};
+use headwater::feature::{PageSums, Room, SharedPlan};
 use headwater::graph::dataset::reorder;
 use headwater::graph::sample::SampleOptions;
 use headwater::graph::score::{Outgoing, Purpose, Score, Training, Workload};
-use headwater::graph::{Dataset, PlacedGraph, Storage, Wish};
+use headwater::graph::{Dataset, PlacedGraph, Progress, Storage, Wish};
 use serde::Serialize;
 
 use self::contest::{Contest, Entry, Winner};
@@ -52,6 +52,8 @@ struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     oracle: Option<Vec<Point>>,
     plan: SharedPlan,
+    /// Bytes from a row to the next that serve each table best.
+    stride_bytes: Vec<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     prediction: Option<Prediction>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -101,7 +103,7 @@ pub fn run(args: &TierArgs) -> anyhow::Result<()> {
     let bar = Bar::new();
     let about = About::new(args, &dataset, &run);
     let (mut summary, winner) = study(args, about, run, tables, &bar)?;
-    let write = |folder: &PathBuf| write(&dataset, &summary.about, &winner, folder, &bar);
+    let write = |folder: &PathBuf| write(&dataset, args, &summary.about, &winner, folder, &bar);
     summary.written = args.output.as_ref().map(write).transpose()?;
     drop(bar);
     if let Some(path) = &args.plot {
@@ -182,6 +184,7 @@ fn study(
         scores,
         oracle: measured.map(Seen::best).transpose()?,
         plan: winner.plan.clone(),
+        stride_bytes: winner.stride_bytes.clone(),
         prediction: winner.counted_bytes.map(|counted| Prediction::new(&winner.plan, counted)),
         written: None,
         tables,
@@ -202,11 +205,26 @@ fn shown(args: &TierArgs) -> Vec<Score> {
     if args.measure { Score::ALL.to_vec() } else { candidates(args) }
 }
 
-fn write(dataset: &Dataset, about: &About, winner: &Winner, folder: &Path, bar: &Bar) -> anyhow::Result<Written> {
+fn write(
+    dataset: &Dataset,
+    args: &TierArgs,
+    about: &About,
+    winner: &Winner,
+    folder: &Path,
+    bar: &Bar,
+) -> anyhow::Result<Written> {
     let begun = Instant::now();
     let About { fanout, batch, .. } = about;
     let how = format!("hottest first by {}, fan-outs {fanout:?}, batches of {batch}", winner.score.name());
     reorder(dataset, &winner.order, folder, &how, bar).with_context(|| format!("making {}", folder.display()))?;
+    if args.page_sums {
+        bar.begin("checksums of pages", 0);
+        let written = Dataset::open(folder)?;
+        let types = 0..written.schema().node_types().len();
+        for path in types.filter_map(|at| written.features(at)).map(|array| array.path()) {
+            PageSums::of_file(path)?.save(path)?;
+        }
+    }
     Ok(Written { directory: folder.display().to_string(), seconds: begun.elapsed().as_secs_f64() })
 }
 

@@ -26,6 +26,11 @@ pub fn show(summary: &Summary) -> anyhow::Result<()> {
         let all = HumanBytes(rows.saturating_mul(*row_bytes));
         report::line(format!("rows     {node_type}: {} of {row_bytes} bytes, {all}", HumanCount(*rows)));
     }
+    for (table, stride) in summary.tables.iter().zip(&summary.stride_bytes) {
+        if *stride as u64 > table.row_bytes {
+            report::line(format!("         {} rows had better lie {stride} bytes apart, on lines", table.node_type));
+        }
+    }
     report::line(format!("machine  {}", summary.machine.in_words()));
     show_plan(summary);
     show_scores(summary);

@@ -1,26 +1,17 @@
 //! `headwater ingest` as a user types it, and what a killed one leaves.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::fmt::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-fn headwater(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_headwater")).args(arguments).output().unwrap()
-}
+use crate::program::{fails_with, headwater, program};
 
 fn succeeds(arguments: &[&str]) -> (String, String) {
     let output = headwater(arguments);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{arguments:?}: {said}");
     (String::from_utf8(output.stdout).unwrap(), said)
-}
-
-fn fails_with(arguments: &[&str], words: &str) {
-    let output = headwater(arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains(words), "{arguments:?} said: {said}");
 }
 
 #[test]
@@ -81,12 +72,8 @@ fn a_killed_ingest_leaves_nothing_that_looks_finished() {
     let out = folder.path().join("out");
     let arguments = ["ingest", source.to_str().unwrap(), "-o", out.to_str().unwrap()];
     for delay_ms in [0, 5, 40, 120] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_headwater"))
-            .args(arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child =
+            Command::new(program()).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         // Wait until it has begun to write, then a little longer.
         let begun = || std::fs::read_dir(folder.path()).unwrap().count() > 1;
         let limit = Instant::now() + Duration::from_secs(10);

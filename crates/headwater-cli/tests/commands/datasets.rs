@@ -1,30 +1,13 @@
 //! `inspect` and `export` as a user types them, on a sound dataset, on a damaged one, and on a disk without room.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use headwater::graph::dataset::{DatasetWriter, Description, NodeFiles, Splits};
 use headwater::graph::{Dataset, Layout, NodeType, Relation, Schema, Silent, Topology};
 
-const HEADWATER: &str = env!("CARGO_BIN_EXE_headwater");
-
-fn headwater(arguments: &[&str]) -> Output {
-    Command::new(HEADWATER).args(arguments).output().unwrap()
-}
-
-fn succeeds(arguments: &[&str]) -> String {
-    let output = headwater(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn fails_with(arguments: &[&str], words: &str) {
-    let output = headwater(arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && said.contains(words), "{arguments:?} said: {said}");
-}
+use crate::program::{fails_with, program, succeeds};
 
 /// A ring of 100 nodes, each after the node before it, with features, labels and splits.
 fn ring(path: &Path) {
@@ -150,11 +133,12 @@ fn several_types_go_to_several_folders() {
 fn writers(data: &str, edges: &Path, out: &Path) -> [String; 4] {
     let text: String = (0..5000).map(|i| format!("n{i},n{}\n", i * 7 % 5000)).collect();
     fs::write(edges, text).unwrap();
+    let headwater = program().display().to_string();
     [
-        format!("'{HEADWATER}' export '{data}' --npy '{}'", out.display()),
-        format!("'{HEADWATER}' ingest '{}' -o '{}'", edges.display(), out.display()),
-        format!("'{HEADWATER}' generate rmat --nodes-log2 12 --features 16 -o '{}'", out.display()),
-        format!("'{HEADWATER}' reorder '{data}' -o '{}'", out.display()),
+        format!("'{headwater}' export '{data}' --npy '{}'", out.display()),
+        format!("'{headwater}' ingest '{}' -o '{}'", edges.display(), out.display()),
+        format!("'{headwater}' generate rmat --nodes-log2 12 --features 16 -o '{}'", out.display()),
+        format!("'{headwater}' reorder '{data}' -o '{}'", out.display()),
     ]
 }
 
@@ -214,7 +198,7 @@ fn a_killed_export_leaves_nothing_that_looks_finished() {
     let (_folder, data, out) = folder();
     for delay_ms in [0, 2, 4, 8, 16] {
         let out_name = out.to_str().unwrap();
-        let mut child = Command::new(HEADWATER).args(["export", &data, "--npy", out_name]).spawn().unwrap();
+        let mut child = Command::new(program()).args(["export", &data, "--npy", out_name]).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(delay_ms));
         child.kill().unwrap();
         child.wait().unwrap();

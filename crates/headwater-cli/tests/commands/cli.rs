@@ -1,28 +1,13 @@
 //! The command line as a user types it: README's commands, machine-readable output, pictures, and what it says when asked
 //! for something it cannot do.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn headwater(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_headwater")).args(arguments).output().unwrap()
-}
+use crate::program::{fails_with, program, succeeds};
 
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn succeeds(arguments: &[&str]) -> String {
-    let output = headwater(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    stdout(&output)
-}
-
-fn fails_with(arguments: &[&str], words: &str) {
-    let output = headwater(arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains(words), "{arguments:?} said: {said}");
 }
 
 #[test]
@@ -34,7 +19,7 @@ fn readme_commands_run() {
     let clone = tempfile::tempdir().unwrap();
     std::fs::create_dir(clone.path().join("target")).unwrap();
     for command in commands {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_headwater"));
+        let mut program = Command::new(program());
         let output = program.args(command.split_whitespace()).current_dir(clone.path()).output().unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(!stdout(&output).is_empty() || command.contains("--plot"), "{command} printed nothing");

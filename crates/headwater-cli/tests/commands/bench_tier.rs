@@ -1,38 +1,13 @@
 //! `bench tier` as a user types it: what it counts and times with and without a GPU, what it draws, and what it refuses.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use headwater::graph::dataset::{DatasetWriter, Description, NodeFiles};
 use headwater::graph::{Layout, Schema, Topology};
 use serde_json::Value;
 
-fn headwater(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_headwater")).args(arguments).output().unwrap()
-}
-
-fn succeeds(arguments: &[&str]) -> String {
-    let output = headwater(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn fails_with(arguments: &[&str], words: &str) {
-    let output = headwater(arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && said.contains(words), "{arguments:?} said: {said}");
-}
-
-/// A made graph of 1024 nodes in a folder of its own.
-fn made(features: &str) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let data = path_in(folder.path(), "rmat");
-    let more: &[&str] = &["--classes", "4", "--features", features, "-o", &data];
-    succeeds(&[&["generate", "rmat", "--nodes-log2", "10", "--edges-per-node", "8"], more].concat());
-    (folder, data)
-}
+use crate::program::{fails_with, made, succeeds};
 
 fn path_in(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().unwrap().to_owned()

@@ -1,0 +1,9 @@
+//! The command line as a user types it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod bench_tier;
+mod cli;
+mod datasets;
+mod ingest;
+mod program;
+mod tier;

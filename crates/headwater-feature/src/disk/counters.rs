@@ -46,7 +46,10 @@ impl UnitCounts {
     }
 }
 
-#[derive(Debug, Default)]
+/// Lengths of requests that are told apart, in units.
+const MOST_UNITS: usize = 65;
+
+#[derive(Debug)]
 pub(super) struct Counters {
     pub(super) rows: AtomicU64,
     pub(super) row_bytes: AtomicU64,
@@ -54,6 +57,8 @@ pub(super) struct Counters {
     pub(super) read_bytes: AtomicU64,
     pub(super) fetched: Tally,
     pub(super) prefetched: Tally,
+    /// Requests by their length in units; the last is for all that are longer.
+    sizes: [AtomicU64; MOST_UNITS],
 }
 
 /// The counters of one kind of call.
@@ -70,7 +75,32 @@ pub(super) fn count(counter: &AtomicU64, more: usize) {
     counter.fetch_add(more as u64, Relaxed);
 }
 
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            rows: AtomicU64::default(),
+            row_bytes: AtomicU64::default(),
+            reads: AtomicU64::default(),
+            read_bytes: AtomicU64::default(),
+            fetched: Tally::default(),
+            prefetched: Tally::default(),
+            sizes: std::array::from_fn(|_| AtomicU64::default()),
+        }
+    }
+}
+
 impl Counters {
+    /// Counts a request of so many units.
+    pub(super) fn read(&self, units: usize) {
+        count(&self.reads, 1);
+        count(&self.sizes[units.min(MOST_UNITS - 1)], 1);
+    }
+
+    /// Requests by their length in units.
+    pub(super) fn sizes(&self) -> Vec<u64> {
+        self.sizes.iter().map(|count| count.load(Relaxed)).collect()
+    }
+
     pub(super) fn snapshot(&self, evictions: u64) -> DiskCounts {
         DiskCounts {
             rows: self.rows.load(Relaxed),

@@ -221,9 +221,9 @@ impl<'t, 'p, 'o> Reader<'t, 'p, 'o> {
         let UnitRead { offset, bytes, units } = self.reads[read].clone();
         self.table.check_length(offset, bytes, got_bytes)?;
         self.table.check_sums(offset, &buffer[..got_bytes])?;
-        count(&self.table.counters.reads, 1);
-        count(&self.table.counters.read_bytes, got_bytes);
         let unit_bytes = self.table.rules.unit_bytes;
+        self.table.counters.read(bytes / unit_bytes);
+        count(&self.table.counters.read_bytes, got_bytes);
         let positions = &self.missing[units];
         for &at in positions {
             let wanted = &mut self.wanted[at];

@@ -117,6 +117,12 @@ impl DiskRows {
         self.table.layout.row_bytes
     }
 
+    /// Requests so far by their length: the n-th is how many were n units long, and the last is for all longer ones.
+    #[must_use]
+    pub fn read_sizes(&self) -> Vec<u64> {
+        self.table.counters.sizes()
+    }
+
     /// What was done so far.
     #[must_use]
     pub fn counts(&self) -> DiskCounts {

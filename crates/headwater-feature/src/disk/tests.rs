@@ -97,6 +97,11 @@ fn what_is_asked_for_again_is_not_read_again() {
     check(&table, &rows).unwrap();
     let first = table.counts();
     assert!(first.read_bytes > 0 && first.fetched.hits == 0 && first.fetched.misses > 0);
+    let sizes = table.read_sizes();
+    assert_eq!(sizes.iter().sum::<u64>(), first.reads);
+    let units: u64 = sizes.iter().enumerate().map(|(units, count)| units as u64 * count).sum();
+    // The last unit of the file is not full.
+    assert!((first.read_bytes..first.read_bytes + 4096).contains(&(units * 4096)), "{sizes:?}");
     check(&table, &rows).unwrap();
     let second = table.counts();
     assert_eq!(second.read_bytes, first.read_bytes);

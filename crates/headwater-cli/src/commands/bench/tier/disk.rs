@@ -40,7 +40,7 @@ pub struct Disk {
     pub plain: Fetched,
     /// With the rows of the next batch asked for ahead.
     pub prefetching: Fetched,
-    /// Requests of the number and the mean size of the plain ones, and nothing else. Absent when the cache held every row.
+    /// As many requests of the same lengths as the plain ones, and nothing else. Absent when the cache held every row.
     pub raw: Option<Raw>,
     pub raw_gb_per_s: Option<f64>,
     /// What fetches take from the disk over that.
@@ -135,11 +135,11 @@ impl<'a> DiskBench<'a> {
     fn plain(&self) -> anyhow::Result<(Fetched, Raw)> {
         let (mut fetcher, mut raw, begun) = (Fetcher::warmed(self)?, Raw::default(), Instant::now());
         for rows in self.timed.iter().take_while(|_| begun.elapsed() < TIMED) {
-            let before = fetcher.table.counts();
+            let before = fetcher.table.read_sizes();
             fetcher.fetch(rows)?;
-            let after = fetcher.table.counts();
-            let (reads, read_bytes) = (after.reads - before.reads, after.read_bytes - before.read_bytes);
-            let reads = requests(&self.units(rows), self.options.unit_bytes, reads, read_bytes);
+            let after = fetcher.table.read_sizes();
+            let sizes: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+            let reads = requests(&self.units(rows), self.options.unit_bytes, &sizes);
             raw = raw.and(probe(&self.engine, &self.rows.file, &reads, self.depth())?);
         }
         Ok((fetcher.fetched()?, raw))

@@ -34,19 +34,27 @@ impl Raw {
     }
 }
 
-/// `reads` requests of `read_bytes` together, in whole units and alike, that begin at some of `units`, which rise. A unit
-/// begins one request at most.
-pub fn requests(units: &[u64], unit_bytes: usize, reads: u64, read_bytes: u64) -> Vec<Read> {
-    let count = reads.min(units.len() as u64);
-    let total_units = read_bytes / unit_bytes as u64;
-    // The first `at` of `count` equal parts, in whole numbers.
-    let parts = |total: u64, at: u64| u128::from(total) * u128::from(at) / u128::from(count.max(1));
+/// Requests of given lengths, `sizes[n]` of them `n` units long, that begin at some of `units`, which rise. A unit begins one
+/// request at most.
+pub fn requests(units: &[u64], unit_bytes: usize, sizes: &[u64]) -> Vec<Read> {
+    let count = sizes.iter().sum::<u64>().min(units.len() as u64);
+    // The first `at` of `count` equal parts of all units, in whole numbers.
+    let place = |at: u64| u128::from(at) * units.len() as u128 / u128::from(count.max(1));
     let index = |number: u128| usize::try_from(number).unwrap_or(usize::MAX);
-    let read = |at: u64| Read {
-        offset: units[index(parts(units.len() as u64, at))] * unit_bytes as u64,
-        bytes: index(parts(total_units, at + 1) - parts(total_units, at)).max(1) * unit_bytes,
-    };
-    (0..count).map(read).collect()
+    let mut left = sizes.to_vec();
+    let mut reads = Vec::new();
+    // Lengths take turns, so that each is found all over the file.
+    while (reads.len() as u64) < count {
+        for (length, left) in left.iter_mut().enumerate().filter(|(_, left)| **left > 0) {
+            *left -= 1;
+            if reads.len() as u64 == count {
+                break;
+            }
+            let offset = units[index(place(reads.len() as u64))] * unit_bytes as u64;
+            reads.push(Read { offset, bytes: length.max(1) * unit_bytes });
+        }
+    }
+    reads
 }
 
 /// Reads all of it with `depth` requests in flight.
@@ -78,13 +86,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_have_the_number_and_the_bytes() {
+    fn requests_have_their_lengths() {
         let units = [1, 3, 5, 7, 9, 11];
-        let found = requests(&units, 4096, 4, 6 * 4096);
+        let found = requests(&units, 4096, &[0, 3, 1]);
         let shape: Vec<(u64, usize)> = found.iter().map(|read| (read.offset / 4096, read.bytes / 4096)).collect();
-        assert_eq!(shape, [(1, 1), (3, 2), (7, 1), (9, 2)]);
-        assert_eq!(requests(&units, 4096, 100, 100 * 4096).len(), 6);
-        assert!(requests(&units, 4096, 0, 0).is_empty());
-        assert!(requests(&[], 4096, 3, 4096).is_empty());
+        assert_eq!(shape, [(1, 1), (3, 2), (7, 1), (9, 1)]);
+        assert_eq!(requests(&units, 4096, &[0, 50, 50]).len(), 6);
+        assert!(requests(&units, 4096, &[]).is_empty());
+        assert!(requests(&[], 4096, &[0, 3]).is_empty());
     }
 }

@@ -3,8 +3,9 @@
 // Rows are ordered by number (order.cu of the row gather), so those in GPU memory come first and those in host memory come
 // last, in address order. A few blocks read host memory, claiming tiles one after the other, so that one narrow window of
 // addresses moves through it; all other blocks have a stretch of the rows in GPU memory each. So the link and the GPU's
-// memory are busy at the same time, and a batch takes as long as the slower of the two. How few blocks are best for the
-// link depends on how many rows come over it, which is known only here.
+// memory are busy at the same time. They are not free of each other: rows in GPU memory push the page tables of host memory
+// out of the second-level cache. How few blocks are best for the link depends on how many rows come over it, which is known
+// only here.
 //
 // Per row: 8 bytes of row and place, the row's lines, and its elements out. int8 rows read four bytes more, of the scale.
 //

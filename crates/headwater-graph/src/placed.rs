@@ -220,7 +220,7 @@ fn uploaded(graph: &Graph, gpu: &Gpu) -> Result<Vec<PlacedRelation>> {
         uploader.copy(array.as_slice(), &span)?;
         Ok(PlacedArray::Whole(span))
     })?;
-    uploader.finish()?;
+    uploader.wait()?;
     Ok(placed)
 }
 

@@ -55,4 +55,4 @@ pub use pool::{Lease, Pool, PoolConfig, PoolUse};
 pub use registry::{Registered, RegistryUse, lay_over, registry_use};
 pub use share::{SharedHost, receive_device, send_device};
 pub use tier::{Capacity, Tier, host_bytes_available, lockable_bytes};
-pub use upload::Uploader;
+pub use upload::{Uploader, upload};

@@ -4,7 +4,7 @@
 //! each on a stream of its own: all cores fill or empty one while the copy engine is at the other. Where nothing can be
 //! pinned the driver's way is taken.
 
-use headwater_cuda::{Gpu, Span, SpareStream};
+use headwater_cuda::{Allocation, Gpu, Span, SpareStream};
 use rayon::prelude::*;
 
 use crate::buffer::{Buffer, Pinned};
@@ -48,7 +48,7 @@ impl Uploader {
         Ok(Self { stages, next: 0, stage_bytes, plain: gpu.spare_stream()? })
     }
 
-    /// Copies `from` to `to`, which is as long. Done only after [`Uploader::finish`], as all of this.
+    /// Copies `from` to `to`, which is as long. Done only after [`Uploader::wait`], as all of this.
     pub fn copy(&mut self, from: &[u8], to: &Span) -> Result<()> {
         self.fill(to, |at, part| {
             if let Some(from) = from.get(at..at + part.len()) {
@@ -114,9 +114,13 @@ impl Uploader {
     pub fn wait(&self) -> Result<()> {
         Ok(self.stages.iter().try_for_each(|stage| stage.stream.synchronize())?)
     }
+}
 
-    /// Waits for all copies, the last of them.
-    pub fn finish(self) -> Result<()> {
-        self.wait()
-    }
+/// A copy of `bytes` in memory of the GPU that other processes may map.
+pub fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<Span> {
+    let span = Span::whole(Allocation::shareable(gpu, bytes.len())?);
+    let mut uploader = Uploader::new(gpu, bytes.len())?;
+    uploader.copy(bytes, &span)?;
+    uploader.wait()?;
+    Ok(span)
 }

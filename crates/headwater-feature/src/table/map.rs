@@ -1,7 +1,7 @@
 //! From the numbers people use to rows.
 
 use headwater_cuda::{Gpu, Span, Stream};
-use headwater_memory::{Buffer, Device, Uploader};
+use headwater_memory::upload;
 use headwater_tensor::gather::IdType;
 use rayon::prelude::*;
 
@@ -98,12 +98,7 @@ pub(super) struct DeviceMap {
 
 impl DeviceMap {
     pub fn new(gpu: &Gpu, map: &IdMap) -> Result<Self> {
-        let bytes = map.bytes();
-        let buffer = Buffer::<u8, Device>::shareable(gpu, bytes.len())?;
-        let mut uploader = Uploader::new(gpu, bytes.len())?;
-        uploader.copy(bytes, buffer.whole())?;
-        uploader.finish()?;
-        Ok(Self { span: buffer.whole().clone(), row_type: map.row_type() })
+        Ok(Self { span: upload(gpu, map.bytes())?, row_type: map.row_type() })
     }
 
     /// Queues `rows[i] = row of ids[i]`.

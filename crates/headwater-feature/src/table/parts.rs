@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use headwater_cuda::{Allocation, Gpu, Span, Stream};
-use headwater_memory::{Buffer, Device, Pinned, SharedHost, Uploader, host_bytes_available, pin};
+use headwater_cuda::{Allocation, Gpu, Span};
+use headwater_memory::{Buffer, Pinned, SharedHost, Uploader, host_bytes_available, pin, upload};
 use rayon::prelude::*;
 
 use super::layout::{Layout, index};
@@ -59,7 +59,7 @@ impl Placing<'_> {
         let members =
             self.group.iter().enumerate().map(|(at, gpu)| device_span(gpu, layout.share_rows(at as u64), stride));
         let members = members.collect::<Result<Vec<_>>>()?;
-        self.connect()?;
+        connect(self.gpu, self.group)?;
         let (host, shared) = self.host_part()?;
         let scales = self.scales()?;
         let parts = Parts { replicated, members, host, shared, scales };
@@ -135,7 +135,7 @@ impl Placing<'_> {
                 failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
             }
         })?;
-        uploader.finish()?;
+        uploader.wait()?;
         failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 
@@ -182,16 +182,7 @@ impl Placing<'_> {
         let all = self.source.in_memory().map_or(&[][..], |(_, scales)| scales);
         let scale = |row| all.get(index(self.source_row(row))).copied().unwrap_or(1.0);
         let scales: Vec<f32> = (0..rows).into_par_iter().map(scale).collect();
-        let buffer = Buffer::<f32, Device>::shareable(self.gpu, scales.len())?;
-        Stream::new(self.gpu)?.upload(bytemuck::cast_slice(&scales), buffer.whole())?;
-        Ok(buffer.whole().clone())
-    }
-
-    fn connect(&self) -> Result<()> {
-        for member in self.group.iter().filter(|member| member.ordinal() != self.gpu.ordinal()) {
-            self.gpu.enable_access(member)?;
-        }
-        Ok(())
+        Ok(upload(self.gpu, bytemuck::cast_slice(&scales))?)
     }
 }
 
@@ -203,4 +194,20 @@ fn device_span(gpu: &Gpu, rows: u64, stride: usize) -> Result<Span> {
 pub(super) fn source_row(moved: Option<&[u64]>, row: u64) -> u64 {
     let Some(moved) = moved else { return row };
     moved.get(index(row)).copied().unwrap_or_else(|| row - moved.len() as u64)
+}
+
+/// Lets a GPU read the memory of all members of its group.
+pub(super) fn connect(gpu: &Gpu, group: &[Gpu]) -> Result<()> {
+    let mut others = group.iter().filter(|member| member.ordinal() != gpu.ordinal());
+    Ok(others.try_for_each(|member| gpu.enable_access(member))?)
+}
+
+/// GPUs by their ordinals, of which `gpu` may be one.
+pub(super) fn open_all(gpu: &Gpu, ordinals: &[usize]) -> Result<Vec<Gpu>> {
+    ordinals.iter().map(|ordinal| open_one(gpu, *ordinal)).collect()
+}
+
+/// The GPU of an ordinal, which `gpu` may be.
+pub(super) fn open_one(gpu: &Gpu, ordinal: usize) -> Result<Gpu> {
+    Ok(if ordinal == gpu.ordinal() { gpu.clone() } else { Gpu::open(ordinal)? })
 }

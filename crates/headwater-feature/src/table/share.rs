@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::beyond::Beyond;
 use super::layout::{Layout, index};
 use super::map::DeviceMap;
-use super::parts::Parts;
+use super::parts::{Parts, connect, open_all, open_one};
 use super::tiered::TieredTable;
 use crate::disk::DiskRows;
 use crate::error::{Error, Result};
@@ -86,12 +86,11 @@ impl TieredTable {
         if members.len() as u64 != layout.members {
             return Err(unexpected(&members.len(), "members"));
         }
-        let open = |ordinal: &usize| if *ordinal == gpu.ordinal() { Ok(gpu.clone()) } else { Gpu::open(*ordinal) };
-        let group = members.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let group = open_all(gpu, members)?;
         let receiver = Receiver { peer, stride: format.stride_bytes };
         let shares = group.iter().enumerate().map(|(at, gpu)| receiver.rows(gpu, layout.share_rows(at as u64)));
         let shares = shares.collect::<Result<Vec<_>>>()?;
-        let owner = open(home)?;
+        let owner = open_one(gpu, *home)?;
         let replicated = at_home(gpu, &owner, receiver.rows(&owner, layout.replicated_end)?)?;
         let scales = if format.stored == Stored::I8 { layout.host_end } else { 0 };
         let scales = at_home(gpu, &owner, receiver.bytes(&owner, scales.saturating_mul(4))?)?;
@@ -101,9 +100,7 @@ impl TieredTable {
         });
         let lookup = lookup.transpose()?;
         let (host, shared) = receiver.host(gpu, layout.host_rows())?;
-        for member in group.iter().filter(|member| member.ordinal() != gpu.ordinal()) {
-            gpu.enable_access(member)?;
-        }
+        connect(gpu, &group)?;
         let beyond = own_disk(gpu, &layout, &format, disk)?;
         let parts = Parts { replicated, members: shares, host, shared, scales };
         let mut table = Self::over(gpu, &group, format, layout, parts, beyond, None)?;

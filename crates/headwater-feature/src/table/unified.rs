@@ -2,11 +2,11 @@
 //! in host memory.
 
 use headwater_cuda::{Allocation, Gpu, Span, Stream};
-use headwater_memory::{Foreign, Uploader, pin};
+use headwater_memory::{Foreign, pin, upload};
 use headwater_tensor::gather::IdType;
 
 use super::layout::Layout;
-use super::parts::Parts;
+use super::parts::{Parts, connect, open_all};
 use super::tiered::TieredTable;
 use crate::error::{Error, Result};
 use crate::rows::{RowFormat, Stored};
@@ -30,17 +30,14 @@ impl UnifiedTensor {
         // A group has at least one member.
         let ordinals: Vec<usize> = on_gpus.iter().flatten().copied().collect();
         let layout = Layout::in_stretches(rows, &lengths[..ordinals.len()])?;
-        let open = |ordinal: &usize| if *ordinal == gpu.ordinal() { Ok(gpu.clone()) } else { Gpu::open(*ordinal) };
-        let mut group = ordinals.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let mut group = open_all(gpu, &ordinals)?;
         let mut members =
-            group.iter().zip(parts).map(|(gpu, part)| upload(gpu, part.as_slice())).collect::<Result<Vec<_>>>()?;
+            group.iter().zip(parts).map(|(gpu, part)| Ok(upload(gpu, part.as_slice())?)).collect::<Result<Vec<_>>>()?;
         if group.is_empty() {
             group.push(gpu.clone());
             members.push(nothing(gpu)?);
         }
-        for member in group.iter().filter(|member| member.ordinal() != gpu.ordinal()) {
-            gpu.enable_access(member)?;
-        }
+        connect(gpu, &group)?;
         let host = host.map_or_else(|| nothing(gpu), |part| Ok(pin(gpu, part)?))?;
         let parts = Parts { replicated: nothing(gpu)?, members, host, shared: None, scales: nothing(gpu)? };
         Ok(Self { table: TieredTable::over(gpu, &group, format, layout, parts, None, None)? })
@@ -90,14 +87,6 @@ fn check(parts: &[Foreign], devices: &[Option<usize>], format: &RowFormat) -> Re
         if found == expected { Ok(found / stride) } else { Err(Error::Bytes { name: "a part", found, expected }) }
     };
     parts.iter().map(rows).collect()
-}
-
-fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<Span> {
-    let span = Span::whole(Allocation::shareable(gpu, bytes.len())?);
-    let mut uploader = Uploader::new(gpu, bytes.len())?;
-    uploader.copy(bytes, &span)?;
-    uploader.finish()?;
-    Ok(span)
 }
 
 fn nothing(gpu: &Gpu) -> Result<Span> {

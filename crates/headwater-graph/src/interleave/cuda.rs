@@ -72,7 +72,7 @@ impl Interleaved {
             let mut uploader = Uploader::new(gpu, share_bytes)?;
             let place = |at: usize| Place { member, offset: (at / width.bytes()) as u64 };
             uploader.fill(&span, |at, part| spread.read(place(at), part))?;
-            uploader.finish()?;
+            uploader.wait()?;
             Ok(span)
         });
         Ok(Self { rule, width, count, members: members.collect::<Result<_>>()? })

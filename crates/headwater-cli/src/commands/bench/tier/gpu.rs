@@ -2,10 +2,10 @@
 //!
 //! Tables are placed one after the other, each gone before the next: the features may fill most of either memory.
 
-use headwater::cuda::{Allocation, Gpu, Span};
+use headwater::cuda::{Gpu, Span};
 use headwater::feature::TierPlan;
 use headwater::graph::Progress;
-use headwater::memory::{Uploader, pin};
+use headwater::memory::{pin, upload};
 use headwater::tensor::gather::{IdSlice, StagedGather};
 
 use super::figures::{Bound, Case, Gathers, Hbm, Planned, Skipped, Traffic};
@@ -85,10 +85,7 @@ impl GpuBench<'_> {
             return Ok(None);
         }
         let bytes = usize::try_from(rows * own.row_bytes())?;
-        let table = Span::whole(Allocation::shareable(self.gpu, bytes)?);
-        let mut uploader = Uploader::new(self.gpu, bytes)?;
-        uploader.copy(&own.bytes.as_slice()[..bytes], &table)?;
-        uploader.finish()?;
+        let table = upload(self.gpu, &own.bytes.as_slice()[..bytes])?;
         let gather = |_: usize, ids: &Span, out: &Span| stage.plain(&table, rows, ids, out);
         let timed = stage.checked("the plain gather in GPU memory", own, &stage.upload(&hot)?, &gather)?;
         Ok(Some(Hbm { rows, is_whole: rows == own.rows, timed }))

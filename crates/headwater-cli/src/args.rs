@@ -13,7 +13,7 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 pub use self::bench::{
     BenchCommand, GatherArgs, GraphStorage, ReorderArgs, RowVisits, SampleArgs, SampleDevice, ScoreArgs, Suite,
 };
-pub use self::bench_tier::{BenchTierArgs, ColdOrder, ScoreSet, stored_name};
+pub use self::bench_tier::{BenchTierArgs, Caches, ColdOrder, ScoreSet, stored_name};
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
 pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, SparseAs};
 pub use self::tier::{RoomArgs, ScoreChoice, TierArgs};

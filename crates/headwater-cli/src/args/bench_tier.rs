@@ -46,6 +46,9 @@ pub struct BenchTierArgs {
     /// Times that every batch is gathered; one more warms up.
     #[arg(long, default_value_t = 5)]
     pub rounds: usize,
+    /// What a gather finds in the GPU's caches.
+    #[arg(long, value_enum, default_value_t = Caches::Cold)]
+    pub caches: Caches,
     /// Threads of the CPU gather. Default: all cores.
     #[arg(long)]
     pub cpu_threads: Option<usize>,
@@ -80,6 +83,16 @@ pub enum ColdOrder {
     Hotness,
     /// Anyhow.
     Random,
+}
+
+/// What a gather finds in the GPU's caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Caches {
+    /// What other work left there, as between the steps of a training run.
+    Cold,
+    /// What the gather before it left there, page tables above all.
+    Warm,
 }
 
 /// What `--scores` names.

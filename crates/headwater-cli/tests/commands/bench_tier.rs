@@ -181,9 +181,10 @@ mod device {
         for name in ["cpu", "zero_copy", "hbm"] {
             assert!(number(&found["baselines"][name]["ms_per_batch"]) > 0.0, "{found}");
         }
-        let few = ["--batches", "1", "--rounds", "1", "--disk-cache", "0", "--order", "hotness"];
+        let few = ["--batches", "1", "--rounds", "1", "--disk-cache", "0", "--order", "hotness", "--caches", "warm"];
         let mixed = json(&data, &[&few[..], &["--shares", "10", "--stored", "f32"]].concat());
         cases_add_up(&mixed);
+        assert_eq!(mixed["caches"], "warm", "{mixed}");
         let bound = &list(&mixed["cases"])[0]["bound"];
         assert!(number(&bound["cold_alone_ms"]) > 0.0 && number(&bound["hot_ms"]) > 0.0, "{bound}");
         assert_eq!(mixed["claims"]["over_bound_at_10"], bound["ratio"]);

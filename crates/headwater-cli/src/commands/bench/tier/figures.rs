@@ -34,7 +34,8 @@ pub struct Case {
 }
 
 /// A batch one after the other: its cold rows gathered alone, then its hot rows at the rate of GPU memory. A table reads both
-/// at once, so it may be faster; but alone the cold rows have all caches to themselves.
+/// at once, so it may be faster; but with warm caches the cold rows alone find their page tables there, and beside the hot
+/// ones they do not.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Bound {
     pub cold_alone_ms: f64,

@@ -44,7 +44,7 @@ impl GpuBench<'_> {
         let own = &self.features.source;
         // What drawing took is for tables now.
         self.gpu.trim(0)?;
-        let stage = Stage::new(self.gpu, self.lists, own, self.args.rounds)?;
+        let stage = Stage::new(self.gpu, self.lists, own, self.args)?;
         let lists = stage.upload(self.lists)?;
         // First what reads the file from end to end: the others find it in memory then.
         let hbm = self.hbm(&stage)?;

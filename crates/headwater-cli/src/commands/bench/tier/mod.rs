@@ -37,7 +37,7 @@ use self::host::HostBench;
 use self::scores::{Compare, Comparison};
 use self::source::Features;
 use self::traffic::{Forecast, Lists, rows_of};
-use crate::args::BenchTierArgs;
+use crate::args::{BenchTierArgs, Caches};
 use crate::commands::reorder::train;
 use crate::commands::tier::on_best_device;
 use crate::progress::Bar;
@@ -80,6 +80,7 @@ struct About {
     rows_per_batch: f64,
     drawn_by: String,
     rounds: usize,
+    caches: Caches,
     cpu_threads: usize,
 }
 
@@ -209,6 +210,7 @@ impl Setup<'_> {
             rows_per_batch: read as f64 / args.batches as f64,
             drawn_by,
             rounds: args.rounds,
+            caches: args.caches,
             cpu_threads: args.cpu_threads.unwrap_or_else(rayon::current_num_threads),
         }
     }

@@ -9,6 +9,7 @@ use headwater::tensor::gather::{GatherOptions, GpuGather, IdType};
 use super::source::Source;
 use super::timing::{Timed, Work};
 use super::traffic::Lists;
+use crate::args::{BenchTierArgs, Caches};
 
 /// Where gathers run.
 pub struct Stage {
@@ -18,7 +19,12 @@ pub struct Stage {
     out_row_bytes: usize,
     out_type: Stored,
     rounds: usize,
+    /// Written before every gather, where caches are to hold what other work left there.
+    other_work: Option<Buffer<u8, Device>>,
 }
+
+/// What is written between gathers, in caches of the second level: enough that nothing else is left there.
+const CACHES_WRITTEN: usize = 4;
 
 /// Lists of rows where the GPU reads them.
 pub struct DeviceLists<'a> {
@@ -32,12 +38,16 @@ pub type Gather<'a> = dyn Fn(usize, &Span, &Span) -> anyhow::Result<()> + 'a;
 
 impl Stage {
     /// For batches of at most as many rows as the longest of `lists`, which come out as the file has them.
-    pub fn new(gpu: &Gpu, lists: &Lists, source: &Source, rounds: usize) -> anyhow::Result<Self> {
+    pub fn new(gpu: &Gpu, lists: &Lists, source: &Source, args: &BenchTierArgs) -> anyhow::Result<Self> {
         let stream = Stream::new(gpu)?;
         let (out_row_bytes, out_type) = (source.format.row_bytes(), source.format.stored);
         let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
         let out = Buffer::on_stream(&stream, longest * out_row_bytes).context("making room for a batch")?;
-        Ok(Self { stream, out, out_row_bytes, out_type, rounds })
+        let other_work = match args.caches {
+            Caches::Cold => Some(Buffer::on_stream(&stream, CACHES_WRITTEN * gpu.facts().l2_bytes.max(1))?),
+            Caches::Warm => None,
+        };
+        Ok(Self { stream, out, out_row_bytes, out_type, rounds: args.rounds, other_work })
     }
 
     /// Puts lists into GPU memory, one buffer a batch.
@@ -83,7 +93,11 @@ impl Stage {
     pub fn time(&self, lists: &DeviceLists<'_>, gather: &Gather<'_>) -> anyhow::Result<Timed> {
         let bytes = lists.outs.iter().map(|out| out.bytes() as u64).sum();
         let work = Work { rounds: self.rounds, batches: lists.device.len(), bytes };
-        work.on_stream(&self.stream, &|at| gather(at, lists.device[at].whole(), &lists.outs[at]))
+        let before = || match &self.other_work {
+            Some(other) => Ok(self.stream.fill(other.whole(), 0)?),
+            None => Ok(()),
+        };
+        work.on_stream(&self.stream, &before, &|at| gather(at, lists.device[at].whole(), &lists.outs[at]))
     }
 
     /// Gathers of each batch in one `time`.

@@ -27,19 +27,27 @@ pub struct Work {
 }
 
 impl Work {
-    /// Times `gather` of each batch by events. A round warms up before the first that counts.
-    pub fn on_stream(self, stream: &Stream, gather: &dyn Fn(usize) -> anyhow::Result<()>) -> anyhow::Result<Timed> {
-        let marks = (0..=self.batches).map(|_| Event::timed(stream.gpu())).collect::<Result<Vec<_>, _>>()?;
+    /// Times `gather` of each batch by events, and not what is queued `before` it. A round warms up before the first that
+    /// counts.
+    pub fn on_stream(
+        self,
+        stream: &Stream,
+        before: &dyn Fn() -> anyhow::Result<()>,
+        gather: &dyn Fn(usize) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Timed> {
+        let mark = || Event::timed(stream.gpu());
+        let marks = (0..self.batches).map(|_| Ok((mark()?, mark()?))).collect::<anyhow::Result<Vec<_>>>()?;
         let mut rounds = Vec::new();
         for _ in 0..=self.rounds {
-            marks[0].record_on(stream)?;
-            for (at, mark) in marks[1..].iter().enumerate() {
+            for (at, (begun, ended)) in marks.iter().enumerate() {
+                before()?;
+                begun.record_on(stream)?;
                 gather(at)?;
-                mark.record_on(stream)?;
+                ended.record_on(stream)?;
             }
             stream.synchronize()?;
-            let seconds = |pair: &[Event]| Ok(f64::from(pair[1].ms_since(&pair[0])?) / 1e3);
-            rounds.push(marks.windows(2).map(seconds).collect::<anyhow::Result<Vec<f64>>>()?);
+            let seconds = |(begun, ended): &(Event, Event)| Ok(f64::from(ended.ms_since(begun)?) / 1e3);
+            rounds.push(marks.iter().map(seconds).collect::<anyhow::Result<Vec<f64>>>()?);
         }
         Ok(self.timed(&rounds[1..]))
     }

@@ -1,5 +1,6 @@
 //! The figures in words and as a picture.
 
+use clap::ValueEnum;
 use indicatif::{HumanBytes, HumanCount};
 
 use super::Summary;
@@ -44,7 +45,11 @@ fn show_about(summary: &Summary) {
         about.drawn_by
     ));
     let gpu = about.gpu.as_deref().unwrap_or("none: rows are gathered in host memory");
-    report::line(format!("GPU      {gpu}; {} CPU threads; {} rounds\n", about.cpu_threads, about.rounds));
+    let caches = about.caches.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    report::line(format!(
+        "GPU      {gpu}, {caches} caches; {} CPU threads; {} rounds\n",
+        about.cpu_threads, about.rounds
+    ));
 }
 
 fn show_baselines(summary: &Summary) {

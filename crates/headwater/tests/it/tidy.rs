@@ -7,13 +7,26 @@ const MOST_LINES: usize = 500;
 const MOST_FUNCTION_LINES: usize = 70;
 const NAMES_THAT_SAY_NOTHING: [&str; 5] = ["utils.rs", "util.rs", "base.rs", "common.rs", "other.rs"];
 /// Who may depend on whom: each crate may use those listed and nothing else of ours.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("headwater-cuda", &[]),
     ("headwater-memory", &["headwater-cuda"]),
     ("headwater-tensor", &["headwater-cuda", "headwater-memory"]),
     ("headwater-graph", &["headwater-cuda", "headwater-memory", "headwater-tensor"]),
     ("headwater-feature", &["headwater-cuda", "headwater-memory", "headwater-tensor"]),
-    ("headwater", &["headwater-cuda", "headwater-memory", "headwater-tensor", "headwater-graph", "headwater-feature"]),
+    ("headwater-compile", &["headwater-tensor", "headwater-graph"]),
+    ("headwater-train", &["headwater-tensor", "headwater-graph", "headwater-feature", "headwater-compile"]),
+    (
+        "headwater",
+        &[
+            "headwater-cuda",
+            "headwater-memory",
+            "headwater-tensor",
+            "headwater-graph",
+            "headwater-feature",
+            "headwater-compile",
+            "headwater-train",
+        ],
+    ),
     ("headwater-cli", &["headwater"]),
 ];
 /// Crates whose work is unsafe, and which say so at their door.

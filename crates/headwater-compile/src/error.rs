@@ -1,0 +1,28 @@
+//! What can be wrong with a layer, its programs, and what they are run on.
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A program that breaks a rule of its form. `at` names the value.
+    #[error("{program}, {at}: {why}")]
+    Malformed {
+        /// The program's name.
+        program: String,
+        /// The value, as its text form has it.
+        at: String,
+        /// The rule that is broken.
+        why: String,
+    },
+    /// The text form of a program that cannot be read.
+    #[error("line {line}: {why}")]
+    Unreadable {
+        /// Counted from 1.
+        line: usize,
+        /// What was expected.
+        why: String,
+    },
+}

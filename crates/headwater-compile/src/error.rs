@@ -25,4 +25,22 @@ pub enum Error {
         /// What was expected.
         why: String,
     },
+    /// A graph that a layer cannot be run on.
+    #[error("relation {relation}: {why}")]
+    Graph {
+        /// Which relation, counted from 0.
+        relation: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An array that has not as many numbers as a program reads.
+    #[error("`{name}` has {found} numbers; expected {expected}")]
+    Binding {
+        /// The input or parameter.
+        name: String,
+        /// Rows of its domain times what a row holds.
+        expected: usize,
+        /// Numbers that were given.
+        found: usize,
+    },
 }

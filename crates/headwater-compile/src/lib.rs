@@ -8,7 +8,13 @@
 //! Ordinary networks are the case of one relation: there is no second engine. *It never* samples, and never allocates
 //! outside its back ends.
 
+pub mod adjacency;
+pub mod cpu;
 pub mod error;
 pub mod inter;
+pub mod intra;
+pub mod pass;
+#[cfg(test)]
+mod testing;
 
 pub use error::{Error, Result};

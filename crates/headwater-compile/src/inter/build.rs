@@ -238,6 +238,18 @@ impl Builder {
         Ok(self.push(Op::Reshape { x }, domain, shape))
     }
 
+    /// Heads or widths of 1 repeated up to a shape.
+    pub fn expand(&mut self, x: ValueId, shape: Shape) -> Result<ValueId> {
+        let Value { domain, shape: found, .. } = *self.value(x);
+        if found == shape {
+            return Ok(x);
+        }
+        if found.broadcast(shape) != Some(shape) {
+            return Err(self.wrong(x, format!("{found} cannot be repeated up to {shape}")));
+        }
+        Ok(self.push(Op::Expand { x }, domain, shape))
+    }
+
     /// The sum over heads.
     pub fn sum_heads(&mut self, x: ValueId) -> Result<ValueId> {
         match *self.value(x) {

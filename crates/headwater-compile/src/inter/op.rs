@@ -102,6 +102,11 @@ pub enum Op {
         /// Of what.
         x: ValueId,
     },
+    /// Heads or widths of 1 repeated: the gradient of both sums. How often, the value's shape says.
+    Expand {
+        /// Of what.
+        x: ValueId,
+    },
     /// The sum over heads.
     SumHeads {
         /// Of what.
@@ -235,6 +240,7 @@ impl Op {
             | Self::Slice { x, .. }
             | Self::Pad { x, .. }
             | Self::Reshape { x }
+            | Self::Expand { x }
             | Self::SumHeads { x }
             | Self::SumWidth { x }
             | Self::Lift { x, .. }
@@ -263,6 +269,7 @@ impl Op {
             | Self::Slice { x, .. }
             | Self::Pad { x, .. }
             | Self::Reshape { x }
+            | Self::Expand { x }
             | Self::SumHeads { x }
             | Self::SumWidth { x }
             | Self::Lift { x, .. }

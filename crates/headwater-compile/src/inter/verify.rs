@@ -88,6 +88,7 @@ fn shapes(program: &Program, value: &Value) -> Result<(), String> {
         Op::Slice { x, from } => inside(found, from, of(x)).then_some(found),
         Op::Pad { x, from } => inside(of(x), from, found).then_some(found),
         Op::Reshape { x } => (of(x).len() == found.len()).then_some(found),
+        Op::Expand { x } => of(x).broadcast(found),
         Op::SumHeads { x } => of(x).width().map(Shape::vector),
         Op::SumWidth { x } => of(x).width().map(|_| Shape::Row { heads: of(x).heads(), width: 1 }),
         Op::Dropout { x, probability, .. } => (0.0..1.0).contains(&probability).then(|| of(x)),

@@ -41,6 +41,7 @@ fn op(op: &Op) -> String {
         Op::Slice { x, from } => format!("slice {} from {from}", v(*x)),
         Op::Pad { x, from } => format!("pad {} from {from}", v(*x)),
         Op::Reshape { x } => format!("reshape {}", v(*x)),
+        Op::Expand { x } => format!("expand {}", v(*x)),
         Op::SumHeads { x } => format!("sum_heads {}", v(*x)),
         Op::SumWidth { x } => format!("sum_width {}", v(*x)),
         Op::Lift { x, path: by } => format!("lift {}{}", v(*x), path(*by)),
@@ -59,8 +60,7 @@ fn path(path: Path) -> &'static str {
 }
 
 /// The name of a function of one element, with its number in brackets.
-#[must_use]
-pub fn unary(f: Unary) -> String {
+pub(crate) fn unary(f: Unary) -> String {
     let name = match f {
         Unary::Neg => "neg",
         Unary::Exp => "exp",
@@ -85,8 +85,7 @@ pub fn unary(f: Unary) -> String {
 }
 
 /// The name of a function of two elements.
-#[must_use]
-pub fn binary(f: Binary) -> &'static str {
+pub(crate) fn binary(f: Binary) -> &'static str {
     match f {
         Binary::Add => "add",
         Binary::Sub => "sub",
@@ -100,8 +99,7 @@ pub fn binary(f: Binary) -> &'static str {
 }
 
 /// The name of a reduction.
-#[must_use]
-pub fn reduce(how: Reduce) -> &'static str {
+pub(crate) fn reduce(how: Reduce) -> &'static str {
     match how {
         Reduce::Sum => "sum",
         Reduce::Mean => "mean",

@@ -68,6 +68,7 @@ fn op(words: &[&str]) -> Result<Op, String> {
         ["slice", x, "from", from] => Op::Slice { x: v(x)?, from: count(from)? },
         ["pad", x, "from", from] => Op::Pad { x: v(x)?, from: count(from)? },
         ["reshape", x] => Op::Reshape { x: v(x)? },
+        ["expand", x] => Op::Expand { x: v(x)? },
         ["sum_heads", x] => Op::SumHeads { x: v(x)? },
         ["sum_width", x] => Op::SumWidth { x: v(x)? },
         ["lift", x, ref by @ ..] => Op::Lift { x: v(x)?, path: path(by)? },

@@ -32,7 +32,8 @@ fn everything() -> Program {
     let g = b.outer(m, typed, Domain::EdgeType, Path::Only).unwrap();
     let v2 = b.parameter("V2", Domain::EdgeType, Shape::Matrix { heads: 2, rows: 3, cols: 4 });
     let p = b.product(g, v2, true, false).unwrap();
-    b.output("out", widths);
+    let wide = b.expand(widths, Shape::Row { heads: 2, width: 7 }).unwrap();
+    b.output("out", wide);
     b.output("p", p);
     b.finish()
 }

@@ -1,0 +1,103 @@
+//! The rows of a finer domain that belong to a row of a coarser one.
+
+use std::borrow::Cow;
+
+use super::{Adjacency, Map, number};
+use crate::inter::{Domain, Path, Side};
+
+/// Rows of a finer domain, row after row of a coarser one. Within a row they are in order.
+#[derive(Debug, Clone)]
+pub enum Members<'a> {
+    /// All of them, to the one row there is.
+    All(usize),
+    /// Those between two starts.
+    Between(Cow<'a, [usize]>),
+    /// Those that are listed between two starts.
+    Listed {
+        /// Where each row's begin.
+        starts: Cow<'a, [usize]>,
+        /// All of them.
+        rows: Cow<'a, [u32]>,
+    },
+}
+
+impl Members<'_> {
+    /// Calls `visit` with every row that belongs to `row`.
+    pub fn visit(&self, row: usize, mut visit: impl FnMut(usize)) {
+        match self {
+            Self::All(count) => (0..*count).for_each(visit),
+            Self::Between(starts) => (starts[row]..starts[row + 1]).for_each(visit),
+            Self::Listed { starts, rows } => {
+                rows[starts[row]..starts[row + 1]].iter().for_each(|row| visit(*row as usize));
+            }
+        }
+    }
+
+    /// How many belong to `row`.
+    #[must_use]
+    pub fn count(&self, row: usize) -> usize {
+        match self {
+            Self::All(count) => *count,
+            Self::Between(starts) | Self::Listed { starts, .. } => starts[row + 1] - starts[row],
+        }
+    }
+}
+
+/// See [`Adjacency::members`].
+pub(super) fn members(graph: &Adjacency, coarse: Domain, fine: Domain, path: Path) -> Option<Members<'_>> {
+    use Domain::{Edge, Node, Pair};
+    let map = graph.map(fine, coarse, path)?;
+    Some(match (coarse, fine) {
+        (Domain::Const, _) => Members::All(graph.rows(fine)),
+        (Pair(Side::Dst), Edge) => Members::Between(Cow::Borrowed(&graph.pairs(Side::Dst).starts)),
+        (Pair(Side::Src), Edge) => {
+            let pairs = graph.pairs(Side::Src);
+            Members::Listed { starts: Cow::Borrowed(&pairs.starts), rows: Cow::Borrowed(&pairs.edges) }
+        }
+        // With one relation the edges of a node are those of its pair.
+        (Node(Side::Dst), Edge) if graph.rows(Domain::EdgeType) == 1 => {
+            Members::Between(Cow::Owned(of_sorted(&graph.dst, graph.rows(coarse))))
+        }
+        (Node(side), Edge) => {
+            let pairs = members(graph, coarse, Pair(side), Path::Only)?;
+            let edges = members(graph, Pair(side), Edge, Path::Only)?;
+            through(&pairs, &edges, graph.rows(coarse))
+        }
+        _ => match map {
+            Map::Stretches(starts) => Members::Between(Cow::Borrowed(starts)),
+            map => by_counting(map, graph.rows(fine), graph.rows(coarse)),
+        },
+    })
+}
+
+/// Where each row's begin, of rows that lie in order.
+fn of_sorted(row_of: &[u32], rows: usize) -> Vec<usize> {
+    let mut starts = vec![0; rows + 1];
+    row_of.iter().for_each(|row| starts[*row as usize + 1] += 1);
+    (0..rows).for_each(|row| starts[row + 1] += starts[row]);
+    starts
+}
+
+/// Members of members.
+fn through(outer: &Members<'_>, inner: &Members<'_>, rows: usize) -> Members<'static> {
+    let (mut starts, mut all) = (vec![0], Vec::new());
+    for row in 0..rows {
+        outer.visit(row, |middle| inner.visit(middle, |last| all.push(number(last))));
+        starts.push(all.len());
+    }
+    Members::Listed { starts: Cow::Owned(starts), rows: Cow::Owned(all) }
+}
+
+fn by_counting(map: Map<'_>, fine: usize, coarse: usize) -> Members<'static> {
+    let mut starts = vec![0; coarse + 1];
+    (0..fine).for_each(|row| starts[map.get(row) + 1] += 1);
+    (0..coarse).for_each(|row| starts[row + 1] += starts[row]);
+    let mut next = starts.clone();
+    let mut rows = vec![0; fine];
+    for row in 0..fine {
+        let place = &mut next[map.get(row)];
+        rows[*place] = number(row);
+        *place += 1;
+    }
+    Members::Listed { starts: Cow::Owned(starts), rows: Cow::Owned(rows) }
+}

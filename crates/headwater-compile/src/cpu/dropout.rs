@@ -1,0 +1,57 @@
+//! Which elements a dropout keeps: a pure function of the step, the dropout, the row and the element, so that any thread, the
+//! backward pass and a GPU find the same ones.
+//!
+//! One draw of 64 bits serves four elements. A probability is rounded to a multiple of 2^-16, and what is kept is scaled by
+//! the rounded one, so the mean is exact.
+
+use headwater_graph::random::Key;
+
+/// One dropout in one step of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Dropout {
+    key: Key,
+    /// Draws of 16 bits below this are dropped.
+    threshold: u64,
+}
+
+impl Dropout {
+    /// The dropout numbered `key` of the step whose draws come from `step`.
+    #[must_use]
+    pub fn new(step: Key, key: u64, probability: f64) -> Self {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 65536")]
+        let threshold = (probability.clamp(0.0, 1.0) * 65536.0).round() as u64;
+        Self { key: step.of(key), threshold }
+    }
+
+    /// Whether element `at`, counted over all rows, is kept.
+    #[must_use]
+    pub fn keeps(self, at: usize) -> bool {
+        let draw = self.key.draw(at as u64 / 4);
+        (draw >> (16 * (at % 4))) & 0xffff >= self.threshold
+    }
+
+    /// What kept elements are multiplied by.
+    #[must_use]
+    pub fn scale(self) -> f64 {
+        if self.threshold < 65536 { 65536.0 / (65536 - self.threshold) as f64 } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_as_many_as_asked_for_and_always_the_same() {
+        for probability in [0.0, 0.1, 0.5, 0.6, 0.95] {
+            let dropout = Dropout::new(Key::new(7).of(3), 1, probability);
+            let kept = (0..100_000).filter(|at| dropout.keeps(*at)).count() as f64 / 1e5;
+            let deviation = (probability * (1.0 - probability) / 1e5).sqrt();
+            assert!((kept - (1.0 - probability)).abs() <= 5.0 * deviation + 1e-5, "{probability}: {kept}");
+            assert!((dropout.scale() * (1.0 - probability) - 1.0).abs() < 2e-4);
+        }
+        let (one, other) = (Dropout::new(Key::new(7), 1, 0.5), Dropout::new(Key::new(7), 2, 0.5));
+        let same = (0..10_000).filter(|at| one.keeps(*at) == other.keeps(*at)).count();
+        assert!((4700..5300).contains(&same), "two dropouts of a step are independent: {same}");
+    }
+}

@@ -1,0 +1,5 @@
+//! Programs of kernels run on the CPU: [`reference`] says what they mean.
+
+pub mod dropout;
+pub mod reference;
+mod scalar;

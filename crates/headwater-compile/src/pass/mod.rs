@@ -1,0 +1,4 @@
+//! Programs rewritten, step by step, until they are kernels. Each pass is a file.
+
+pub mod autodiff;
+pub mod select;

@@ -2,4 +2,4 @@
 
 pub mod dropout;
 pub mod reference;
-mod scalar;
+pub(crate) mod scalar;

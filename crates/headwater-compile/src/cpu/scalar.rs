@@ -3,7 +3,7 @@
 use crate::inter::{Binary, Unary};
 
 /// `f(x)` in double precision.
-pub(super) fn unary(f: Unary, x: f64) -> f64 {
+pub(crate) fn unary(f: Unary, x: f64) -> f64 {
     let is_positive = x > 0.0;
     match f {
         Unary::Neg => -x,
@@ -58,7 +58,7 @@ pub(super) fn unary(f: Unary, x: f64) -> f64 {
 }
 
 /// `f(x, y)`.
-pub(super) fn binary(f: Binary, x: f64, y: f64) -> f64 {
+pub(crate) fn binary(f: Binary, x: f64, y: f64) -> f64 {
     match f {
         Binary::Add => x + y,
         Binary::Sub => x - y,

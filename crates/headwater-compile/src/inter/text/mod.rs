@@ -14,7 +14,7 @@ mod print;
 mod read;
 
 pub use print::print;
-pub(crate) use print::{binary as binary_name, reduce as reduce_name, unary as unary_name};
+pub(crate) use print::{binary as binary_name, op as op_text, reduce as reduce_name, unary as unary_name};
 pub use read::read;
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ pub fn print(program: &Program) -> String {
     text
 }
 
-fn op(op: &Op) -> String {
+/// An operator with its operands.
+pub(crate) fn op(op: &Op) -> String {
     let v = |id: ValueId| format!("%{}", id.at());
     match op {
         Op::Input { name, wants_gradient: false } => format!("input {name}"),

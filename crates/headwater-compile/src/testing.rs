@@ -105,7 +105,7 @@ pub fn check_gradients(program: &Program, graph: &Adjacency, seed: u64) {
         let loss = |arrays: &Arrays| -> f64 {
             interpret(program, fusion, graph, arrays)["out"].iter().zip(&weights).map(|(y, w)| y * w).sum()
         };
-        for (name, gradient) in &found {
+        for (name, gradient) in found.iter().filter(|(name, _)| name.starts_with("d.")) {
             compare(&name[2..], gradient, &arrays, &loss);
         }
     }

@@ -4,6 +4,7 @@ use super::autodiff::gradients;
 use super::domains::coarsen;
 use super::select::Fusion;
 use super::simplify::simplify;
+use super::split::{Recompute, Split, split};
 use crate::inter::text::print;
 use crate::inter::{Binary, Builder, Domain, Path, Program, Reduce, Shape, Side, Unary, ValueId, verify};
 use crate::testing::{Recipe, check_gradients, given, interpret, numbers};
@@ -64,6 +65,32 @@ fn simplifying_and_coarsening_keep_results_and_gradients() {
     let backward = gradients(&coarse, "out").unwrap();
     let better = simplify(&coarsen(&simplify(&backward).unwrap(), |_| true).unwrap()).unwrap();
     same_results(&backward, &better);
+}
+
+#[test]
+fn both_directions_apart_give_what_they_give_together() {
+    let coarse = simplify(&coarsen(&on_edges(), |_| true).unwrap()).unwrap();
+    let joint = simplify(&gradients(&coarse, "out").unwrap()).unwrap();
+    for recipe in [Recipe::plain(6), Recipe::block()] {
+        let graph = recipe.graph(1);
+        let mut arrays = given(&joint, &graph, 2);
+        let wanted = interpret(&joint, Fusion::Off, &graph, &arrays);
+        for recompute in [Recompute::Off, Recompute::On] {
+            let Split { forward, backward } = split(&joint, recompute);
+            verify(&forward).unwrap();
+            verify(&backward).unwrap();
+            let first = interpret(&forward, Fusion::On, &graph, &arrays);
+            arrays.extend(first.clone());
+            let second = interpret(&backward, Fusion::On, &graph, &arrays);
+            for (name, wanted) in &wanted {
+                let found = first.get(name).or(second.get(name)).unwrap();
+                let is_close = wanted.iter().zip(found).all(|(a, b)| (a - b).abs() < 1e-9 * (1.0 + a.abs()));
+                assert!(is_close, "{name}");
+            }
+        }
+    }
+    let saved = |recompute| split(&joint, recompute).forward.outputs.len();
+    assert!(saved(Recompute::On) < saved(Recompute::Off), "what is cheap is not saved");
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub fn gradient_name(name: &str) -> String {
 }
 
 /// A program that computes the gradients of all parameters, and of inputs that want one, from that of `output`: an input
-/// called `d.OUTPUT`. It computes all that the forward program does; what is not needed goes with the pass that splits them.
+/// called `d.OUTPUT`. It has the program's own outputs too; [`split`](super::split) cuts the two directions apart.
 pub fn gradients(program: &Program, output: &str) -> Result<Program> {
     let mut found = Gradients::new(program);
     let Some(last) = program.output(output) else { return Ok(program.clone()) };
@@ -63,8 +63,7 @@ impl Gradients {
                 ref op => op.operands().iter().any(|operand| is_needed[operand.at()]),
             };
         }
-        let forward = Program { outputs: Vec::new(), ..program.clone() };
-        Self { builder: Builder::on(forward), of: vec![None; program.values.len()], is_needed }
+        Self { builder: Builder::on(program.clone()), of: vec![None; program.values.len()], is_needed }
     }
 
     /// Adds to the gradient of a value.

@@ -116,14 +116,15 @@ fn unary(to: &mut Gradients, f: Unary, x: ValueId, y: ValueId, d: ValueId) -> Re
             b.binary(Binary::Mul, d, slope)?
         }
         Unary::Relu | Unary::LeakyRelu(_) | Unary::Elu(_) | Unary::Gelu | Unary::Abs => {
+            // The first two have the sign of their argument, so their value serves as well and is kept anyway.
             let slope = match f {
-                Unary::LeakyRelu(slope) => Unary::LeakyStep(slope),
-                Unary::Elu(a) => Unary::EluSlope(a),
-                Unary::Gelu => Unary::GeluSlope,
-                Unary::Abs => Unary::Sign,
-                _ => Unary::Step,
+                Unary::LeakyRelu(slope) if slope > 0.0 => b.unary(Unary::LeakyStep(slope), y),
+                Unary::LeakyRelu(slope) => b.unary(Unary::LeakyStep(slope), x),
+                Unary::Elu(a) => b.unary(Unary::EluSlope(a), x),
+                Unary::Gelu => b.unary(Unary::GeluSlope, x),
+                Unary::Abs => b.unary(Unary::Sign, x),
+                _ => b.unary(Unary::Step, y),
             };
-            let slope = b.unary(slope, x);
             b.binary(Binary::Mul, d, slope)?
         }
         // Slopes themselves only stand in gradients; their own are not asked for.

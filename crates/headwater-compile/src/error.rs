@@ -7,6 +7,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// An array could not be handled.
+    #[error(transparent)]
+    Tensor(#[from] headwater_tensor::Error),
     /// A program that breaks a rule of its form. `at` names the value.
     #[error("{program}, {at}: {why}")]
     Malformed {

@@ -43,7 +43,8 @@ pub fn share(program: &Program) -> Slots {
 }
 
 /// The last kernel that reads, or else writes, each buffer.
-fn last_reads(program: &Program) -> Vec<usize> {
+#[must_use]
+pub fn last_reads(program: &Program) -> Vec<usize> {
     let mut last = vec![usize::MAX; program.buffers.len()];
     for (at, kernel) in program.kernels.iter().enumerate() {
         kernel.writes().into_iter().chain(kernel.reads()).for_each(|id| last[id.at()] = at);

@@ -122,17 +122,15 @@ fn nest_with(program: &Program, group: &Group, id: ValueId) -> Option<Vec<Domain
         Kind::Outer | Kind::Product => None,
         Kind::Gemm => (value.op.is_row_wise() && group.nest[0] == value.domain).then(|| group.nest.clone()),
         Kind::Traverse => {
-            // A kernel whose outermost rows are types is for one reduction.
-            if group.nest.len() > 1 && group.nest[0].is_type() {
-                return None;
-            }
             let mut wanted = vec![value.domain];
             match value.op {
                 Op::Reduce { x, .. } => wanted.push(program[x].domain),
                 Op::Softmax { by, .. } => wanted.push(by),
                 _ => {}
             }
-            wanted.into_iter().try_fold(group.nest.clone(), insert)
+            // A kernel whose outermost rows are types is for one reduction.
+            let nest = wanted.into_iter().try_fold(group.nest.clone(), insert)?;
+            (nest.len() == 1 || !nest[0].is_type()).then_some(nest)
         }
     }
 }

@@ -17,6 +17,7 @@ mod cuda;
 mod dense;
 
 pub use cuda::kernel_builds;
+pub use dense::{Before, Strided, product_into};
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};

@@ -108,3 +108,21 @@ fn the_kernels_argument_has_twelve_words() {
     assert_eq!(size_of_val(&arg), 12 * 8);
     assert_eq!((arg.left_strides, arg.right_strides), ([0, 1, 3], [10, 5, 1]));
 }
+
+#[test]
+fn products_into_rows_of_a_larger_array_stay_there() {
+    use super::{Before, Strided, product_into};
+    let (a, b) = ([1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0f32, 0.0, 0.0, 1.0, 1.0, 1.0]);
+    let (left, right) = (Strided::packed(&a, 2, 3), Strided::packed(&b, 3, 2));
+    let mut out = [9.0f32; 8];
+    product_into(left, right, &mut out, 4, Before::Replaced).unwrap();
+    assert_eq!(out, [4.0, 5.0, 9.0, 9.0, 10.0, 11.0, 9.0, 9.0]);
+    product_into(left, right, &mut out, 4, Before::Kept).unwrap();
+    assert_eq!(out[..2], [8.0, 10.0]);
+    let wide = Strided { column_stride: 2, ..left };
+    assert!(product_into(wide, right, &mut out, 4, Before::Kept).is_err(), "outside its slice");
+    assert!(product_into(left, right, &mut out[..5], 4, Before::Kept).is_err(), "no room for the product");
+    assert!(product_into(left, left, &mut out, 4, Before::Kept).is_err(), "sizes that do not fit");
+    let flipped = product_into(right.transposed(), left.transposed(), &mut out, 4, Before::Replaced);
+    assert!(flipped.is_ok() && out[..2] == [4.0, 10.0] && out[4..6] == [5.0, 11.0], "{out:?}");
+}

@@ -1,0 +1,398 @@
+//! The body of a kernel for one block: each step for all rows of its level at once.
+
+use headwater_graph::random::Key;
+
+use super::block::{Block, Rows};
+use super::fuse::Action;
+use super::index::Index;
+use super::vector::{self, Operand, combine, dot, single, sizes, widest};
+use crate::cpu::dropout::Dropout;
+use crate::inter::Reduce;
+use crate::intra::{Body, Register, Step, StepOp};
+
+/// What does not change from block to block.
+pub(super) struct Code<'a> {
+    pub body: &'a Body,
+    pub actions: &'a [Action],
+    /// For every step that loads: the rows of the buffer, and which one each row reads.
+    pub loads: Vec<Option<(&'a [f32], Index<'a>)>>,
+    pub step: Key,
+}
+
+/// Registers of one block.
+pub(super) struct Registers<'a> {
+    held: Vec<Held<'a>>,
+    /// Arrays that are not in use.
+    spare: &'a mut Vec<Vec<f32>>,
+}
+
+/// What a register holds.
+enum Held<'a> {
+    Nothing,
+    Own(Vec<f32>),
+    Rows(&'a [f32]),
+    Same(&'a [f32]),
+    /// The same row for all, which nobody else has.
+    OwnSame(Vec<f32>),
+    Number(f32),
+    /// The rows of another one.
+    Alias(Register),
+}
+
+impl<'a> Registers<'a> {
+    /// None yet.
+    pub fn new(spare: &'a mut Vec<Vec<f32>>) -> Self {
+        Self { held: Vec::new(), spare }
+    }
+
+    /// What a register holds.
+    pub fn get(&self, register: Register) -> Operand<'_> {
+        match &self.held[register.at()] {
+            Held::Own(rows) => Operand::Rows(rows),
+            Held::Rows(rows) => Operand::Rows(rows),
+            Held::Same(row) => Operand::Same(row),
+            Held::OwnSame(row) => Operand::Same(row),
+            Held::Number(number) => Operand::Number(*number),
+            Held::Alias(other) => self.get(*other),
+            Held::Nothing => Operand::Rows(&[]),
+        }
+    }
+
+    /// An array for a result.
+    pub fn array(&mut self, len: usize) -> Vec<f32> {
+        let mut array = self.spare.pop().unwrap_or_default();
+        array.resize(len, 0.0);
+        array
+    }
+
+    /// Gives all arrays back.
+    pub fn finish(self) {
+        let own = self.held.into_iter().filter_map(|held| match held {
+            Held::Own(array) => Some(array),
+            _ => None,
+        });
+        self.spare.extend(own);
+    }
+}
+
+impl<'a> Code<'a> {
+    /// Runs the body for a block. `product` is the first register of a GEMM; `store` takes what is stored: the step, and rows
+    /// of its level.
+    pub fn run<'r>(
+        &'r self,
+        block: &Block<'_>,
+        registers: &mut Registers<'r>,
+        product: Option<Vec<f32>>,
+        store: &mut dyn FnMut(usize, Operand<'_>),
+    ) {
+        let mut product = product;
+        for (at, step) in self.body.steps.iter().enumerate() {
+            let held = match &step.op {
+                StepOp::Product => product.take().map_or(Held::Nothing, Held::Own),
+                StepOp::Store(x, _) => {
+                    store(at, registers.get(*x));
+                    Held::Nothing
+                }
+                _ => self.step(at, step, block, registers),
+            };
+            registers.held.push(held);
+        }
+    }
+
+    fn step<'r>(&'r self, at: usize, step: &'r Step, block: &Block<'_>, registers: &mut Registers<'r>) -> Held<'r> {
+        let rows = &block.levels[step.level];
+        match (&self.actions[at], &step.op) {
+            (Action::Skip, _) => return Held::Nothing,
+            (Action::Plain, StepOp::Load(_)) => return self.load(at, step, rows, registers),
+            (Action::Plain, StepOp::Constant(number)) if step.shape.len() == 1 => return Held::Number(single(*number)),
+            (Action::Plain, StepOp::Constant(number)) => return Held::OwnSame(vec![single(*number); step.shape.len()]),
+            (Action::Plain, StepOp::Reshape(x)) => return Held::Alias(*x),
+            _ => {}
+        }
+        let mut out = registers.array(rows.len() * step.shape.len());
+        match (&self.actions[at], &step.op) {
+            (Action::GatherReduce { load, how }, _) => self.gather_reduce(*load, *how, step, block, &mut out),
+            (Action::ScaledGatherReduce { load, scale }, _) => {
+                let scales = (registers.get(*scale), sizes(self.body.steps[scale.at()].shape).0);
+                self.scaled_gather_reduce(*load, scales, step, block, &mut out);
+            }
+            (Action::GatherDot { load, spread }, _) => {
+                self.gather_dot(*load, registers.get(*spread), *spread, step, block, &mut out);
+            }
+            (_, StepOp::Spread(x)) => {
+                let from = self.body.steps[x.at()].level;
+                spread(registers.get(*x), &block.starts(from, step.level), step.shape.len(), &mut out);
+            }
+            (_, StepOp::Reduce(how, x)) => {
+                let from = self.body.steps[x.at()].level;
+                reduce(*how, registers.get(*x), &block.starts(step.level, from), step.shape.len(), &mut out);
+            }
+            (_, StepOp::Softmax { x, over }) => {
+                softmax(registers.get(*x), &block.starts(*over, step.level), step.shape.len(), &mut out);
+            }
+            (_, StepOp::Dropout { x, probability, key }) => {
+                let dropout = Dropout::new(self.step, *key, *probability);
+                drop_out(dropout, registers.get(*x), rows, step.shape.len(), &mut out);
+            }
+            (_, op) => self.row_wise(op, step, registers, &mut out),
+        }
+        Held::Own(out)
+    }
+
+    fn load<'r>(&'r self, at: usize, step: &Step, rows: &Rows<'_>, registers: &mut Registers<'r>) -> Held<'r> {
+        let Some((table, index)) = &self.loads[at] else { return Held::Nothing };
+        let len = step.shape.len();
+        match (index, rows) {
+            (Index::One(row), _) => Held::Same(&table[row * len..][..len]),
+            (Index::Same, Rows::Range(range)) => Held::Rows(&table[range.start * len..range.end * len]),
+            _ => {
+                let mut out = registers.array(rows.len() * len);
+                for (at, out) in out.chunks_exact_mut(len).enumerate() {
+                    out.copy_from_slice(&table[index.get(rows.get(at)) * len..][..len]);
+                }
+                Held::Own(out)
+            }
+        }
+    }
+
+    fn row_wise(&self, op: &StepOp, step: &Step, registers: &Registers<'_>, out: &mut [f32]) {
+        let shape = |register: &Register| self.body.steps[register.at()].shape;
+        let get = |register: &Register| (registers.get(*register), shape(register));
+        let mut holds = [[0.0f32]; 2];
+        let [hold, other_hold] = &mut holds;
+        let (heads, width) = sizes(step.shape);
+        match op {
+            StepOp::Unary(f, x) => vector::unary(*f, registers.get(*x), out),
+            StepOp::Binary(f, x, y) => vector::binary(*f, get(x), get(y), out, step.shape),
+            StepOp::Expand(x) => {
+                let zero = (Operand::Number(0.0), crate::inter::Shape::SCALAR);
+                vector::binary(crate::inter::Binary::Add, get(x), zero, out, step.shape);
+            }
+            StepOp::Dot(x, y) => {
+                let width = sizes(shape(x)).1;
+                let (x, y) = (as_row(registers.get(*x), hold), as_row(registers.get(*y), other_hold));
+                widest!(for (at, out) in out.iter_mut().enumerate() {
+                    *out = dot(vector_of(x, at, heads, width), vector_of(y, at, heads, width));
+                });
+            }
+            StepOp::SumWidth(x) => {
+                let (x, width) = (as_row(registers.get(*x), hold), sizes(shape(x)).1);
+                widest!(for (at, out) in out.iter_mut().enumerate() {
+                    *out = vector_of(x, at, heads, width).iter().sum();
+                });
+            }
+            StepOp::SumHeads(x) => {
+                let (x, from) = (as_row(registers.get(*x), hold), sizes(shape(x)).0);
+                widest!(for (row, out) in out.chunks_exact_mut(width).enumerate() {
+                    for head in 0..from {
+                        combine(Reduce::Sum, head == 0, vector_of(x, row * from + head, from, width), out);
+                    }
+                });
+            }
+            StepOp::Concat(x, y) => {
+                let (first, second) = (sizes(shape(x)).1, sizes(shape(y)).1);
+                let (x, y) = (as_row(registers.get(*x), hold), as_row(registers.get(*y), other_hold));
+                for (at, out) in out.chunks_exact_mut(width).enumerate() {
+                    out[..first].copy_from_slice(vector_of(x, at, heads, first));
+                    out[first..].copy_from_slice(vector_of(y, at, heads, second));
+                }
+            }
+            StepOp::Slice(x, from) => {
+                let (x, all) = (as_row(registers.get(*x), hold), sizes(shape(x)).1);
+                for (at, out) in out.chunks_exact_mut(width).enumerate() {
+                    out.copy_from_slice(&vector_of(x, at, heads, all)[*from..from + width]);
+                }
+            }
+            StepOp::Pad(x, from) => {
+                let (x, inner) = (as_row(registers.get(*x), hold), sizes(shape(x)).1);
+                for (at, out) in out.chunks_exact_mut(width).enumerate() {
+                    out.fill(0.0);
+                    out[*from..from + inner].copy_from_slice(vector_of(x, at, heads, inner));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Rows that are read and added up at once.
+    fn gather_reduce(&self, load: usize, how: Reduce, step: &Step, block: &Block<'_>, out: &mut [f32]) {
+        let Some((table, index)) = &self.loads[load] else { return };
+        let from = self.body.steps[load].level;
+        let (starts, rows, len) = (block.starts(step.level, from), &block.levels[from], step.shape.len());
+        widest!(for (at, out) in out.chunks_exact_mut(len).enumerate() {
+            let own = starts[at]..starts[at + 1];
+            if own.is_empty() {
+                out.fill(0.0);
+            }
+            for item in own.clone() {
+                combine(how, item == own.start, &table[index.get(rows.get(item)) * len..][..len], out);
+            }
+            if how == Reduce::Mean && own.len() > 1 {
+                let factor = 1.0 / own.len() as f32;
+                out.iter_mut().for_each(|out| *out *= factor);
+            }
+        });
+    }
+
+    /// Rows that are read, scaled a head at a time, and added up.
+    fn scaled_gather_reduce(
+        &self,
+        load: usize,
+        (scales, scale_heads): (Operand<'_>, usize),
+        step: &Step,
+        block: &Block<'_>,
+        out: &mut [f32],
+    ) {
+        let Some((table, index)) = &self.loads[load] else { return };
+        let from = self.body.steps[load].level;
+        let (starts, rows, len) = (block.starts(step.level, from), &block.levels[from], step.shape.len());
+        let width = len / scale_heads;
+        widest!(for (at, out) in out.chunks_exact_mut(len).enumerate() {
+            out.fill(0.0);
+            for item in starts[at]..starts[at + 1] {
+                let row = &table[index.get(rows.get(item)) * len..][..len];
+                for head in 0..scale_heads {
+                    let scale = match scales {
+                        Operand::Rows(scales) => scales[item * scale_heads + head],
+                        Operand::Same(scales) => scales[head],
+                        Operand::Number(scale) => scale,
+                    };
+                    let (row, out) = (&row[head * width..][..width], &mut out[head * width..][..width]);
+                    out.iter_mut().zip(row).for_each(|(out, x)| *out += scale * x);
+                }
+            }
+        });
+    }
+
+    /// Inner products of rows that are read with a coarser level's.
+    fn gather_dot(
+        &self,
+        load: usize,
+        coarse: Operand<'_>,
+        spread: Register,
+        step: &Step,
+        block: &Block<'_>,
+        out: &mut [f32],
+    ) {
+        let Some((table, index)) = &self.loads[load] else { return };
+        let (heads, width) = sizes(self.body.steps[load].shape);
+        let (starts, rows) = (block.starts(self.body.steps[spread.at()].level, step.level), &block.levels[step.level]);
+        widest!(for at in 0..starts.len() - 1 {
+            for item in starts[at]..starts[at + 1] {
+                let row = &table[index.get(rows.get(item)) * heads * width..][..heads * width];
+                for head in 0..heads {
+                    let other = vector_of(coarse, at * heads + head, heads, width);
+                    out[item * heads + head] = dot(&row[head * width..][..width], other);
+                }
+            }
+        });
+    }
+}
+
+/// The vector numbered `at`, counted over rows and their heads.
+#[inline(always)]
+fn vector_of(operand: Operand<'_>, at: usize, heads: usize, width: usize) -> &[f32] {
+    match operand {
+        Operand::Rows(rows) => &rows[at * width..][..width],
+        Operand::Same(row) => &row[at % heads * width..][..width],
+        Operand::Number(_) => &[],
+    }
+}
+
+/// A number as a row.
+fn as_row<'a>(operand: Operand<'a>, hold: &'a mut [f32; 1]) -> Operand<'a> {
+    if let Operand::Number(number) = operand {
+        *hold = [number];
+        return Operand::Same(hold);
+    }
+    operand
+}
+
+fn spread(x: Operand<'_>, starts: &[usize], len: usize, out: &mut [f32]) {
+    for (at, own) in starts.windows(2).enumerate() {
+        let out = &mut out[own[0] * len..own[1] * len];
+        match x {
+            Operand::Rows(rows) if len == 1 => out.fill(rows[at]),
+            Operand::Rows(rows) => {
+                out.chunks_exact_mut(len).for_each(|out| out.copy_from_slice(&rows[at * len..][..len]))
+            }
+            Operand::Same(row) => out.chunks_exact_mut(len).for_each(|out| out.copy_from_slice(row)),
+            Operand::Number(number) => out.fill(number),
+        }
+    }
+}
+
+fn reduce(how: Reduce, x: Operand<'_>, starts: &[usize], len: usize, out: &mut [f32]) {
+    widest!(for (at, out) in out.chunks_exact_mut(len).enumerate() {
+        let own = starts[at]..starts[at + 1];
+        let count = own.len() as f32;
+        if own.is_empty() {
+            out.fill(0.0);
+            continue;
+        }
+        match x {
+            Operand::Rows(rows) => {
+                for item in own.clone() {
+                    combine(how, item == own.start, &rows[item * len..][..len], out);
+                }
+            }
+            Operand::Same(row) => out.copy_from_slice(row),
+            Operand::Number(number) => out.fill(number),
+        }
+        let is_repeated = !matches!(x, Operand::Rows(_));
+        let factor = match how {
+            Reduce::Sum if is_repeated => count,
+            Reduce::Mean if !is_repeated => 1.0 / count,
+            _ => 1.0,
+        };
+        if factor != 1.0 {
+            out.iter_mut().for_each(|out| *out *= factor);
+        }
+    });
+}
+
+fn softmax(x: Operand<'_>, starts: &[usize], len: usize, out: &mut [f32]) {
+    match x {
+        Operand::Rows(rows) => out.copy_from_slice(rows),
+        Operand::Same(row) => out.chunks_exact_mut(len).for_each(|out| out.copy_from_slice(row)),
+        Operand::Number(number) => out.fill(number),
+    }
+    let (mut largest, mut sums) = (vec![0.0f32; len], vec![0.0f32; len]);
+    for own in starts.windows(2) {
+        let rows = &mut out[own[0] * len..own[1] * len];
+        widest!(soften(rows, &mut largest, &mut sums));
+    }
+}
+
+#[inline(always)]
+fn soften(rows: &mut [f32], largest: &mut [f32], sums: &mut [f32]) {
+    let len = sums.len();
+    largest.fill(f32::NEG_INFINITY);
+    sums.fill(0.0);
+    for row in rows.chunks_exact(len) {
+        largest.iter_mut().zip(row).for_each(|(largest, x)| *largest = largest.max(*x));
+    }
+    for row in rows.chunks_exact_mut(len) {
+        row.iter_mut().zip(largest.iter()).for_each(|(x, largest)| *x = vector::exp(*x - largest));
+        sums.iter_mut().zip(row.iter()).for_each(|(sum, x)| *sum += x);
+    }
+    sums.iter_mut().for_each(|sum| *sum = 1.0 / *sum);
+    for row in rows.chunks_exact_mut(len) {
+        row.iter_mut().zip(sums.iter()).for_each(|(x, sum)| *x *= sum);
+    }
+}
+
+fn drop_out(dropout: Dropout, x: Operand<'_>, rows: &Rows<'_>, len: usize, out: &mut [f32]) {
+    let scale = single(dropout.scale());
+    for (at, out) in out.chunks_exact_mut(len).enumerate() {
+        let first = rows.get(at) * len;
+        for (i, out) in out.iter_mut().enumerate() {
+            let value = match x {
+                Operand::Rows(rows) => rows[at * len + i],
+                Operand::Same(row) => row[i],
+                Operand::Number(number) => number,
+            };
+            *out = if dropout.keeps(first + i) { value * scale } else { 0.0 };
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Programs of kernels run fast: blocks of rows, loops for the widest vectors, all cores.
+//!
+//! Results are those of [`reference`](super::reference) up to rounding, and the same to the bit for any number of threads.
+
+mod block;
+mod eval;
+mod fuse;
+mod gemm;
+mod index;
+mod outer;
+mod sparse;
+mod traverse;
+mod vector;
+mod workspace;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use headwater_graph::random::Key;
+use headwater_tensor::ops::matmul::{Before, Strided, product_into};
+
+pub use sparse::SparseRows;
+pub use workspace::Workspace;
+
+use self::eval::Code;
+use self::fuse::{Action, fuse};
+use self::gemm::Rows;
+use self::index::Index;
+use super::dropout::Dropout;
+use crate::adjacency::Adjacency;
+use crate::error::{Error, Result};
+use crate::inter::{Domain, Shape};
+use crate::intra::{Body, Buffer, BufferId, Kernel, Library, Program, Read, Role, StepOp, Traverse};
+use crate::pass::buffers::last_reads;
+
+/// A program made ready to run.
+#[derive(Debug)]
+pub struct Executor {
+    program: Program,
+    /// How the steps of every kernel are run.
+    actions: Vec<Vec<Action>>,
+    /// The last kernel that reads each buffer.
+    last_read: Vec<usize>,
+}
+
+/// Rows that a caller gives or gets.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Array {
+    /// All elements.
+    Dense(Vec<f32>),
+    /// Those that are not zero.
+    Sparse(SparseRows),
+}
+
+/// Rows that a caller lends.
+#[derive(Debug, Clone, Copy)]
+pub enum Given<'a> {
+    /// All elements.
+    Dense(&'a [f32]),
+    /// Those that are not zero.
+    Sparse(&'a SparseRows),
+}
+
+/// What a run is on.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// The graph or block.
+    pub graph: &'a Adjacency,
+    /// Where dropouts draw from.
+    pub step: Key,
+}
+
+/// A buffer while a program runs.
+enum Held<'a> {
+    Nothing,
+    Lent(Given<'a>),
+    Own(Array),
+}
+
+/// What kernels see.
+struct Context<'a> {
+    program: &'a Program,
+    graph: &'a Adjacency,
+    step: Key,
+    buffers: &'a [Held<'a>],
+}
+
+/// A buffer that a kernel writes.
+struct Written {
+    id: BufferId,
+    shape: Shape,
+    values: Vec<f32>,
+}
+
+impl Executor {
+    /// Makes a program ready.
+    #[must_use]
+    pub fn new(program: Program) -> Self {
+        let actions = program.kernels.iter().map(|kernel| body(kernel).map(fuse).unwrap_or_default()).collect();
+        let last_read = last_reads(&program);
+        Self { program, actions, last_read }
+    }
+
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Runs it. `given` lends every input and parameter by name. Outputs by name belong to the caller, who may give their memory
+    /// back to `workspace`.
+    pub fn run<'g>(
+        &self,
+        run: Run<'_>,
+        given: &dyn Fn(&str) -> Option<Given<'g>>,
+        workspace: &mut Workspace,
+    ) -> Result<BTreeMap<String, Array>> {
+        let mut buffers = Vec::with_capacity(self.program.buffers.len());
+        for buffer in &self.program.buffers {
+            buffers.push(lent(buffer, run.graph, given)?);
+        }
+        for at in 0..self.program.kernels.len() {
+            self.kernel(at, run, &mut buffers, workspace)?;
+            self.release(at, &mut buffers, workspace);
+        }
+        let mut outputs = BTreeMap::new();
+        for (buffer, held) in self.program.buffers.iter().zip(buffers) {
+            match (held, buffer.role) {
+                (Held::Own(array), Role::Output) => {
+                    outputs.insert(buffer.name.clone(), array);
+                }
+                (Held::Own(Array::Dense(values)), _) => workspace.give(values),
+                _ => {}
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn kernel(&self, at: usize, run: Run<'_>, buffers: &mut [Held<'_>], workspace: &mut Workspace) -> Result<()> {
+        let kernel = &self.program.kernels[at];
+        if let Some((to, dropped)) = dropped(kernel, buffers, run.step) {
+            buffers[to.at()] = Held::Own(Array::Sparse(dropped));
+            return Ok(());
+        }
+        self.make_dense(kernel, buffers, workspace);
+        let mut written: Vec<Written> = kernel
+            .writes()
+            .into_iter()
+            .map(|id| {
+                let Buffer { domain, shape, .. } = self.program[id];
+                Written { id, shape, values: workspace.take(run.graph.rows(domain) * shape.len()) }
+            })
+            .collect();
+        let context = Context { program: &self.program, graph: run.graph, step: run.step, buffers };
+        context.run(kernel, &self.actions[at], &mut written)?;
+        for Written { id, values, .. } in written {
+            buffers[id.at()] = Held::Own(Array::Dense(values));
+        }
+        Ok(())
+    }
+
+    /// Turns sparse rows into dense ones where a kernel needs all elements.
+    fn make_dense(&self, kernel: &Kernel, buffers: &mut [Held<'_>], workspace: &mut Workspace) {
+        let may_stay = sparse_reads(kernel);
+        for id in kernel.reads() {
+            let sparse = match &buffers[id.at()] {
+                Held::Lent(Given::Sparse(sparse)) => *sparse,
+                Held::Own(Array::Sparse(sparse)) => sparse,
+                _ => continue,
+            };
+            if may_stay.contains(&id) && kernel.reads().iter().filter(|other| **other == id).count() == 1 {
+                continue;
+            }
+            let mut values = workspace.take(sparse.rows() * sparse.width);
+            sparse.dense_into(&mut values);
+            buffers[id.at()] = Held::Own(Array::Dense(values));
+        }
+    }
+
+    /// Gives back what no later kernel reads.
+    fn release(&self, at: usize, buffers: &mut [Held<'_>], workspace: &mut Workspace) {
+        for (id, held) in buffers.iter_mut().enumerate() {
+            let is_done = self.last_read[id] == at && self.program.buffers[id].role != Role::Output;
+            if is_done && let Held::Own(Array::Dense(values)) = std::mem::replace(held, Held::Nothing) {
+                workspace.give(values);
+            }
+        }
+    }
+}
+
+impl<'a> Context<'a> {
+    fn run(&self, kernel: &Kernel, actions: &[Action], written: &mut [Written]) -> Result<()> {
+        match kernel {
+            Kernel::Gemm(gemm) => {
+                let x = self.rows(gemm.rows, &gemm.x)?;
+                let scale = match &gemm.scale {
+                    Some(scale) => Some((self.dense(scale.from), Index::new(self.graph, gemm.rows, &scale.hops)?)),
+                    None => None,
+                };
+                let code = self.code(std::slice::from_ref(&gemm.rows), &gemm.body, actions)?;
+                gemm::run(self, gemm, &x, scale, &code, written)
+            }
+            Kernel::Outer(outer) => {
+                let (x, y) = (self.rows(outer.rows, &outer.x)?, self.rows(outer.rows, &outer.y)?);
+                outer::run(self, outer, &x, &y, &mut written[0].values)
+            }
+            Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
+                let code = self.code(&traverse.nest, &traverse.body, actions)?;
+                traverse::run(self, traverse, &code, written)
+            }
+            Kernel::Library(Library::Product { a, b, .. }) => self.product(*a, *b, &mut written[0]),
+        }
+    }
+
+    fn code<'b>(&'b self, nest: &[Domain], body: &'b Body, actions: &'b [Action]) -> Result<Code<'b>> {
+        let mut loads = Vec::with_capacity(body.steps.len());
+        for step in &body.steps {
+            loads.push(match &step.op {
+                StepOp::Load(read) => {
+                    Some((self.dense(read.from), Index::new(self.graph, nest[step.level], &read.hops)?))
+                }
+                _ => None,
+            });
+        }
+        Ok(Code { body, actions, loads, step: self.step })
+    }
+
+    fn rows(&self, from: Domain, read: &Read) -> Result<Rows<'_>> {
+        Ok(match &self.buffers[read.from.at()] {
+            Held::Lent(Given::Sparse(sparse)) => Rows::Sparse(sparse),
+            Held::Own(Array::Sparse(sparse)) => Rows::Sparse(sparse),
+            _ => Rows::Dense(self.dense(read.from), Index::new(self.graph, from, &read.hops)?),
+        })
+    }
+
+    fn dense(&self, id: BufferId) -> &[f32] {
+        match &self.buffers[id.at()] {
+            Held::Lent(Given::Dense(values)) => values,
+            Held::Own(Array::Dense(values)) => values,
+            _ => &[],
+        }
+    }
+
+    fn product(&self, a: (BufferId, bool), b: (BufferId, bool), to: &mut Written) -> Result<()> {
+        let Shape::Matrix { heads, rows, cols } = to.shape else { return Ok(()) };
+        let inner = self.program[a.0].shape.len() / (heads * rows);
+        let side = |(id, transposed): (BufferId, bool), at: usize, rows: usize, cols: usize| {
+            let own = &self.dense(id)[at * rows * cols..][..rows * cols];
+            if transposed { Strided::packed(own, cols, rows).transposed() } else { Strided::packed(own, rows, cols) }
+        };
+        for (at, out) in to.values.chunks_exact_mut(rows * cols).enumerate() {
+            product_into(side(a, at, rows, inner), side(b, at, inner, cols), out, cols, Before::Replaced)?;
+        }
+        Ok(())
+    }
+}
+
+fn body(kernel: &Kernel) -> Option<&Body> {
+    match kernel {
+        Kernel::Gemm(gemm) => Some(&gemm.body),
+        Kernel::Traverse(traverse) | Kernel::Flash(traverse) => Some(&traverse.body),
+        Kernel::Outer(_) | Kernel::Library(_) => None,
+    }
+}
+
+/// Checks what a caller lends for a buffer.
+fn lent<'g>(buffer: &Buffer, graph: &Adjacency, given: &dyn Fn(&str) -> Option<Given<'g>>) -> Result<Held<'g>> {
+    if !matches!(buffer.role, Role::Input | Role::Parameter) {
+        return Ok(Held::Nothing);
+    }
+    let expected = graph.rows(buffer.domain) * buffer.shape.len();
+    let array = given(&buffer.name);
+    let found = match array {
+        Some(Given::Dense(values)) => values.len(),
+        Some(Given::Sparse(sparse)) if sparse.width == buffer.shape.len() => sparse.rows() * sparse.width,
+        _ => 0,
+    };
+    match array {
+        Some(array) if found == expected => Ok(Held::Lent(array)),
+        _ => Err(Error::Binding { name: buffer.name.clone(), expected, found }),
+    }
+}
+
+/// Buffers that a kernel can read as sparse rows: what is multiplied, row by row, by one matrix.
+fn sparse_reads(kernel: &Kernel) -> Vec<BufferId> {
+    match kernel {
+        Kernel::Gemm(gemm) if gemm.x.hops.is_empty() && gemm.scale.is_none() => vec![gemm.x.from],
+        Kernel::Outer(outer) if outer.x.hops.is_empty() && outer.y.hops.is_empty() => vec![outer.x.from],
+        _ => Vec::new(),
+    }
+}
+
+/// What a kernel makes that only drops elements of sparse rows.
+fn dropped(kernel: &Kernel, buffers: &[Held<'_>], step: Key) -> Option<(BufferId, SparseRows)> {
+    let Kernel::Traverse(Traverse { nest, body, .. }) = kernel else { return None };
+    let [load, drop, store] = &body.steps[..] else { return None };
+    let (StepOp::Load(read), StepOp::Dropout { probability, key, .. }, StepOp::Store(_, to)) =
+        (&load.op, &drop.op, &store.op)
+    else {
+        return None;
+    };
+    let sparse = match &buffers[read.from.at()] {
+        Held::Lent(Given::Sparse(sparse)) => *sparse,
+        Held::Own(Array::Sparse(sparse)) => sparse,
+        _ => return None,
+    };
+    if nest.len() != 1 || !read.hops.is_empty() {
+        return None;
+    }
+    let dropout = Dropout::new(step, *key, *probability);
+    Some((*to, sparse.dropped(dropout, vector::single(dropout.scale()))))
+}

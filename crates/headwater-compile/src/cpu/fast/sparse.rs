@@ -1,0 +1,136 @@
+//! Rows of which most elements are zero: bags of words, one-hot codes. Only the others are stored.
+//!
+//! Zeros stay zeros under dropout, and a product with a matrix skips them, so what costs milliseconds with all elements costs
+//! microseconds with these. Results are those of the dense kernels up to the order of sums.
+
+use rayon::prelude::*;
+
+use crate::cpu::dropout::Dropout;
+
+/// Rows of a matrix by their elements that are not zero.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SparseRows {
+    /// Elements of a whole row.
+    pub width: usize,
+    /// Where each row begins.
+    pub starts: Vec<usize>,
+    /// The column of each element, ascending within a row.
+    pub columns: Vec<u32>,
+    /// The elements.
+    pub values: Vec<f32>,
+}
+
+/// Rows that are worked on at a time.
+const CHUNK_ROWS: usize = 512;
+/// Parts that a sum over rows is made of, at most. Fixed, so that the result does not depend on the number of threads.
+const MOST_PARTS: usize = 8;
+
+impl SparseRows {
+    /// Of dense rows, when at most `most` of the elements are not zero.
+    #[must_use]
+    pub fn of(dense: &[f32], width: usize, most: f64) -> Option<Self> {
+        let count = dense.par_iter().filter(|value| **value != 0.0).count();
+        if width == 0 || count as f64 > most * dense.len() as f64 {
+            return None;
+        }
+        let mut found =
+            Self { width, starts: vec![0], columns: Vec::with_capacity(count), values: Vec::with_capacity(count) };
+        for row in dense.chunks_exact(width) {
+            for (column, value) in (0u32..).zip(row).filter(|(_, value)| **value != 0.0) {
+                found.columns.push(column);
+                found.values.push(*value);
+            }
+            found.starts.push(found.columns.len());
+        }
+        Some(found)
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// All elements.
+    pub fn dense_into(&self, out: &mut [f32]) {
+        out.par_chunks_exact_mut(self.width.max(1)).enumerate().for_each(|(row, out)| {
+            out.fill(0.0);
+            self.row(row).for_each(|(column, value)| out[column as usize] = value);
+        });
+    }
+
+    /// After a dropout of elements.
+    #[must_use]
+    pub fn dropped(&self, dropout: Dropout, scale: f32) -> Self {
+        let mut values = vec![0.0; self.values.len()];
+        let chunks: Vec<usize> = (0..self.rows()).step_by(CHUNK_ROWS).chain([self.rows()]).collect();
+        let mut rest = &mut values[..];
+        let mut parts = Vec::new();
+        for rows in chunks.windows(2) {
+            let (part, behind) = rest.split_at_mut(self.starts[rows[1]] - self.starts[rows[0]]);
+            parts.push((rows[0]..rows[1], part));
+            rest = behind;
+        }
+        parts.into_par_iter().for_each(|(rows, part)| {
+            let first = self.starts[rows.start];
+            for row in rows {
+                for at in self.starts[row]..self.starts[row + 1] {
+                    let keeps = dropout.keeps(row * self.width + self.columns[at] as usize);
+                    part[at - first] = if keeps { self.values[at] * scale } else { 0.0 };
+                }
+            }
+        });
+        Self { width: self.width, starts: self.starts.clone(), columns: self.columns.clone(), values }
+    }
+
+    /// The product of row `row` with a matrix of `out.len()` columns.
+    #[inline(always)]
+    pub fn times(&self, row: usize, matrix: &[f32], out: &mut [f32]) {
+        out.fill(0.0);
+        let cols = out.len();
+        for (column, value) in self.row(row) {
+            let weights = &matrix[column as usize * cols..][..cols];
+            out.iter_mut().zip(weights).for_each(|(out, weight)| *out += value * weight);
+        }
+    }
+
+    /// The sum over rows of the outer product with rows of `y`: `width` rows of `cols` columns.
+    pub fn outer(&self, y: &[f32], cols: usize, out: &mut [f32]) {
+        let part_rows = self.rows().div_ceil(MOST_PARTS).max(CHUNK_ROWS);
+        let parts: Vec<Vec<f32>> = (0..self.rows())
+            .step_by(part_rows)
+            .collect::<Vec<_>>()
+            .into_par_iter()
+            .map(|first| {
+                let mut part = vec![0.0; out.len()];
+                let rows = first..(first + part_rows).min(self.rows());
+                pulp::Arch::new().dispatch(
+                    #[inline(always)]
+                    || self.outer_part(rows, y, cols, &mut part),
+                );
+                part
+            })
+            .collect();
+        out.fill(0.0);
+        for part in parts {
+            out.iter_mut().zip(&part).for_each(|(out, part)| *out += part);
+        }
+    }
+
+    #[inline(always)]
+    fn outer_part(&self, rows: std::ops::Range<usize>, y: &[f32], cols: usize, out: &mut [f32]) {
+        for row in rows {
+            let y = &y[row * cols..][..cols];
+            for (column, value) in self.row(row) {
+                let out = &mut out[column as usize * cols..][..cols];
+                out.iter_mut().zip(y).for_each(|(out, y)| *out += value * y);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn row(&self, row: usize) -> impl Iterator<Item = (u32, f32)> + '_ {
+        let range = self.starts[row]..self.starts[row + 1];
+        self.columns[range.clone()].iter().copied().zip(self.values[range].iter().copied())
+    }
+}

@@ -9,6 +9,7 @@
 //! outside its back ends.
 
 pub mod error;
+pub mod front;
 pub mod inter;
 
 pub use error::{Error, Result};

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::surface::{Operator, Prefix};
 
 /// A value of an option, and any other value that is known when a text is read.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum OptionValue {
     /// `True` or `False`.
     Bool(bool),

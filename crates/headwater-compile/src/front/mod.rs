@@ -44,6 +44,8 @@ mod surface;
 #[cfg(test)]
 mod tests;
 
+use serde::{Deserialize, Serialize};
+
 pub use builtin::{BUILTIN, builtin};
 pub use known::OptionValue;
 pub use signature::{Declared, DeclaredOption, Signature, signature};
@@ -54,7 +56,7 @@ use fault::{Outcome, Source, Span};
 use surface::Function;
 
 /// What a caller gives a layer text.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Arguments {
     /// What the text's sizes are. Those that it does not name are not looked at.
     pub sizes: BTreeMap<String, usize>,

@@ -4,7 +4,7 @@ use super::Expand;
 use super::argument::arguments;
 use super::meaning::Meaning;
 use super::scope::Sight;
-use crate::front::fault::{Outcome, Span};
+use crate::front::fault::{Fault, Outcome, Span};
 use crate::front::surface::{Call, Expression, ExpressionKind, Function};
 
 impl<'a> Expand<'a> {
@@ -41,22 +41,17 @@ impl<'a> Expand<'a> {
         if self.calls.contains(&name) {
             return Err(at.fault(format!("`{name}` calls itself; functions are expanded, so expected none that does")));
         }
-        let bound = self.bound(function, call, at)?;
+        let given = self.given(function, call, at)?;
         self.calls.push(name);
         self.scope.enter(Sight::Own);
-        for (parameter, meaning) in function.parameters.iter().zip(bound) {
-            if !self.scope.set(&parameter.name.text, meaning) {
-                return Err(parameter.name.at.fault("expected another name"));
-            }
-        }
-        let returned = self.block(&function.body)?;
+        let returned = self.body(function, given).map_err(|fault| self.called(fault, name, at))?;
         self.scope.leave();
         self.calls.pop();
         Ok(returned)
     }
 
-    /// What each parameter of a function is, in the eyes of the caller.
-    fn bound(&mut self, function: &'a Function, call: &'a Call, at: Span) -> Outcome<Vec<Meaning>> {
+    /// What the caller gives for each parameter.
+    fn given(&mut self, function: &'a Function, call: &'a Call, at: Span) -> Outcome<Vec<Option<Meaning>>> {
         if let Some(annotation) = function.parameters.iter().find_map(|parameter| parameter.annotation.as_ref()) {
             return Err(annotation
                 .at
@@ -65,12 +60,34 @@ impl<'a> Expand<'a> {
         let names: Vec<&str> = function.parameters.iter().map(|parameter| parameter.name.text.as_str()).collect();
         let required = function.parameters.iter().take_while(|parameter| parameter.default.is_none()).count();
         let given = arguments(call, &names, required, at)?;
-        let pairs = function.parameters.iter().zip(given);
-        let values = pairs.map(|(parameter, given)| {
-            let missing = || at.fault(format!("expected `{}` too", parameter.name.text));
-            let value = given.or(parameter.default.as_ref()).ok_or_else(missing)?;
-            self.expression(value)
-        });
-        values.collect()
+        given.into_iter().map(|argument| argument.map(|e| self.expression(e)).transpose()).collect()
+    }
+
+    fn body(&mut self, function: &'a Function, given: Vec<Option<Meaning>>) -> Outcome<Option<Meaning>> {
+        let mut bound = Vec::with_capacity(given.len());
+        for (parameter, given) in function.parameters.iter().zip(given) {
+            bound.push(match (given, &parameter.default) {
+                (Some(meaning), _) => meaning,
+                (None, Some(default)) => self.expression(default)?,
+                (None, None) => return Err(parameter.name.at.fault("expected an argument for it")),
+            });
+        }
+        for (parameter, meaning) in function.parameters.iter().zip(bound) {
+            if self.scope.get(&parameter.name.text).is_some() || !self.scope.set(&parameter.name.text, meaning) {
+                return Err(parameter.name.at.fault("there is a parameter of this name already; expected another"));
+            }
+        }
+        self.block(&function.body)
+    }
+
+    /// A fault in the function that was called last says where from.
+    fn called(&self, fault: Fault, name: &str, at: Span) -> Fault {
+        match self.calls.last() {
+            Some(&last) if last == name => {
+                let why = format!("{} (`{name}` is called in line {})", fault.why, self.source.line(at));
+                Fault { why, ..fault }
+            }
+            _ => fault,
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A name stands for one value a domain. Sums over edges are finished when their loop is, and cannot be read before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Expand;
 use super::meaning::plural;
@@ -12,13 +12,14 @@ use crate::inter::{Binary, Domain, Reduce, ValueId};
 /// Values by name and domain.
 #[derive(Debug, Default)]
 pub struct Fields {
-    done: BTreeMap<(String, Domain), Field>,
+    done: BTreeMap<String, BTreeMap<Domain, Field>>,
     /// Sums of the loop over edges that is being walked.
     sums: BTreeMap<(String, Domain), Field>,
     /// What that loop read of nodes.
-    read: BTreeMap<(String, Domain), Span>,
+    read: BTreeSet<(String, Domain)>,
 }
 
+/// A value and where it was defined.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     value: ValueId,
@@ -26,13 +27,13 @@ pub struct Field {
 }
 
 impl Fields {
-    /// Any domain that has the name.
+    /// The coarsest domain that has the name.
     pub fn find(&self, name: &str) -> Option<(Domain, Field)> {
-        self.done.iter().find(|((known, _), _)| known == name).map(|((_, domain), field)| (*domain, *field))
+        self.done.get(name)?.first_key_value().map(|(domain, field)| (*domain, *field))
     }
 
     fn get(&self, name: &str, domain: Domain) -> Option<Field> {
-        self.done.get(&(name.to_owned(), domain)).copied()
+        self.done.get(name)?.get(&domain).copied()
     }
 }
 
@@ -57,10 +58,9 @@ impl Expand<'_> {
         }
         if let Some(Field { at: before, .. }) = self.fields.get(name, element) {
             let line = self.source.line(before);
-            return Err(at.fault(format!(
-                "`{name}` of {} is defined already (line {line}); expected another name or `+=`",
-                plural(element)
-            )));
+            let of = plural(element);
+            let why = format!("`{name}` of {of} is defined already (line {line}); expected another name or `+=`");
+            return Err(at.fault(why));
         }
         let value = self.lift_here(value, at)?;
         self.store(name, element, value, at);
@@ -75,15 +75,14 @@ impl Expand<'_> {
         let Some(field) = self.fields.get(name, element) else {
             return Err(at.fault(format!("there is no `{name}` of {} to add to; expected `=`", plural(element))));
         };
-        let sum = self.builder.binary(Binary::Add, field.value, value);
-        let sum = self.built(sum, at)?;
+        let sum = self.plus(Some(field), value, at)?;
         self.store(name, element, sum, at);
         Ok(())
     }
 
     fn add_over_edges(&mut self, name: &str, element: Domain, value: ValueId, at: Span) -> Outcome<()> {
         let key = (name.to_owned(), element);
-        if self.fields.read.contains_key(&key) {
+        if self.fields.read.contains(&key) {
             return Err(at.fault(format!("`{name}` was read in this loop; expected another name for what is added up")));
         }
         if let (None, Some((domain, before))) = (self.fields.get(name, element), self.fields.find(name))
@@ -97,14 +96,8 @@ impl Expand<'_> {
         let value = self.lift_here(value, at)?;
         let sum = self.builder.reduce(value, element, Reduce::Sum);
         let sum = self.built(sum, at)?;
-        let all = match self.fields.sums.get(&key) {
-            Some(before) => {
-                let both = self.builder.binary(Binary::Add, before.value, sum);
-                self.built(both, at)?
-            }
-            None => sum,
-        };
-        self.fields.sums.insert(key, Field { value: all, at });
+        let value = self.plus(self.fields.sums.get(&key).copied(), sum, at)?;
+        self.fields.sums.insert(key, Field { value, at });
         Ok(())
     }
 
@@ -116,14 +109,8 @@ impl Expand<'_> {
     /// Ends a loop over edges: sums can be read now.
     pub fn finish_sums(&mut self) -> Outcome<()> {
         for ((name, element), Field { value, at }) in std::mem::take(&mut self.fields.sums) {
-            let value = match self.fields.get(&name, element) {
-                Some(before) => {
-                    let both = self.builder.binary(Binary::Add, before.value, value);
-                    self.built(both, at)?
-                }
-                None => value,
-            };
-            self.store(&name, element, value, at);
+            let sum = self.plus(self.fields.get(&name, element), value, at)?;
+            self.store(&name, element, sum, at);
         }
         Ok(())
     }
@@ -140,9 +127,20 @@ impl Expand<'_> {
         }
     }
 
+    /// A value and what was there before it.
+    fn plus(&mut self, before: Option<Field>, value: ValueId, at: Span) -> Outcome<ValueId> {
+        match before {
+            Some(before) => {
+                let sum = self.builder.binary(Binary::Add, before.value, value);
+                self.built(sum, at)
+            }
+            None => Ok(value),
+        }
+    }
+
     fn store(&mut self, name: &str, element: Domain, value: ValueId, at: Span) {
         self.label(value, name);
-        self.fields.done.insert((name.to_owned(), element), Field { value, at });
+        self.fields.done.entry(name.to_owned()).or_default().insert(element, Field { value, at });
     }
 
     /// What a node has may not be read while a loop over edges adds to it.
@@ -150,11 +148,11 @@ impl Expand<'_> {
         let key = (name.to_owned(), domain);
         if self.fields.sums.contains_key(&key) {
             return Err(
-                at.fault(format!("`{name}` is being added up in this loop; expected it to be read behind the loop"))
+                at.fault(format!("`{name}` is being added up in this loop; expected to read it after the loop"))
             );
         }
         if self.here == Domain::Edge && domain != Domain::Edge {
-            self.fields.read.insert(key, at);
+            self.fields.read.insert(key);
         }
         Ok(())
     }
@@ -162,7 +160,7 @@ impl Expand<'_> {
     fn not_there(&self, name: &str, element: Domain, at: Span) -> String {
         let quoted = self.source.quote(at);
         if self.fields.sums.keys().any(|(sum, _)| sum == name) {
-            return format!("{quoted} is being added up in this loop; expected it to be read behind the loop");
+            return format!("{quoted} is being added up in this loop; expected to read it after the loop");
         }
         if let Some((domain, field)) = self.fields.find(name) {
             let line = self.source.line(field.at);

@@ -1,37 +1,37 @@
 //! The seven layers that come with the compiler: their programs as golden text, and all of their options.
 
 use super::{arguments, text};
-use crate::front::{BUILTIN, OptionValue, builtin, read, signature};
+use crate::front::{Arguments, BUILTIN, OptionValue, builtin, read, signature};
 use crate::inter::text::{print, read as read_program};
 use crate::inter::{Domain, verify};
 
-fn golden(snapshot: &str, name: &str, options: &[(&str, OptionValue)]) {
-    let read = read(name, builtin(name).unwrap(), &arguments(options)).unwrap_or_else(|error| panic!("{error}"));
-    let settings = || {
-        let mut settings = insta::Settings::clone_current();
-        settings.set_snapshot_path("../snapshots");
-        settings.set_prepend_module_to_snapshot(false);
-        settings.set_omit_expression(true);
-        settings
-    };
+fn golden(snapshot: &str, name: &str, arguments: &Arguments) {
+    let read = read(name, builtin(name).unwrap(), arguments).unwrap_or_else(|error| panic!("{error}"));
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path("../snapshots");
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
     let shown = format!("self_loops {}\n{}", read.self_loops, print(&read.program));
-    settings().bind(|| insta::assert_snapshot!(snapshot, shown));
+    settings.bind(|| insta::assert_snapshot!(snapshot, shown));
 }
 
 #[test]
 fn programs_are_as_they_were() {
     for (name, _) in BUILTIN {
-        golden(name, name, &[]);
+        golden(name, name, &arguments(&[]));
     }
 }
 
 #[test]
 fn programs_of_variants_are_as_they_were() {
     let no = OptionValue::Bool(false);
-    golden("rgcn_without_features", "rgcn", &[("features", no.clone())]);
-    golden("rgcn_gcn", "rgcn", &[("norm", text("gcn")), ("root", no)]);
-    golden("rgat_shared_etype", "rgat", &[("vectors", text("shared")), ("by", text("etype"))]);
-    golden("hgt_hector", "hgt", &[("variant", text("hector"))]);
+    golden("rgcn_without_features", "rgcn", &arguments(&[("features", no.clone())]));
+    golden("rgcn_gcn", "rgcn", &arguments(&[("norm", text("gcn")), ("root", no)]));
+    golden("rgat_shared_etype", "rgat", &arguments(&[("vectors", text("shared")), ("by", text("etype"))]));
+    golden("hgt_hector", "hgt", &arguments(&[("variant", text("hector"))]));
+    let mut same_width = arguments(&[]);
+    same_width.sizes.insert("d_in".to_owned(), 4);
+    golden("hgt_residual", "hgt", &same_width);
 }
 
 /// Every option alone with every value it may have gives a program that makes sense and reads back.

@@ -31,7 +31,11 @@ fn loops_say_the_rows() {
         ),
         ("for n in g.dst_nodes():\n    n[\"out\"] = n.D", &["output out = %10"]),
         (
-            "for e in g.edges():\n    e[\"m\"] = relu(e.y)\nfor n in g.dst_nodes():\n    n[\"out\"] = max(e[\"m\"] for e in n.incoming_edges())",
+            r#"
+for e in g.edges():
+    e["m"] = relu(e.y)
+for n in g.dst_nodes():
+    n["out"] = max(e["m"] for e in n.incoming_edges())"#,
             &["edge [1, 6] = relu %1 ; m", "node.dst [1, 6] = reduce max"],
         ),
     ]);
@@ -81,7 +85,11 @@ fn weights_are_found_by_type() {
         ("for n in g.nodes():\n    n[\"out\"] = linear(n.x, T[n.ntype]) ", &["node.src [1, 4] = linear %0 %4 ; out"]),
         ("for n in g.nodes():\n    n[\"out\"] = t[n.ntype]", &["node.src [1, 6] = lift %7 ; out"]),
         (
-            "for n in g.dst_nodes():\n    w = T[n.ntype]\n    for e in n.incoming_edges():\n        n[\"out\"] += linear(e.src.x, w)",
+            r#"
+for n in g.dst_nodes():
+    w = T[n.ntype]
+    for e in n.incoming_edges():
+        n["out"] += linear(e.src.x, w)"#,
             &["linear %11 %4 via dst"],
         ),
     ]);
@@ -95,7 +103,12 @@ fn edges_are_added_up() {
         (&outer("n.outgoing_edges()", "g.src_nodes()"), &["node.src [1, 6] = reduce sum %1 ; out"]),
         ("for e in g.edges():\n    e.dst[\"out\"] += e.y", &["node.dst [1, 6] = reduce sum %1 ; out"]),
         (
-            "for n in g.dst_nodes():\n    n[\"out\"] = n.x\n    for e in n.incoming_edges():\n        n[\"out\"] += e.y\n        n[\"out\"] += 2",
+            r#"
+for n in g.dst_nodes():
+    n["out"] = n.x
+    for e in n.incoming_edges():
+        n["out"] += e.y
+        n["out"] += 2"#,
             &["reduce sum %1", "reduce sum", "node.dst [1, 6] = add", "node.dst [1, 6] = add"],
         ),
         (
@@ -172,7 +185,12 @@ fn a_softmax_is_over_edges_into_a_node() {
 fn locals_are_values_of_their_loop() {
     check(&[
         (
-            "for n in g.dst_nodes():\n    h = relu(n.x)\n    for e in n.incoming_edges():\n        k = h * e.y\n        n[\"out\"] += k",
+            r#"
+for n in g.dst_nodes():
+    h = relu(n.x)
+    for e in n.incoming_edges():
+        k = h * e.y
+        n["out"] += k"#,
             &["node.dst [1, 6] = relu %11 ; h", "edge [1, 6] = lift %12", "edge [1, 6] = mul %13 %1 ; k"],
         ),
         ("s = sigmoid(b)\nfor n in g.nodes():\n    n[\"out\"] = s * n.x", &["const [1, 6] = sigmoid %5 ; s"]),
@@ -183,7 +201,14 @@ fn locals_are_values_of_their_loop() {
 #[test]
 fn a_name_may_stand_on_several_domains() {
     check(&[(
-        "for n in g.nodes():\n    n[\"h\"] = exp(n.x)\nfor n in g.dst_nodes():\n    n[\"h\"] = tanh(n[\"h\"])\n    n[\"out\"] = n[\"h\"]\nfor e in g.edges():\n    e[\"h\"] = e.src[\"h\"] * e.dst[\"h\"]",
+        r#"
+for n in g.nodes():
+    n["h"] = exp(n.x)
+for n in g.dst_nodes():
+    n["h"] = tanh(n["h"])
+    n["out"] = n["h"]
+for e in g.edges():
+    e["h"] = e.src["h"] * e.dst["h"]"#,
         &[
             "%11 : node.src [1, 6] = exp %0",
             "node.dst [1, 6] = lift %11",
@@ -196,8 +221,9 @@ fn a_name_may_stand_on_several_domains() {
 
 const SWITCHED: &str = "
 @layer(self_loops=loops)
-def f(g, x: node[d_in], b: vector[w * 2] = when(bias and kind != \"none\"), c: node[d_in] = when(kind == \"c\", constant),
-      bias: bool = True, kind: Literal[\"none\", \"b\", \"c\"] = \"b\", w: int = 3, scale: float = 2, loops: bool = False):
+def f(g, x: node[d_in], b: vector[w * 2] = when(bias and kind != \"none\"),
+      c: node[d_in] = when(kind == \"c\", constant), kind: Literal[\"none\", \"b\", \"c\"] = \"b\",
+      bias: bool = True, w: int = 3, scale: float = 2, loops: bool = False):
     '''Strings say nothing.'''
     for n in g.nodes():
         pass
@@ -266,14 +292,15 @@ def f(g, x: node[d_in], y: edge[1], W: matrix[etype, d_in, d_out]):
 
 #[test]
 fn a_function_of_the_text_comes_before_one_of_the_language() {
-    let source = "def relu(v):\n    return exp(v)\n\ndef f(g, x: node[d_in]):\n    for n in g.nodes():\n        n[\"out\"] = relu(n.x)";
-    assert!(print(&read("f", source, &arguments(&[])).unwrap().program).contains("exp %0"));
+    let source = layer("for n in g.nodes():\n    n[\"out\"] = relu(n.x)");
+    let source = format!("def relu(v):\n    return exp(v)\n\n{source}");
+    assert!(print(&read("f", &source, &arguments(&[])).unwrap().program).contains("exp %0"));
 }
 
 #[test]
 fn sizes_are_computed() {
-    let declared =
-        "a: vector[d_in * 2 - 1], b: vector[heads, d_in // heads], c: matrix[2, d_in + 1, (d_in)], d: edge[heads, 3]";
+    let declared = "a: vector[d_in * 2 - 1], b: vector[heads, d_in // heads], c: matrix[2, d_in + 1, (d_in)], \
+                    d: edge[heads, 3]";
     let source = format!("def f(g, x: node[d_in], {declared}):\n    for n in g.nodes():\n        n[\"out\"] = n.x");
     let sizes = [("d_in", 7), ("heads", 3)].map(|(name, size)| (name.to_owned(), size));
     let read = read("f", &source, &Arguments { sizes: sizes.into(), ..Arguments::default() }).unwrap();

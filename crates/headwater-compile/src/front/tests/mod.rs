@@ -25,8 +25,9 @@ fn text(value: &str) -> OptionValue {
 
 /// A layer over `x` with these statements.
 fn layer(body: &str) -> String {
-    let declared = "def f(g, x: node[d_in], y: edge[d_in], W: matrix[d_in, d_out], R: matrix[etype, d_in, d_out], \
-                    T: matrix[ntype, d_in, d_out], b: vector[heads * 3], a: vector[etype, d_in], t: vector[ntype, d_in], \
+    let declared = "def f(g, x: node[d_in], y: edge[d_in], W: matrix[d_in, d_out], \
+                    R: matrix[etype, d_in, d_out], T: matrix[ntype, d_in, d_out], b: vector[heads * 3], \
+                    a: vector[etype, d_in], t: vector[ntype, d_in], \
                     E: vector[src_pair, d_in], N: vector[node, d_in], D: dst_node[1] = constant):\n";
     let lines: Vec<String> = body.lines().map(|line| format!("    {line}\n")).collect();
     format!("{declared}{}", lines.concat())

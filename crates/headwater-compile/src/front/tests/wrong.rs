@@ -31,10 +31,13 @@ fn refused(text: &str, options: &[(&str, OptionValue)], part: &str) {
 fn an_error_shows_the_line_and_what_is_meant() {
     let text = layer("for e in g.edges():\n    e[\"z\"] = e.y\nfor n in g.dst_nodes():\n    n[\"out\"] = n[\"z\"] * 2");
     let error = read("f.py", &text, &arguments(&[])).unwrap_err().to_string();
-    let wanted = "f.py:5:20: `n[\"z\"]` is computed on edges (line 3), but read from a node; expected a value of dst_nodes\n    \
-                  n[\"out\"] = n[\"z\"] * 2\n               ^^^^^^";
+    let wanted = "f.py:5:20: `n[\"z\"]` is computed on edges (line 3), but read from a node; \
+                  expected a value of dst_nodes\n    n[\"out\"] = n[\"z\"] * 2\n               ^^^^^^";
     assert_eq!(error, wanted);
 }
+
+/// Half of what a thread of a pool has.
+const STACK_BYTES: usize = 1 << 20;
 
 /// What is wrong in the value of a node or of an edge.
 #[test]
@@ -267,7 +270,10 @@ fn wrong_functions() {
         (with("def h(v): return v", "‹h()›"), "expected `v` too"),
         (with("def h(v): return v", "h(1, ‹2›)"), "expected at most 1: v"),
         (with("def h(v): pass", "‹h(1)›"), "`h` returns nothing"),
-        (with("def h(v): return ‹n› * v", "h(1)"), "there is no `n` here"),
+        (with("def h(v): return ‹n› * v", "h(1)"), "there is no `n` here (`h` is called in line 4)"),
+        (with("def h(v, w=‹n›): return v", "h(1)"), "there is no `n` here (`h` is called in line 4)"),
+        (with("def a(v): return ‹w›\ndef b(v): return a(v)", "b(1)"), "there is no `w` here (`a` is called in line 2)"),
+        (with("def h(v, ‹v›): return v", "h(1, 2)"), "parameter"),
         (with("def h(v: ‹int›): return v", "h(1)"), "expected a plain name"),
         (
             with("def h(g):\n    for m in ‹g.nodes()›:\n        pass\n    return 1", "h(g)"),
@@ -325,10 +331,13 @@ fn what_is_too_large_is_refused() {
         (format!("def h0(v): return v\n{chain}{}", value("h400(n.x)")), "nested too deeply"),
         ("def f(g, x: node[huge, huge], y: matrix[huge, huge, huge]): pass".to_owned(), "is no size of a row"),
     ];
-    for (text, part) in cases {
-        let error = read("f", &text, &arguments(&[])).unwrap_err().to_string();
-        assert!(error.contains(part), "{}: {error}", &text[..text.len().min(200)]);
-        assert!(error.len() < 2000, "{error}");
-        let _ = signature("f", &text);
-    }
+    let check = move || {
+        for (text, part) in cases {
+            let error = read("f", &text, &arguments(&[])).unwrap_err().to_string();
+            assert!(error.contains(part), "{}: {error}", &text[..text.len().min(200)]);
+            assert!(error.len() < 2000, "{error}");
+            let _ = signature("f", &text);
+        }
+    };
+    std::thread::Builder::new().stack_size(STACK_BYTES).spawn(check).unwrap().join().unwrap();
 }

@@ -30,8 +30,6 @@
 //! Loops vanish here: a value of a loop over edges is a value of [`Domain::Edge`](crate::inter::Domain). Where it could
 //! be computed for fewer rows is a question for later. `python.rs` is the only file that knows the parser.
 
-use std::collections::BTreeMap;
-
 mod builtin;
 mod declare;
 mod expand;
@@ -44,11 +42,13 @@ mod surface;
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
-
 pub use builtin::{BUILTIN, builtin};
 pub use known::OptionValue;
 pub use signature::{Declared, DeclaredOption, Signature, signature};
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::inter::{Program, verify};
@@ -94,9 +94,9 @@ fn layer_of(functions: &[Function]) -> Outcome<&Function> {
     let Some((layer, others)) = functions.split_last() else {
         return Err(Span::default().fault("expected a layer: `def name(g, x: node[d_in], ...):`"));
     };
-    let mut names = BTreeMap::new();
+    let mut names = BTreeSet::new();
     for function in functions {
-        if names.insert(function.name.text.as_str(), ()).is_some() {
+        if !names.insert(function.name.text.as_str()) {
             let why = format!("there is a function `{}` already; expected another name", function.name.text);
             return Err(function.name.at.fault(why));
         }

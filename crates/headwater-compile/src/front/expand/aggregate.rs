@@ -30,9 +30,7 @@ impl<'a> Expand<'a> {
     /// Values of a node's edges, combined.
     pub fn aggregate(&mut self, how: How, each: &'a Expression, at: Span) -> Outcome<Meaning> {
         let ExpressionKind::ForEach(value, each) = &each.kind else {
-            return Err(each
-                .at
-                .fault("expected `v for e in n.incoming_edges()`; for two values, `maximum` and `minimum`"));
+            return Err(each.at.fault("expected `v for e in n.incoming_edges()`; of two values, `maximum(a, b)`"));
         };
         let Domain::Node(side) = self.here else {
             return Err(at.fault("expected a loop over nodes around it, whose edges are combined"));

@@ -55,7 +55,7 @@ impl<'a> Expand<'a> {
         if let Some(annotation) = function.parameters.iter().find_map(|parameter| parameter.annotation.as_ref()) {
             return Err(annotation
                 .at
-                .fault("only the layer, the last function, declares values; expected a plain name"));
+                .fault("only the last function, the layer, has annotations; expected a plain name"));
         }
         let names: Vec<&str> = function.parameters.iter().map(|parameter| parameter.name.text.as_str()).collect();
         let required = function.parameters.iter().take_while(|parameter| parameter.default.is_none()).count();
@@ -73,9 +73,10 @@ impl<'a> Expand<'a> {
             });
         }
         for (parameter, meaning) in function.parameters.iter().zip(bound) {
-            if self.scope.get(&parameter.name.text).is_some() || !self.scope.set(&parameter.name.text, meaning) {
+            if self.scope.get(&parameter.name.text).is_some() {
                 return Err(parameter.name.at.fault("there is a parameter of this name already; expected another"));
             }
+            self.scope.bind(&parameter.name.text, meaning);
         }
         self.block(&function.body)
     }

@@ -5,7 +5,7 @@ use super::meaning::{Meaning, Type, plural};
 use crate::front::fault::{Outcome, Span};
 use crate::front::known::{self, OptionValue};
 use crate::front::surface::{Expression, ExpressionKind, Name, Operator, Prefix};
-use crate::inter::{Binary, Domain, Shape, Side, Unary};
+use crate::inter::{Binary, Domain, Shape, Side, Unary, ValueId};
 
 impl<'a> Expand<'a> {
     /// What an expression means here.
@@ -18,10 +18,10 @@ impl<'a> Expand<'a> {
             ExpressionKind::Call(call) => this.call(call, e.at),
             ExpressionKind::Operator(f, left, right) => this.operator(*f, left, right, e.at),
             ExpressionKind::Prefix(f, operand) => this.prefix(*f, operand, e.at),
-            ExpressionKind::Choice(choice) => match this.condition(&choice.condition)? {
-                true => this.expression(&choice.yes),
-                false => this.expression(&choice.no),
-            },
+            ExpressionKind::Choice(choice) => {
+                let holds = this.condition(&choice.condition)?;
+                this.expression(if holds { &choice.yes } else { &choice.no })
+            }
             ExpressionKind::Slice(..) => Err(e.at.fault("expected a value")),
             ExpressionKind::ForEach(..) => {
                 Err(e.at.fault("expected sum(..), mean(..), max(..) or relation_mean(..) around it"))
@@ -41,7 +41,7 @@ impl<'a> Expand<'a> {
     }
 
     /// Rows that an expression computes.
-    pub fn value(&mut self, e: &'a Expression) -> Outcome<crate::inter::ValueId> {
+    pub fn value(&mut self, e: &'a Expression) -> Outcome<ValueId> {
         let meaning = self.expression(e)?;
         self.rows(&meaning, e.at)
     }
@@ -97,27 +97,17 @@ impl<'a> Expand<'a> {
         let Some(&value) = self.inputs.get(name) else {
             return Err(at.fault(self.unknown_input(name, element)));
         };
-        let quoted = self.source.quote(at);
-        let value = match (self.domain(value), element) {
-            (has, wanted) if has == wanted => value,
-            (Domain::SRC, Domain::DST) => {
-                let lifted = self.builder.lift(value, Domain::DST);
-                self.built(lifted, at)?
+        let why = match (self.domain(value), element) {
+            (has, wanted) if has == wanted || (has, wanted) == (Domain::SRC, Domain::DST) => {
+                let own = self.builder.lift(value, element);
+                let own = self.built(own, at)?;
+                return self.lift_here(own, at).map(Meaning::Rows);
             }
-            (Domain::Edge, _) => {
-                return Err(at.fault(format!("`{name}` is given on edges; expected `e.{name}`, found {quoted}")));
-            }
-            (_, Domain::Edge) => {
-                let why =
-                    format!("`{name}` is given on nodes; expected `e.src.{name}` or `e.dst.{name}`, found {quoted}");
-                return Err(at.fault(why));
-            }
-            (has, _) => {
-                let why = format!("`{name}` is given on {}; expected a node of those, found {quoted}", plural(has));
-                return Err(at.fault(why));
-            }
+            (Domain::Edge, _) => format!("`{name}` is given on edges; expected `e.{name}`"),
+            (_, Domain::Edge) => format!("`{name}` is given on nodes; expected `e.src.{name}` or `e.dst.{name}`"),
+            (has, _) => format!("`{name}` is given on {}; expected a node of those", plural(has)),
         };
-        self.lift_here(value, at).map(Meaning::Rows)
+        Err(at.fault(why))
     }
 
     fn unknown_input(&self, name: &str, element: Domain) -> String {
@@ -169,7 +159,7 @@ impl<'a> Expand<'a> {
 
     fn slice(
         &mut self,
-        value: crate::inter::ValueId,
+        value: ValueId,
         from: Option<&'a Expression>,
         to: Option<&'a Expression>,
         at: Span,

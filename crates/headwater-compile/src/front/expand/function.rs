@@ -52,10 +52,8 @@ impl<'a> Expand<'a> {
     pub fn builtin_call(&mut self, name: &str, call: &'a Call, at: Span) -> Outcome<Meaning> {
         let Some((_, parameters, required)) = FUNCTIONS.iter().find(|(known, ..)| *known == name) else {
             let known: Vec<&str> = FUNCTIONS.iter().map(|(known, ..)| *known).collect();
-            return Err(call
-                .function
-                .at
-                .fault(format!("there is no function `{name}`; there are {}", known.join(", "))));
+            let why = format!("there is no function `{name}`; there are {}", known.join(", "));
+            return Err(call.function.at.fault(why));
         };
         if name == "concat" {
             return self.concat(call, at);
@@ -137,10 +135,10 @@ impl<'a> Expand<'a> {
         };
         if let (Meaning::Known(_), Some(known)) = (x, known) {
             let number = known(self.number(x, *x_at)?);
-            return match number.is_finite() {
-                true => Ok(Meaning::Known(OptionValue::Float(number))),
-                false => Err(at.fault(format!("{} is no finite number", self.source.quote(at)))),
-            };
+            if !number.is_finite() {
+                return Err(at.fault(format!("{} is no finite number", self.source.quote(at))));
+            }
+            return Ok(Meaning::Known(OptionValue::Float(number)));
         }
         let x = self.rows(x, *x_at)?;
         Ok(Meaning::Rows(self.builder.unary(f, x)))

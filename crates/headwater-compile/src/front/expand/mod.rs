@@ -23,7 +23,6 @@ use super::{Arguments, Layer};
 use crate::error::{Error, Result};
 use crate::inter::{Builder, Domain, Op, Shape, Value, ValueId};
 use field::Fields;
-use meaning::Meaning;
 use scope::Scope;
 
 /// Expressions and statements that are walked at most.

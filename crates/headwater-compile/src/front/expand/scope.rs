@@ -41,15 +41,20 @@ impl Scope {
         self.visible().find_map(|frame| frame.names.get(name))
     }
 
+    /// Gives a name a meaning in the function that was just entered, which sees no other.
+    pub fn bind(&mut self, name: &str, meaning: Meaning) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.names.insert(name.to_owned(), meaning);
+        }
+    }
+
     /// Gives a name a meaning here. `false` where it belongs to something around, which would not see it.
     #[must_use]
     pub fn set(&mut self, name: &str, meaning: Meaning) -> bool {
         if self.visible().skip(1).any(|frame| frame.names.contains_key(name)) {
             return false;
         }
-        if let Some(frame) = self.frames.last_mut() {
-            frame.names.insert(name.to_owned(), meaning);
-        }
+        self.bind(name, meaning);
         true
     }
 

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::Expand;
+use super::meaning::{Meaning, Weight};
 use super::scope::Sight;
-use super::{Expand, Meaning};
 use crate::front::Arguments;
 use crate::front::declare::{Declaration, Kind, declarations, graph_parameter, size_names};
-use crate::front::expand::meaning::Weight;
 use crate::front::fault::{Fault, Outcome};
 use crate::front::known::OptionValue;
 use crate::front::surface::{Expression, ExpressionKind, Function, Name};
-use crate::inter::{Domain, Shape, ValueId};
+use crate::inter::{Domain, Op, Shape, ValueId};
 
 /// What a size is at most.
 const MOST_SIZE: usize = 1 << 20;
@@ -23,9 +23,9 @@ impl<'a> Expand<'a> {
         let named = size_names(&declared)?;
         self.sizes = named.into_iter().map(|name| (name, arguments.sizes.get(name).copied())).collect();
         self.scope.enter(Sight::Own);
-        self.bind(graph_parameter(layer)?, Meaning::Graph)?;
+        self.scope.bind(&graph_parameter(layer)?.text, Meaning::Graph);
         for (declaration, value) in declared.iter().filter_map(|one| Some((one, options.get(&one.name.text)?))) {
-            self.bind(declaration.name, Meaning::Known(value.clone()))?;
+            self.scope.bind(&declaration.name.text, Meaning::Known(value.clone()));
         }
         for declaration in &declared {
             self.parameter(declaration)?;
@@ -51,49 +51,41 @@ impl<'a> Expand<'a> {
         }
     }
 
-    fn bind(&mut self, name: &Name, meaning: Meaning) -> Outcome<()> {
-        match self.scope.set(&name.text, meaning) {
-            true => Ok(()),
-            false => Err(name.at.fault(format!("there is `{}` already; expected another name", name.text))),
-        }
-    }
-
     fn parameter(&mut self, declaration: &Declaration<'a>) -> Outcome<()> {
         let name = declaration.name;
         if let Some(condition) = declaration.when
             && !self.condition(condition)?
         {
-            return self.bind(name, Meaning::Absent);
+            self.scope.bind(&name.text, Meaning::Absent);
+            return Ok(());
         }
         let at = declaration.annotation.at;
         match declaration.kind {
-            Kind::Option(_) => Ok(()),
+            Kind::Option(_) => {}
             Kind::Input { domain, sizes, wants_gradient } => {
                 let shape = self.declared_shape(sizes, false)?;
-                let value = match wants_gradient {
-                    true => self.builder.input_with_gradient(&name.text, domain, shape),
-                    false => self.builder.input(&name.text, domain, shape),
-                };
+                let op = Op::Input { name: name.text.clone(), wants_gradient };
+                let value = self.builder.push(op, domain, shape);
                 self.inputs.insert(&name.text, self.built(Ok(value), at)?);
-                Ok(())
             }
             Kind::Weight { domain, sizes, is_matrix } => {
                 let shape = self.declared_shape(sizes, is_matrix)?;
                 let value = self.builder.parameter(&name.text, domain, shape);
-                self.bind_weight(name, self.built(Ok(value), at)?)
+                self.bind_weight(name, self.built(Ok(value), at)?);
             }
         }
+        Ok(())
     }
 
-    fn bind_weight(&mut self, name: &'a Name, value: ValueId) -> Outcome<()> {
+    fn bind_weight(&mut self, name: &'a Name, value: ValueId) {
         match (self.domain(value), self.shape(value)) {
             // Rows of nodes are read as `n.E`, so their name alone means nothing.
-            (Domain::Node(_), _) => {
-                self.inputs.insert(&name.text, value);
-                Ok(())
+            (Domain::Node(_), _) => drop(self.inputs.insert(&name.text, value)),
+            (Domain::Const, Shape::Row { .. }) => self.scope.bind(&name.text, Meaning::Rows(value)),
+            _ => {
+                let weight = Weight { value, chosen: None, is_transposed: false };
+                self.scope.bind(&name.text, Meaning::Weight(weight));
             }
-            (Domain::Const, Shape::Row { .. }) => self.bind(name, Meaning::Rows(value)),
-            _ => self.bind(name, Meaning::Weight(Weight { value, chosen: None, is_transposed: false })),
         }
     }
 

@@ -2,11 +2,14 @@
 
 use super::Expand;
 use super::meaning::{Meaning, plural};
-use crate::front::fault::{Outcome, Span};
+use crate::front::fault::{Fault, Outcome, Span};
 use crate::front::surface::{Each, Expression, ExpressionKind, Statement, StatementKind};
 use crate::inter::{Domain, Side};
 
 const LOOPS: &str = "g.edges(), g.nodes(), g.src_nodes(), g.dst_nodes(), n.incoming_edges() or n.outgoing_edges()";
+
+const NOT_WRITTEN: &str = "only nodes that are written have their incoming edges; expected g.dst_nodes() around";
+const NOT_ALL: &str = "only a loop over all nodes has their outgoing edges; expected g.nodes() around";
 
 impl<'a> Expand<'a> {
     /// Statements in order, up to a `return`, whose value it gives.
@@ -48,9 +51,8 @@ impl<'a> Expand<'a> {
                 self.label(rows, name);
             }
             if !self.scope.set(name, meaning) {
-                return Err(target
-                    .at
-                    .fault(format!("`{name}` belongs to what is around this loop; expected another name")));
+                let why = format!("`{name}` belongs to what is around this loop; expected another name");
+                return Err(target.at.fault(why));
             }
             return Ok(());
         }
@@ -96,10 +98,10 @@ impl<'a> Expand<'a> {
             Domain::Node(side) => Meaning::Node(side),
             _ => Meaning::Edge,
         };
-        match self.scope.set(&each.variable.text, meaning) {
-            true => Ok(()),
-            false => Err(each.variable.at.fault("the name means something around this loop; expected another name")),
+        if !self.scope.set(&each.variable.text, meaning) {
+            return Err(each.variable.at.fault("the name means something around this loop; expected another name"));
         }
+        Ok(())
     }
 
     /// What a loop walks.
@@ -117,22 +119,14 @@ impl<'a> Expand<'a> {
             (Meaning::Graph, "dst_nodes") => (Domain::DST, whole),
             (Meaning::Node(Side::Dst), "incoming_edges") => (Domain::Edge, self.here == Domain::DST),
             (Meaning::Node(Side::Src), "outgoing_edges") => (Domain::Edge, self.here == Domain::SRC),
-            (Meaning::Node(_), "incoming_edges") => {
-                return Err(over.at.fault(
-                    "only nodes that are written have all their incoming edges; expected g.dst_nodes() around",
-                ));
-            }
-            (Meaning::Node(_), "outgoing_edges") => {
-                return Err(over
-                    .at
-                    .fault("only nodes that are read have all their outgoing edges; expected g.nodes() around"));
-            }
+            (Meaning::Node(_), "incoming_edges") => return Err(over.at.fault(NOT_WRITTEN)),
+            (Meaning::Node(_), "outgoing_edges") => return Err(over.at.fault(NOT_ALL)),
             _ => return Err(expected()),
         };
         if is_right_place { Ok(elements) } else { Err(self.wrong_place(elements, over.at)) }
     }
 
-    fn wrong_place(&self, elements: Domain, at: Span) -> crate::front::fault::Fault {
+    fn wrong_place(&self, elements: Domain, at: Span) -> Fault {
         let (inner, outer) = (plural(elements), plural(self.here));
         at.fault(format!(
             "a loop over {inner} in one over {outer}; expected at most the edges of a node in a loop over nodes"

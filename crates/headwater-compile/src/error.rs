@@ -46,4 +46,18 @@ pub enum Error {
         /// Numbers that were given.
         found: usize,
     },
+    /// A layer text that cannot be read, or that says something that makes no sense.
+    #[error("{name}:{line}:{column}: {why}\n{excerpt}")]
+    Text {
+        /// What the caller calls the text; a file, mostly.
+        name: String,
+        /// Counted from 1.
+        line: usize,
+        /// Characters, counted from 1.
+        column: usize,
+        /// What is wrong, and what was expected.
+        why: String,
+        /// The line, and below it what is meant.
+        excerpt: String,
+    },
 }

@@ -11,8 +11,11 @@
 pub mod adjacency;
 pub mod cpu;
 pub mod error;
+pub mod front;
 pub mod inter;
 pub mod intra;
+#[cfg(test)]
+mod models_test;
 pub mod pass;
 #[cfg(test)]
 mod testing;

@@ -1,0 +1,84 @@
+//! The seven models: compiled with and without every optimisation they give the same numbers, and gradients are those of central
+//! differences.
+
+use std::collections::BTreeMap;
+
+use crate::adjacency::Adjacency;
+use crate::front::{self, Arguments, OptionValue};
+use crate::inter::Program;
+use crate::pass::autodiff::gradient_name;
+use crate::pass::{Compiled, Optimisations, Statistics, compile};
+use crate::testing::{Arrays, Recipe, check_gradients, given};
+
+fn layer(name: &str, options: &[(&str, OptionValue)]) -> Program {
+    let sizes = [("d_in", 4), ("d_out", 6), ("heads", 2), ("d_hidden", 5)];
+    let arguments = Arguments {
+        sizes: sizes.into_iter().map(|(name, size)| (name.to_owned(), size)).collect(),
+        options: options.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+    };
+    front::read(name, front::builtin(name).unwrap(), &arguments).unwrap().program
+}
+
+fn variants() -> Vec<Program> {
+    let text = |value: &str| OptionValue::Text(value.to_owned());
+    let mut all: Vec<Program> = front::BUILTIN.iter().map(|(name, _)| layer(name, &[])).collect();
+    all.push(layer("rgcn", &[("norm", text("none"))]));
+    all.push(layer("rgcn", &[("features", OptionValue::Bool(false))]));
+    all.push(layer("rgat", &[("vectors", text("shared")), ("by", text("etype"))]));
+    all.push(layer("hgt", &[("variant", text("hector"))]));
+    all.push(layer("sage", &[("aggregate", text("max"))]));
+    all.push(layer(
+        "gat",
+        &[("concat_heads", OptionValue::Bool(false)), ("attention_dropout", OptionValue::Float(0.4))],
+    ));
+    all
+}
+
+fn run(compiled: &Compiled, graph: &Adjacency, arrays: &Arrays) -> BTreeMap<String, Vec<f64>> {
+    let step = headwater_graph::random::Key::new(5);
+    let mut found = crate::cpu::reference::run(&compiled.forward, graph, step, arrays).unwrap();
+    let mut all = arrays.clone();
+    all.extend(found.clone());
+    found.extend(crate::cpu::reference::run(&compiled.backward, graph, step, &all).unwrap());
+    found.retain(|name, _| !name.starts_with("saved."));
+    found
+}
+
+#[test]
+fn gradients_are_those_of_central_differences() {
+    for program in variants() {
+        for recipe in [Recipe::plain(6), Recipe::block()] {
+            check_gradients(&program, &recipe.graph(3), 7);
+        }
+    }
+}
+
+#[test]
+fn optimised_or_not_the_numbers_are_the_same() {
+    let off = |change: fn(&mut Optimisations)| {
+        let mut on = Optimisations::ALL;
+        change(&mut on);
+        on
+    };
+    let settings =
+        [Optimisations::ALL, off(|on| on.compact = false), off(|on| on.recompute = false), off(|on| on.fuse = false)];
+    for program in variants() {
+        for recipe in [Recipe::plain(9), Recipe::block(), Recipe { most_edges: 30, ..Recipe::block() }] {
+            let graph = recipe.graph(2);
+            let statistics = Statistics::of(&graph);
+            let mut arrays = given(&program, &graph, 4);
+            let out = program.output("out").unwrap();
+            let count = graph.rows(program[out].domain) * program[out].shape.len();
+            arrays.insert(gradient_name("out"), crate::testing::numbers(4, "d.out", count));
+            let wanted = run(&compile(&program, &statistics, Optimisations::NONE).unwrap(), &graph, &arrays);
+            for on in settings {
+                let found = run(&compile(&program, &statistics, on).unwrap(), &graph, &arrays);
+                assert_eq!(wanted.keys().collect::<Vec<_>>(), found.keys().collect::<Vec<_>>());
+                for (name, wanted) in &wanted {
+                    let far = wanted.iter().zip(&found[name]).find(|(a, b)| (*a - *b).abs() > 1e-9 * (1.0 + a.abs()));
+                    assert!(far.is_none(), "{}, {on:?}, {name}: {far:?}", program.name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What passes know of the graph: how many rows each domain has.
+
+use crate::adjacency::Adjacency;
+use crate::inter::{Domain, Side};
+
+/// Rows of every domain, of one graph or of a typical block.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Statistics {
+    /// Node types.
+    pub node_types: f64,
+    /// Edge types.
+    pub edge_types: f64,
+    /// Nodes that are read.
+    pub sources: f64,
+    /// Nodes that are written.
+    pub destinations: f64,
+    /// Pairs of a source and an edge type.
+    pub source_pairs: f64,
+    /// Pairs of a destination and an edge type.
+    pub destination_pairs: f64,
+    /// Edges.
+    pub edges: f64,
+}
+
+/// Pairs per edge from which on an index costs more than the rows it saves.
+const MOST_PAIRS: f64 = 0.9;
+
+impl Statistics {
+    /// Of a graph.
+    #[must_use]
+    pub fn of(graph: &Adjacency) -> Self {
+        let rows = |domain: Domain| graph.rows(domain) as f64;
+        Self {
+            node_types: rows(Domain::NodeType),
+            edge_types: rows(Domain::EdgeType),
+            sources: rows(Domain::Node(Side::Src)),
+            destinations: rows(Domain::Node(Side::Dst)),
+            source_pairs: rows(Domain::Pair(Side::Src)),
+            destination_pairs: rows(Domain::Pair(Side::Dst)),
+            edges: rows(Domain::Edge),
+        }
+    }
+
+    /// Rows of a domain.
+    #[must_use]
+    pub fn rows(&self, domain: Domain) -> f64 {
+        match domain {
+            Domain::Const => 1.0,
+            Domain::NodeType => self.node_types,
+            Domain::EdgeType => self.edge_types,
+            Domain::Node(Side::Src) => self.sources,
+            Domain::Node(Side::Dst) => self.destinations,
+            Domain::Pair(Side::Src) => self.source_pairs,
+            Domain::Pair(Side::Dst) => self.destination_pairs,
+            Domain::Edge => self.edges,
+        }
+    }
+
+    /// Whether a value is better computed once a pair than once an edge.
+    #[must_use]
+    pub fn pairs_pay(&self, pairs: Domain) -> bool {
+        self.rows(pairs) < MOST_PAIRS * self.edges
+    }
+}

@@ -6,6 +6,7 @@
 //!
 //! | the question | the room |
 //! | --- | --- |
+//! | What is a run? | [`run_config`] |
 //! | What is learned, and how does it begin? | [`parameter`], [`init`] |
 //! | How wrong is it, and how good? | [`loss`], [`metric`] |
 //! | How does it get better? | [`optimiser`], [`mod@clip`], [`schedule`] |
@@ -25,6 +26,7 @@ pub mod loss;
 pub mod metric;
 pub mod optimiser;
 pub mod parameter;
+pub mod run_config;
 pub mod schedule;
 pub mod whole_file;
 
@@ -38,4 +40,5 @@ pub use loss::{Loss, Rows, Targets};
 pub use metric::{Meter, Metric};
 pub use optimiser::Optimiser;
 pub use parameter::{Parameter, Parameters};
+pub use run_config::{RunConfig, RunFile};
 pub use schedule::Schedule;

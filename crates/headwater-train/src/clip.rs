@@ -24,6 +24,9 @@ pub fn global_norm<G: AsRef<[f32]>>(gradients: &[G]) -> f64 {
 
 fn squares(values: &[f32]) -> f64 {
     let piece = |values: &[f32]| values.iter().map(|&value| f64::from(value) * f64::from(value)).sum::<f64>();
+    if values.len() <= PIECE {
+        return piece(values);
+    }
     let sums: Vec<f64> = values.par_chunks(PIECE).map(piece).collect();
     sums.iter().sum()
 }

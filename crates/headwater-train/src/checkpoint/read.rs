@@ -18,15 +18,22 @@ const MOST_HEADER_BYTES: u64 = 100_000_000;
 const PIECE_BYTES: usize = 1 << 16;
 
 pub(super) fn read(path: &Path) -> Result<Checkpoint> {
-    let mut file = open(path)?;
+    let file = open(path)?;
+    let file_bytes = file.metadata().map_err(Error::io("read", path))?.len();
+    read_from(file, file_bytes, path)
+}
+
+/// Reads what has so many bytes. `path` is for messages.
+pub(super) fn read_from(mut file: impl Read, file_bytes: u64, path: &Path) -> Result<Checkpoint> {
     let damaged = |why: String| Error::Damaged { path: path.to_owned(), why };
-    let header = read_header(&mut file).map_err(|why| from_io(path, why))?;
-    let text = |key: &str| header.metadata().as_ref().and_then(|texts| texts.get(key));
-    let text_of = |key| text(key).ok_or_else(|| damaged(format!("its metadata has no {key:?}")));
-    let meta = parse_meta(text_of(META_KEY)?, path)?;
-    let (arrays, sum) = read_arrays(&mut file, &header, text_of(META_KEY)?).map_err(|why| from_io(path, why))?;
-    if *text_of(SUM_KEY)? != sum {
-        return Err(damaged(format!("its checksum is {sum}; expected {}", text_of(SUM_KEY)?)));
+    let header = read_header(&mut file, file_bytes).map_err(|why| from_io(path, why))?;
+    let texts = header.metadata().as_ref();
+    let text = |key: &str| texts.and_then(|texts| texts.get(key)).ok_or_else(|| damaged(format!("it has no {key:?}")));
+    let (meta_text, expected) = (text(META_KEY)?, text(SUM_KEY)?);
+    let meta = parse_meta(meta_text, path)?;
+    let (arrays, sum) = read_arrays(&mut file, &header, meta_text).map_err(|why| from_io(path, why))?;
+    if *expected != sum {
+        return Err(damaged(format!("its checksum is {sum}; expected {expected}")));
     }
     sort(meta, arrays).map_err(damaged)
 }
@@ -40,8 +47,7 @@ fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(refused)
 }
 
-fn read_header(file: &mut File) -> io::Result<Metadata> {
-    let file_bytes = file.metadata()?.len();
+fn read_header(file: &mut impl Read, file_bytes: u64) -> io::Result<Metadata> {
     let mut length = [0; 8];
     file.read_exact(&mut length)?;
     let header_bytes = u64::from_le_bytes(length);
@@ -73,7 +79,7 @@ fn parse_meta(text: &str, path: &Path) -> Result<Meta> {
 }
 
 /// All arrays in the order of their names, which is that of the file, and the checksum of everything.
-fn read_arrays(file: &mut File, header: &Metadata, meta: &str) -> io::Result<(Vec<Array>, String)> {
+fn read_arrays(file: &mut impl Read, header: &Metadata, meta: &str) -> io::Result<(Vec<Array>, String)> {
     let mut sum = Sum::new(meta);
     let mut arrays = Vec::new();
     let mut at = 0;
@@ -92,7 +98,7 @@ fn read_arrays(file: &mut File, header: &Metadata, meta: &str) -> io::Result<(Ve
     Ok((arrays, sum.finish()))
 }
 
-fn read_values(file: &mut File, bytes: usize, sum: &mut Sum) -> io::Result<Vec<f32>> {
+fn read_values(file: &mut impl Read, bytes: usize, sum: &mut Sum) -> io::Result<Vec<f32>> {
     let mut values = Vec::with_capacity(bytes / 4);
     let mut piece = vec![0; PIECE_BYTES.min(bytes)];
     let mut left = bytes;

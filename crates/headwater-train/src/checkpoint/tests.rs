@@ -67,7 +67,7 @@ impl Run {
 fn saved(run: &Run) -> (tempfile::TempDir, Checkpoints, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let all = Checkpoints::new(&folder.path().join("checkpoints"), 2);
-    let path = all.save(run.snapshot()).unwrap();
+    let path = all.save_on(&Breaking::never(), run.snapshot()).unwrap();
     (folder, all, path)
 }
 
@@ -114,29 +114,39 @@ fn a_run_is_put_back_and_others_can_read_the_file() {
     assert_eq!((&text["state"]["step"], &text["version"]), (&7.into(), &1.into()));
 }
 
+/// A file of the first format. It stays readable whatever comes after it.
+#[test]
+fn the_first_version_stays_readable() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("step-000000000007.safetensors");
+    fs::write(&path, include_bytes!("tests/version-1.safetensors")).unwrap();
+    assert_eq!(Checkpoint::read(&path).unwrap(), Run::new(7, 0.25, &[&[2, 2], &[0, 3]]).checkpoint());
+}
+
 #[test]
 fn every_byte_counts() {
     let run = Run::new(7, 0.25, &[&[2, 2]]);
-    let (_folder, _, path) = saved(&run);
-    let whole = fs::read(&path).unwrap();
+    let mut whole = Vec::new();
+    write::Image::new(run.snapshot()).unwrap().write(&mut whole).unwrap();
+    let read = |bytes: &[u8]| read::read_from(bytes, bytes.len() as u64, Path::new("7.safetensors"));
+    assert_eq!(read(&whole).unwrap(), run.checkpoint());
     for at in 0..whole.len() {
         for flip in [1, 0x80] {
             let mut bytes = whole.clone();
             bytes[at] ^= flip;
-            fs::write(&path, &bytes).unwrap();
-            match Checkpoint::read(&path) {
+            match read(&bytes) {
                 Err(Error::Damaged { .. } | Error::CheckpointVersion { .. }) => {}
                 // White space that became other white space.
                 Ok(same) => assert_eq!(same, run.checkpoint(), "byte {at}"),
                 Err(other) => panic!("byte {at}: {other}"),
             }
         }
-        fs::write(&path, &whole[..at]).unwrap();
-        let said = Checkpoint::read(&path).unwrap_err().to_string();
-        assert!(said.contains("damaged") && said.contains(".safetensors"), "cut at {at}: {said}");
+        let said = read(&whole[..at]).unwrap_err().to_string();
+        assert!(said.contains("damaged") && said.contains("7.safetensors"), "cut at {at}: {said}");
     }
-    fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
-    assert!(matches!(Checkpoint::read(&path), Err(Error::Damaged { .. })));
+    assert!(matches!(read(&[&whole[..], b"x"].concat()), Err(Error::Damaged { .. })));
+    // A file that became shorter after its length was asked for.
+    assert!(read::read_from(&whole[..whole.len() - 1], whole.len() as u64, Path::new("7")).is_err());
 }
 
 /// A file with this text in its metadata, and nothing else in it.
@@ -157,7 +167,7 @@ fn what_is_no_checkpoint_is_named() {
         (vec![], "ends early"),
         (vec![0; 8], "header"),
         (huge, "longer than"),
-        (foreign, "\"headwater\""),
+        (foreign, "no \"headwater\""),
         (file_of("{}"), "version"),
         (file_of("{"), "metadata"),
         (file_of(meta), "version 2 is not read here; this program reads up to 1"),
@@ -226,7 +236,7 @@ fn a_writer_killed_anywhere_leaves_the_old_or_the_new() {
         for step in 0.. {
             let folder = tempfile::tempdir().unwrap();
             let all = Checkpoints::new(folder.path(), 1);
-            all.save(old.snapshot()).unwrap();
+            all.save_on(&Breaking::never(), old.snapshot()).unwrap();
             let disk = Breaking::new(End::Killed { lose_names }, step);
             let done = all.save_on(&disk, new.snapshot()).is_ok();
             let broke = disk.broke();
@@ -237,7 +247,7 @@ fn a_writer_killed_anywhere_leaves_the_old_or_the_new() {
             assert_eq!(left_old + left_new, step + 1, "killed at step {step}");
             assert!(!done || found == new.checkpoint(), "step {step}: what was reported as saved is gone");
             // The next writer is not in the way of what was left.
-            all.save(new.snapshot()).unwrap();
+            all.save_on(&Breaking::never(), new.snapshot()).unwrap();
             assert_eq!(all.newest().unwrap().unwrap(), new.checkpoint());
             assert!(files(folder.path()).iter().all(|name| !name.ends_with("partial")));
             if !broke {
@@ -255,7 +265,7 @@ fn a_disk_that_is_full_keeps_what_it_had() {
     for step in 0.. {
         let folder = tempfile::tempdir().unwrap();
         let all = Checkpoints::new(folder.path(), 1);
-        all.save(old.snapshot()).unwrap();
+        all.save_on(&Breaking::never(), old.snapshot()).unwrap();
         let before = files(folder.path());
         let disk = Breaking::new(End::Full, step);
         let done = all.save_on(&disk, new.snapshot());
@@ -265,7 +275,7 @@ fn a_disk_that_is_full_keeps_what_it_had() {
             assert_eq!(all.newest().unwrap().unwrap(), old.checkpoint());
             refused += 1;
         }
-        all.save(new.snapshot()).unwrap();
+        all.save_on(&Breaking::never(), new.snapshot()).unwrap();
         if !disk.broke() {
             break;
         }

@@ -6,7 +6,7 @@ use crate::error::Result;
 
 /// Cross-entropy of sigmoids, in the form that neither overflows nor cancels. A yes weighs as its column says.
 pub(super) fn bce(rows: Rows<'_>, targets: &[f32], yes_weights: Option<&[f32]>, gradient: &mut [f32]) -> Result<Found> {
-    let counted = count_values(targets, rows.columns, 0.0..1.0, "a share from 0 to 1, or NaN for none")?;
+    let counted = count_values(targets, rows.columns, 0.0..=1.0, "a share from 0 to 1, or NaN for none")?;
     let share = share(counted);
     let sums = each_output(rows, targets, gradient, |column, output, target| {
         let weight = yes_weights.map_or(1.0, |weights| weights[column]);

@@ -12,7 +12,7 @@ mod square;
 mod tests;
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -143,15 +143,20 @@ impl fmt::Display for Targets<'_> {
 pub(crate) fn count_labels(labels: &[i64], classes: usize) -> Result<u64> {
     let limit = i64::try_from(classes).unwrap_or(i64::MAX);
     let bad = |label: &i64| *label != UNLABELLED && !(0..limit).contains(label);
-    if let Some(row) = labels.par_iter().position_first(bad) {
+    if let Some(row) = labels.iter().position(bad) {
         return Err(Error::Label { row, label: labels[row], classes });
     }
-    Ok(labels.par_iter().filter(|&&label| label != UNLABELLED).count() as u64)
+    Ok(labels.iter().filter(|&&label| label != UNLABELLED).count() as u64)
 }
 
 /// Checks targets and counts those that are some.
-pub(crate) fn count_values(values: &[f32], columns: usize, range: Range<f32>, expected: &'static str) -> Result<u64> {
-    let bad = |value: &f32| *value < range.start || *value > range.end;
+pub(crate) fn count_values(
+    values: &[f32],
+    columns: usize,
+    range: RangeInclusive<f32>,
+    expected: &'static str,
+) -> Result<u64> {
+    let bad = |value: &f32| !value.is_nan() && !range.contains(value);
     if let Some(at) = values.par_iter().position_first(bad) {
         return Err(Error::Target { row: at / columns, column: at % columns, value: values[at], expected });
     }

@@ -7,7 +7,7 @@ use crate::error::Result;
 
 /// The mean squared difference.
 pub(super) fn mse(rows: Rows<'_>, targets: &[f32], gradient: &mut [f32]) -> Result<Found> {
-    let counted = count_values(targets, rows.columns, f32::MIN..f32::MAX, "a finite number, or NaN for none")?;
+    let counted = count_values(targets, rows.columns, f32::MIN..=f32::MAX, "a finite number, or NaN for none")?;
     let share = share(counted);
     let sums = each_output(rows, targets, gradient, |_, output, target| {
         let difference = f64::from(output) - f64::from(target);

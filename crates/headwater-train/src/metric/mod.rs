@@ -79,7 +79,7 @@ impl Meter {
         crate::array::check_length("a row of outputs", rows.columns, self.columns)?;
         match rows.targets {
             Targets::Classes(labels) => count_labels(labels, rows.columns)?,
-            Targets::Values(values) => count_values(values, rows.columns, 0.0..1.0, "0, 1, or NaN for none")?,
+            Targets::Values(values) => count_values(values, rows.columns, 0.0..=1.0, "0, 1, or NaN for none")?,
         };
         match &mut self.counts {
             Counts::Accuracy(counts) => counts.add(rows),

@@ -1,8 +1,8 @@
 //! How gradients become better parameters.
 //!
 //! The rules are those of `torch.optim`, term by term, so that published settings mean the same here. Each is one pass
-//! over the memory of a parameter, its gradient and its state, in pieces of a fixed size: the result does not depend on
-//! the number of threads, because no number depends on another.
+//! over the memory of a parameter, its gradient and its state, in pieces: the result does not depend on the
+//! number of threads, because no number depends on another.
 
 mod adam;
 mod sgd;
@@ -22,6 +22,8 @@ use crate::parameter::{Parameter, Parameters};
 
 /// Numbers that one thread updates at a time: their four arrays fit into its second cache.
 const PIECE: usize = 1 << 14;
+/// Below this many numbers, waking other threads takes longer than the work.
+const ALONE: usize = 1 << 15;
 
 /// How a step is taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,6 +43,15 @@ impl Rule {
             Self::Sgd(sgd) if sgd.momentum == 0.0 => &[],
             Self::Sgd(_) => &["momentum"],
             Self::Adam(_) | Self::AdamW(_) => &["mean", "square"],
+        }
+    }
+
+    fn at(&self, now: Now) -> Step {
+        match self {
+            Self::Sgd(sgd) if sgd.momentum == 0.0 => Step::Plain(sgd::Plain::new(now)),
+            Self::Sgd(sgd) => Step::Momentum(sgd.at(now)),
+            Self::Adam(adam) => Step::Adam(adam.at(now)),
+            Self::AdamW(adam) => Step::Adam(adam.decoupled_at(now)),
         }
     }
 }
@@ -72,6 +83,22 @@ struct Now {
     step: u64,
 }
 
+/// A step with everything worked out that is the same for all elements of a parameter.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Plain(sgd::Plain),
+    Momentum(sgd::Step),
+    Adam(adam::Step),
+}
+
+/// A part of a parameter, with what belongs to it.
+struct Piece<'a> {
+    step: Step,
+    values: &'a mut [f32],
+    gradient: &'a [f32],
+    state: Vec<&'a mut [f32]>,
+}
+
 impl Optimiser {
     /// One for these parameters that has taken no step.
     pub fn new(rule: Rule, groups: &[Group], parameters: &Parameters) -> Result<Self> {
@@ -93,9 +120,17 @@ impl Optimiser {
     pub fn step<G: AsRef<[f32]>>(&mut self, parameters: &mut Parameters, gradients: &[G], rate: f64) -> Result<()> {
         self.check(parameters, gradients)?;
         self.steps += 1;
+        let mut pieces = Vec::new();
         let memory = self.state.iter_mut().zip(&self.decays);
         for ((values, gradient), (state, &decay)) in parameters.values_mut().zip(gradients).zip(memory) {
-            update(self.rule, Now { rate, decay, step: self.steps }, values, gradient.as_ref(), state);
+            let step = self.rule.at(Now { rate, decay, step: self.steps });
+            pieces.extend(cut(step, values, gradient.as_ref(), state));
+        }
+        let elements: usize = pieces.iter().map(|piece| piece.values.len()).sum();
+        if elements < ALONE {
+            pieces.into_iter().for_each(Piece::take);
+        } else {
+            pieces.into_par_iter().for_each(Piece::take);
         }
         Ok(())
     }
@@ -148,29 +183,28 @@ impl Optimiser {
     }
 }
 
-/// One step of one parameter.
-fn update(rule: Rule, now: Now, values: &mut [f32], gradient: &[f32], state: &mut [Array]) {
-    match (rule, state) {
-        (Rule::Sgd(_), []) => {
-            let step = sgd::Plain::new(now);
-            let pieces = values.par_chunks_mut(PIECE).zip(gradient.par_chunks(PIECE));
-            pieces.for_each(|(values, gradient)| step.take(values, gradient));
+/// Cuts a parameter, its gradient and its state into pieces.
+fn cut<'a>(
+    step: Step,
+    values: &'a mut [f32],
+    gradient: &'a [f32],
+    state: &'a mut [Array],
+) -> impl Iterator<Item = Piece<'a>> {
+    let mut state: Vec<_> = state.iter_mut().map(|slot| slot.values.chunks_mut(PIECE)).collect();
+    values.chunks_mut(PIECE).zip(gradient.chunks(PIECE)).map(move |(values, gradient)| {
+        let state = state.iter_mut().filter_map(Iterator::next).collect();
+        Piece { step, values, gradient, state }
+    })
+}
+
+impl Piece<'_> {
+    fn take(mut self) {
+        match (self.step, self.state.as_mut_slice()) {
+            (Step::Plain(step), []) => step.take(self.values, self.gradient),
+            (Step::Momentum(step), [momentum]) => step.take(self.values, self.gradient, momentum),
+            (Step::Adam(step), [mean, square]) => step.take(self.values, self.gradient, mean, square),
+            // The state has as many arrays as the rule asked for when it was made.
+            _ => {}
         }
-        (Rule::Sgd(sgd), [momentum]) => {
-            let step = sgd.at(now);
-            let pieces = values.par_chunks_mut(PIECE).zip(gradient.par_chunks(PIECE));
-            let pieces = pieces.zip(momentum.values.par_chunks_mut(PIECE));
-            pieces.for_each(|((values, gradient), momentum)| step.take(values, gradient, momentum));
-        }
-        (Rule::Adam(adam) | Rule::AdamW(adam), [mean, square]) => {
-            let step = if matches!(rule, Rule::AdamW(_)) { adam.decoupled_at(now) } else { adam.at(now) };
-            let pieces = values.par_chunks_mut(PIECE).zip(gradient.par_chunks(PIECE));
-            let moments = mean.values.par_chunks_mut(PIECE).zip(square.values.par_chunks_mut(PIECE));
-            pieces
-                .zip(moments)
-                .for_each(|((values, gradient), (mean, square))| step.take(values, gradient, mean, square));
-        }
-        // The state has as many arrays as the rule asked for when it was made.
-        _ => {}
     }
 }

@@ -48,6 +48,11 @@ impl Breaking {
         }))
     }
 
+    /// One that holds, and does not wait for the real disk.
+    pub fn never() -> Self {
+        Self::new(End::Full, u32::MAX)
+    }
+
     /// Whether it came to that.
     pub fn broke(&self) -> bool {
         self.0.broke.get()

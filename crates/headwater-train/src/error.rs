@@ -2,19 +2,158 @@
 
 use std::path::PathBuf;
 
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or folder could not be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// Which one.
+        /// What was tried: `write`, `read`, `create`.
+        action: &'static str,
+        /// With which one.
         path: PathBuf,
-        /// Why.
+        /// Why it could not be done.
         source: std::io::Error,
+    },
+    /// A parameter that cannot be one.
+    #[error("parameter {name:?} {why}")]
+    Parameter {
+        /// Which.
+        name: String,
+        /// What is wrong with it, and what would be right.
+        why: String,
+    },
+    /// Arrays that belong together and do not fit.
+    #[error("{what} has {found} elements; expected {expected}")]
+    Length {
+        /// Which array.
+        what: String,
+        /// Its length.
+        found: usize,
+        /// What it should be.
+        expected: usize,
+    },
+    /// A label that names no class.
+    #[error("row {row} has label {label}; labels are below {classes}, or -1 for rows without one")]
+    Label {
+        /// Where.
+        row: usize,
+        /// The label.
+        label: i64,
+        /// Number of classes.
+        classes: usize,
+    },
+    /// A target that cannot be aimed at.
+    #[error("row {row}, column {column} has target {value}; expected {expected}")]
+    Target {
+        /// Row of it.
+        row: usize,
+        /// Column of it.
+        column: usize,
+        /// The target.
+        value: f32,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A score that cannot be ranked.
+    #[error("the score at row {row}, column {column} is not a number")]
+    Score {
+        /// Row of it.
+        row: usize,
+        /// Column of it.
+        column: usize,
+    },
+    /// A loss or metric that is asked for with targets of the other kind.
+    #[error("{what} takes {expected}; the dataset has {found}")]
+    TargetKind {
+        /// Which loss or metric.
+        what: &'static str,
+        /// What it can work with.
+        expected: &'static str,
+        /// What it was given.
+        found: String,
+    },
+    /// A state that belongs to another optimiser.
+    #[error("the state of the optimiser {why}")]
+    OptimiserState {
+        /// What does not fit.
+        why: String,
+    },
+    /// A setting that cannot be followed.
+    #[error("{field} is {value}; expected {expected}")]
+    Setting {
+        /// Which.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        expected: String,
+    },
+    /// A field that no run has.
+    #[error("{}: there is no field {field:?}{}", path.display(), hint(nearest.as_deref()))]
+    UnknownField {
+        /// The file.
+        path: PathBuf,
+        /// The field.
+        field: String,
+        /// The known name that looks most like it.
+        nearest: Option<String>,
+    },
+    /// A file that describes no run.
+    #[error("{}: {why}", path.display())]
+    RunFile {
+        /// The file.
+        path: PathBuf,
+        /// Where in it, and what is wrong.
+        why: String,
+    },
+    /// A file that is no checkpoint, or no longer one.
+    #[error("{}: damaged checkpoint: {why}; without this file the one before it is used", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A checkpoint of a later format.
+    #[error("{}: format version {found} is not read here; this program reads up to {known}", path.display())]
+    CheckpointVersion {
+        /// The file.
+        path: PathBuf,
+        /// The version it names.
+        found: u64,
+        /// The newest that is read.
+        known: u64,
+    },
+    /// A checkpoint of a model that is not the one at hand.
+    #[error("the checkpoint is of another model: {difference}")]
+    OtherModel {
+        /// The first difference.
+        difference: String,
+    },
+    /// A line of a journal that is no JSON.
+    #[error("{}:{line}: {why}", path.display())]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// Which line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
     },
 }
 
-/// A result of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
+impl Error {
+    /// Turns what the system said into an error that names the file; for `map_err`.
+    pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Io { action, path: path.to_owned(), source }
+    }
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
+}

@@ -3,7 +3,42 @@
 //! This crate wires the rooms together: samplers of `headwater-graph`, tables of `headwater-feature` and layers of
 //! `headwater-compile`. It never prints: what happens is told through [`headwater_graph::Progress`] and written into the
 //! run's folder.
+//!
+//! | the question | the room |
+//! | --- | --- |
+//! | What is a run? | [`run_config`] |
+//! | What is learned, and how does it begin? | [`parameter`], [`init`] |
+//! | How wrong is it, and how good? | [`loss`], [`metric`] |
+//! | How does it get better? | [`optimiser`], [`mod@clip`], [`schedule`] |
+//! | When is it good enough? | [`early_stop`] |
+//! | What does a run leave behind? | [`checkpoint`], [`journal`], [`whole_file`] |
+//!
+//! Everything here is f32, in parallel, and equal to the bit for any number of threads.
 
+pub mod array;
+pub mod checkpoint;
+pub mod clip;
+pub mod early_stop;
 pub mod error;
+pub mod init;
+pub mod journal;
+pub mod loss;
+pub mod metric;
+pub mod optimiser;
+pub mod parameter;
+pub mod run_config;
+pub mod schedule;
+pub mod whole_file;
 
+pub use array::Array;
+pub use checkpoint::{Checkpoint, Checkpoints, Fingerprint, Snapshot};
+pub use early_stop::{EarlyStop, Patience};
 pub use error::{Error, Result};
+pub use init::Init;
+pub use journal::Journal;
+pub use loss::{Loss, Rows, Targets};
+pub use metric::{Meter, Metric};
+pub use optimiser::Optimiser;
+pub use parameter::{Parameter, Parameters};
+pub use run_config::{RunConfig, RunFile};
+pub use schedule::Schedule;

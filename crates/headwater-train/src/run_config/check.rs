@@ -1,0 +1,91 @@
+//! What fields may be. A field that is wrong is named, with its value and what would be right.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use super::{OptimiserName, RunConfig};
+use crate::error::{Error, Result};
+
+/// More layers see nothing new, and ask for memory without end.
+pub(super) const MOST_LAYERS: usize = 100;
+/// TOML's integers have a sign.
+const MOST_COUNT: u64 = i64::MAX.unsigned_abs();
+
+impl RunConfig {
+    /// Whether a run can follow all fields.
+    pub fn check(&self) -> Result<()> {
+        self.check_counts()?;
+        self.check_numbers()?;
+        self.check_fanout()?;
+        let looks_ahead = self.nesterov && self.optimiser == OptimiserName::Sgd;
+        require(!looks_ahead || self.momentum > 0.0, "nesterov", true, "false where momentum is 0")
+    }
+
+    fn check_counts(&self) -> Result<()> {
+        for (field, value, range) in [
+            ("hidden", self.hidden, 1..=1 << 20),
+            ("layers", self.layers, 1..=MOST_LAYERS),
+            ("heads", self.heads, 1..=1 << 10),
+            ("output_heads", self.output_heads, 1..=1 << 10),
+            ("batch", self.batch, 1..=1 << 32),
+            ("threads", self.threads, 0..=1 << 12),
+            ("keep", self.keep, 1..=1 << 20),
+        ] {
+            within(field, value, range)?;
+        }
+        for (field, value, least) in [
+            ("epochs", self.epochs, 1),
+            ("schedule_epochs", self.schedule_epochs, 1),
+            ("warmup_steps", self.warmup_steps, 0),
+            ("patience", self.patience, 0),
+            ("seed", self.seed, 0),
+            ("checkpoint_every", self.checkpoint_every, 0),
+        ] {
+            within(field, value, least..=MOST_COUNT)?;
+        }
+        Ok(())
+    }
+
+    fn check_numbers(&self) -> Result<()> {
+        // Parameters are f32: nothing larger has a meaning.
+        let most = f64::from(f32::MAX);
+        for (field, value) in [("rate", self.rate), ("schedule_gamma", self.schedule_gamma)] {
+            require(value > 0.0 && value <= most, field, value, "more than 0")?;
+        }
+        for (field, value, range) in [
+            ("decay", self.decay, 0.0..=most),
+            ("hot_share", self.hot_share, 0.0..=1.0),
+            ("schedule_floor", self.schedule_floor, 0.0..=self.rate),
+            ("clip", self.clip, 0.0..=most),
+            ("min_delta", self.min_delta, 0.0..=most),
+        ] {
+            within(field, value, range)?;
+        }
+        for (field, value) in
+            [("dropout", self.dropout), ("attention_dropout", self.attention_dropout), ("momentum", self.momentum)]
+        {
+            require((0.0..1.0).contains(&value), field, value, "0 or more, and less than 1")?;
+        }
+        Ok(())
+    }
+
+    fn check_fanout(&self) -> Result<()> {
+        let shown = format!("{:?}", self.fanout);
+        let counts = self.fanout.iter().all(|&count| count == -1 || count > 0);
+        require(counts, "fanout", &shown, "counts, or -1 for all neighbours")?;
+        let expected = format!("{} of them, one a layer", self.layers);
+        require(self.fanout.len() == self.layers, "fanout", &shown, &expected)
+    }
+}
+
+fn within<T: PartialOrd + Display>(field: &'static str, value: T, range: RangeInclusive<T>) -> Result<()> {
+    let expected = format!("{} to {}", range.start(), range.end());
+    require(range.contains(&value), field, value, &expected)
+}
+
+fn require(holds: bool, field: &'static str, value: impl Display, expected: &str) -> Result<()> {
+    if holds {
+        return Ok(());
+    }
+    Err(Error::Setting { field, value: value.to_string(), expected: expected.to_owned() })
+}

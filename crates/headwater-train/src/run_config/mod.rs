@@ -1,0 +1,183 @@
+//! One file describes a run, and so do flags.
+//!
+//! There is one list of fields. [`RunFile`] has any of them, as a file or the flags of a command give them; [`RunConfig`]
+//! has all of them. What is not given comes from what was published for the model (`defaults.rs`), what flags say goes
+//! before what the file says, and the result is checked field by field (`check.rs`). A run folder keeps the result, and
+//! reading it back gives the same run. `settings.rs` is what the fields mean to the parts of a run.
+
+mod check;
+mod choice;
+mod defaults;
+mod file;
+mod model;
+mod nearest;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use choice::{Activation, Course, Features, Norm, OptimiserName, Watch};
+pub use defaults::defaults;
+pub use model::{Architecture, Model};
+
+use crate::error::Result;
+use crate::loss::Loss;
+use crate::metric::Metric;
+
+/// Makes both structs out of one list: fields that every run has, and fields that a run may do without.
+macro_rules! fields {
+    (
+        every { $($(#[$doc:meta])* $name:ident: $kind:ty,)* }
+        some { $($(#[$some_doc:meta])* $some_name:ident: $some_kind:ty,)* }
+    ) => {
+        /// A run, described completely.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        pub struct RunConfig {
+            $($(#[$some_doc])* pub $some_name: Option<$some_kind>,)*
+            $($(#[$doc])* pub $name: $kind,)*
+        }
+
+        /// A run as far as somebody described it.
+        #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct RunFile {
+            $($(#[$some_doc])* pub $some_name: Option<$some_kind>,)*
+            $($(#[$doc])* pub $name: Option<$kind>,)*
+        }
+
+        impl RunFile {
+            /// The names of all fields.
+            pub const FIELDS: &[&str] = &[$(stringify!($some_name),)* $(stringify!($name),)*];
+
+            /// What this one says goes before what `under` says.
+            #[must_use]
+            pub fn over(self, under: Self) -> Self {
+                Self {
+                    $($some_name: self.$some_name.or(under.$some_name),)*
+                    $($name: self.$name.or(under.$name),)*
+                }
+            }
+
+            /// What this one says, and `under` for the rest.
+            fn complete(self, under: RunConfig) -> RunConfig {
+                RunConfig {
+                    $($some_name: self.$some_name.or(under.$some_name),)*
+                    $($name: self.$name.unwrap_or(under.$name),)*
+                }
+            }
+        }
+    };
+}
+
+fields! {
+    every {
+        /// The model: a name, or the path of a text.
+        model: Model,
+        /// Width of hidden layers; of one head, where there are heads.
+        hidden: usize,
+        /// Number of layers.
+        layers: usize,
+        /// Attention heads of hidden layers.
+        heads: usize,
+        /// Attention heads of the last layer.
+        output_heads: usize,
+        /// What stands between layers.
+        activation: Activation,
+        /// Neighbours a node at each hop from the seeds, -1 for all.
+        fanout: Vec<i64>,
+        /// Seeds a batch.
+        batch: usize,
+        /// Whether every step sees the whole graph.
+        full_graph: bool,
+        /// Epochs.
+        epochs: u64,
+        /// How steps are taken.
+        optimiser: OptimiserName,
+        /// Learning rate.
+        rate: f64,
+        /// Momentum of SGD.
+        momentum: f64,
+        /// Whether SGD looks ahead.
+        nesterov: bool,
+        /// Weight decay.
+        decay: f64,
+        /// Whether only the first layer decays.
+        decay_first_layer_only: bool,
+        /// Share of inputs that a layer does not see.
+        dropout: f64,
+        /// Share of attention that a layer does not see.
+        attention_dropout: f64,
+        /// What normalises between layers.
+        norm: Norm,
+        /// Whether layers add to what they were given.
+        residual: bool,
+        /// What is minimised.
+        loss: Loss,
+        /// What is measured.
+        metric: Metric,
+        /// What becomes of the learning rate.
+        schedule: Course,
+        /// Epochs after which a `step` schedule multiplies.
+        schedule_epochs: u64,
+        /// What it multiplies by.
+        schedule_gamma: f64,
+        /// The rate at which a `cosine` schedule ends.
+        schedule_floor: f64,
+        /// Steps in which the rate grows to its full size.
+        warmup_steps: u64,
+        /// Largest norm of all gradients together; 0 does not clip.
+        clip: f64,
+        /// Epochs without anything better before the run stops; 0 never stops early.
+        patience: u64,
+        /// How much better is better.
+        min_delta: f64,
+        /// What should get better.
+        watch: Watch,
+        /// The seed of everything random.
+        seed: u64,
+        /// Where features lie.
+        features: Features,
+        /// Share of rows in the fastest memory of a tiered table.
+        hot_share: f64,
+        /// Threads; 0 takes all cores.
+        threads: usize,
+        /// Epochs between checkpoints; 0 saves only at the end.
+        checkpoint_every: u64,
+        /// How many of the last checkpoints stay.
+        keep: usize,
+    }
+    some {
+        /// Folder of the dataset. Without one a graph is made up.
+        dataset: PathBuf,
+        /// Folder of the run. Without one a new one is made.
+        out: PathBuf,
+    }
+}
+
+impl RunConfig {
+    /// What flags say, then what the file says, then what was published for the model.
+    pub fn resolve(flags: RunFile, file: RunFile) -> Result<Self> {
+        let given = flags.over(file);
+        let model = given.model.clone().unwrap_or(Model::Named(Architecture::Sage));
+        let under = defaults(&model, given.dataset.as_deref());
+        let config = settle_hops(given, under);
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// There is a fan-out a layer. Whoever gives one of the two means the other to follow.
+fn settle_hops(given: RunFile, mut under: RunConfig) -> RunConfig {
+    match (given.layers, &given.fanout) {
+        (Some(layers), None) => {
+            let last = under.fanout.last().copied().unwrap_or(-1);
+            under.fanout.resize(layers.min(check::MOST_LAYERS), last);
+        }
+        (None, Some(fanout)) => under.layers = fanout.len(),
+        _ => {}
+    }
+    given.complete(under)
+}

@@ -1,0 +1,56 @@
+//! What fields mean to the parts of a run.
+
+use super::{Course, OptimiserName, RunConfig, Watch};
+use crate::early_stop::{Goal, Patience};
+use crate::optimiser::{Adam, Group, Rule, Sgd};
+use crate::schedule::{self, Schedule};
+
+impl RunConfig {
+    /// How steps are taken.
+    #[must_use]
+    pub fn rule(&self) -> Rule {
+        match self.optimiser {
+            OptimiserName::Sgd => Rule::Sgd(Sgd { momentum: self.momentum, nesterov: self.nesterov }),
+            OptimiserName::Adam => Rule::Adam(Adam::default()),
+            OptimiserName::AdamW => Rule::AdamW(Adam::default()),
+        }
+    }
+
+    /// The groups of parameters: those of the first layer, and those of the others.
+    #[must_use]
+    pub fn groups(&self) -> [Group; 2] {
+        let decay = if self.decay_first_layer_only { 0.0 } else { self.decay };
+        [Group { decay: self.decay }, Group { decay }]
+    }
+
+    /// Which of the groups the parameters of a layer are in.
+    #[must_use]
+    pub fn group_of_layer(layer: usize) -> usize {
+        usize::from(layer > 0)
+    }
+
+    /// The learning rate of a run whose epochs have so many steps.
+    #[must_use]
+    pub fn schedule(&self, epoch_steps: u64) -> Schedule {
+        let course = match self.schedule {
+            Course::Constant => schedule::Course::Constant,
+            Course::Step => schedule::Course::Step { every_epochs: self.schedule_epochs, gamma: self.schedule_gamma },
+            Course::Cosine => schedule::Course::Cosine { floor: self.schedule_floor },
+        };
+        let total_steps = self.epochs.saturating_mul(epoch_steps);
+        Schedule { rate: self.rate, course, warmup_steps: self.warmup_steps, total_steps, epoch_steps }
+    }
+
+    /// When to stop early, if ever.
+    #[must_use]
+    pub fn patience(&self) -> Option<Patience> {
+        let goal = if self.watch == Watch::Loss { Goal::Minimise } else { Goal::Maximise };
+        (self.patience > 0).then_some(Patience { rounds: self.patience, min_delta: self.min_delta, goal })
+    }
+
+    /// The largest norm of all gradients together, if there is one.
+    #[must_use]
+    pub fn most_norm(&self) -> Option<f64> {
+        (self.clip > 0.0).then_some(self.clip)
+    }
+}

@@ -1,0 +1,185 @@
+//! Layers of descriptions, published settings, what is refused and how, and the way through a file.
+
+use std::path::Path;
+
+use super::*;
+use crate::error::Error;
+use crate::optimiser::{Adam, Group, Rule, Sgd};
+
+fn parse(text: &str) -> Result<RunFile> {
+    RunFile::parse(text, Path::new("run.toml"))
+}
+
+fn resolve(text: &str) -> Result<RunConfig> {
+    RunConfig::resolve(RunFile::default(), parse(text)?)
+}
+
+#[test]
+fn models_have_what_was_published() {
+    let of = |text: &str| resolve(text).unwrap();
+    let gcn = of("model = 'gcn'");
+    assert_eq!((gcn.hidden, gcn.layers, gcn.epochs, gcn.full_graph), (16, 2, 200, true));
+    assert_eq!((gcn.rate, gcn.decay, gcn.decay_first_layer_only, gcn.dropout), (0.01, 5e-4, true, 0.5));
+    let gat = of("model = 'gat'\ndataset = 'data/cora'");
+    assert_eq!((gat.hidden, gat.heads, gat.output_heads, gat.activation), (8, 8, 1, Activation::Elu));
+    assert_eq!((gat.rate, gat.decay, gat.dropout, gat.attention_dropout), (0.005, 5e-4, 0.6, 0.6));
+    let pubmed = of("model = 'gat'\ndataset = 'data/PubMed/'");
+    assert_eq!((pubmed.output_heads, pubmed.rate, pubmed.decay), (8, 0.01, 1e-3));
+    let sage = of("");
+    assert_eq!(
+        (sage.model, sage.hidden, sage.rate, sage.full_graph),
+        (Model::Named(Architecture::Sage), 256, 0.003, false)
+    );
+    let rgcn = of("model = 'rgcn'");
+    assert_eq!((rgcn.hidden, rgcn.epochs, rgcn.rate, rgcn.decay), (16, 50, 0.01, 5e-4));
+    for model in ["gin", "hgt", "rgat", "layers/own.py"] {
+        assert_eq!(of(&format!("model = '{model}'")).hidden, 64, "{model}");
+    }
+}
+
+#[test]
+fn flags_go_before_the_file_and_the_file_before_defaults() {
+    let file = parse("model = 'gat'\nhidden = 16\nseed = 3\nout = 'here'").unwrap();
+    let flags = RunFile { hidden: Some(32), threads: Some(1), dataset: Some("cora".into()), ..RunFile::default() };
+    let run = RunConfig::resolve(flags, file).unwrap();
+    assert_eq!((run.hidden, run.seed, run.threads, run.heads), (32, 3, 1, 8));
+    assert_eq!((run.dataset.as_deref(), run.out.as_deref()), (Some(Path::new("cora")), Some(Path::new("here"))));
+}
+
+#[test]
+fn layers_and_fanout_follow_each_other() {
+    for (text, layers, fanout) in [
+        ("", 2, &[10, 10][..]),
+        ("layers = 3", 3, &[10, 10, 10]),
+        ("layers = 1", 1, &[10]),
+        ("fanout = [15, 10, -1]", 3, &[15, 10, -1]),
+        ("layers = 2\nfanout = [5, 4]", 2, &[5, 4]),
+    ] {
+        let run = resolve(text).unwrap();
+        assert_eq!((run.layers, run.fanout.as_slice()), (layers, fanout), "{text}");
+    }
+}
+
+#[test]
+fn a_file_reads_back_as_the_same_run() {
+    let texts = [
+        "",
+        "model = 'gat'\ndataset = 'a b/ü'\nseed = 9223372036854775807",
+        "model = './own.py'\nrate = 1\nclip = 0.1",
+    ];
+    for text in texts {
+        let run = resolve(text).unwrap();
+        let again = resolve(&run.to_toml().unwrap()).unwrap();
+        assert_eq!(run, again);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.toml");
+    let run = resolve("model = 'hgt'\nschedule = 'cosine'").unwrap();
+    run.write(&path).unwrap();
+    assert_eq!(RunConfig::resolve(RunFile::default(), RunFile::read(&path).unwrap()).unwrap(), run);
+    // Every field but those of a run that has none is written.
+    let written: toml::Table = run.to_toml().unwrap().parse().unwrap();
+    assert_eq!(written.len(), RunFile::FIELDS.len() - 2);
+}
+
+#[test]
+fn values_that_cannot_be_are_named() {
+    for (text, words) in [
+        ("hidden = 0", &["hidden is 0", "1 to"][..]),
+        ("hidden = 1000000000000", &["hidden"]),
+        ("layers = 0", &["layers is 0"]),
+        ("layers = 100000000000", &["layers is 100000000000", "100"]),
+        ("heads = 0", &["heads"]),
+        ("output_heads = 0", &["output_heads"]),
+        ("batch = 0", &["batch is 0"]),
+        ("epochs = 0", &["epochs is 0"]),
+        ("keep = 0", &["keep is 0"]),
+        ("threads = 100000", &["threads"]),
+        ("schedule_epochs = 0", &["schedule_epochs"]),
+        ("rate = 0", &["rate is 0", "more than 0"]),
+        ("rate = -0.1", &["rate is -0.1"]),
+        ("rate = nan", &["is NaN"]),
+        ("rate = inf", &["is inf"]),
+        ("decay = -1", &["decay is -1"]),
+        ("dropout = 1", &["dropout is 1", "less than 1"]),
+        ("attention_dropout = -0.5", &["attention_dropout is -0.5"]),
+        ("momentum = 1.5", &["momentum is 1.5"]),
+        ("hot_share = 1.01", &["hot_share is 1.01", "0 to 1"]),
+        ("clip = -1", &["clip is -1"]),
+        ("min_delta = nan", &["min_delta is NaN"]),
+        ("schedule_gamma = 0", &["schedule_gamma is 0"]),
+        ("rate = 0.5\nschedule_floor = 0.75", &["schedule_floor is 0.75", "0 to 0.5"]),
+        ("fanout = [10, 0]", &["fanout is [10, 0]", "-1 for all"]),
+        ("fanout = [-2]", &["fanout is [-2]"]),
+        ("fanout = []", &["layers is 0"]),
+        ("layers = 3\nfanout = [5, 5]", &["fanout is [5, 5]", "3 of them"]),
+        ("optimiser = 'sgd'\nnesterov = true\nmomentum = 0", &["nesterov is true", "momentum is 0"]),
+    ] {
+        let error = resolve(text).unwrap_err();
+        assert!(matches!(error, Error::Setting { .. }), "{text}: {error:?}");
+        let said = error.to_string();
+        assert!(words.iter().all(|word| said.contains(word)), "{text}: {said}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_are_named() {
+    for (text, words) in [
+        ("hiden = 3", &["run.toml", "\"hiden\"", "did you mean \"hidden\"?"][..]),
+        ("decay-first-layer-only = true", &["did you mean \"decay_first_layer_only\"?"]),
+        ("[section]\nhidden = 3", &["\"section\""]),
+        ("hidden = 3\nhidden = 4", &["run.toml", "line 2"]),
+        ("hidden = ", &["run.toml", "line 1"]),
+        ("seed = 1\nhidden = 'wide'", &["line 2", "hidden = 'wide'", "expected usize"]),
+        ("hidden = -3", &["hidden = -3", "-3"]),
+        ("seed = 9223372036854775808", &["line 1", "seed"]),
+        ("optimiser = 'adamx'", &["adamx", "sgd", "adamw"]),
+        ("loss = 'hinge'", &["hinge", "cross_entropy", "mse"]),
+        ("metric = 'auc'", &["roc_auc"]),
+        ("model = 'gcm'", &["no model \"gcm\"", "did you mean \"gcn\"?"]),
+        ("model = ''", &["no model \"\""]),
+        ("fanout = 10", &["fanout = 10"]),
+    ] {
+        let said = parse(text).unwrap_err().to_string();
+        assert!(words.iter().all(|word| said.contains(word)), "{text}: {said}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let binary = folder.path().join("binary.toml");
+    std::fs::write(&binary, [0xff; 9]).unwrap();
+    for path in [folder.path(), &folder.path().join("none"), &binary, Path::new("/dev/zero")] {
+        let said = RunFile::read(path).unwrap_err().to_string();
+        assert!(said.contains(path.to_str().unwrap()), "{said}");
+    }
+}
+
+#[test]
+fn fields_mean_what_they_say() {
+    let of = |text: &str| resolve(text).unwrap();
+    let sgd = of("optimiser = 'sgd'\nmomentum = 0.5\nnesterov = true\nclip = 2\npatience = 7\nwatch = 'loss'");
+    assert_eq!(sgd.rule(), Rule::Sgd(Sgd { momentum: 0.5, nesterov: true }));
+    assert_eq!(sgd.most_norm(), Some(2.0));
+    assert_eq!(sgd.patience().map(|p| (p.rounds, p.goal)), Some((7, crate::early_stop::Goal::Minimise)));
+    let gcn = of("model = 'gcn'");
+    assert_eq!((gcn.rule(), gcn.most_norm(), gcn.patience()), (Rule::Adam(Adam::default()), None, None));
+    assert_eq!(gcn.groups(), [Group { decay: 5e-4 }, Group { decay: 0.0 }]);
+    assert_eq!(of("model = 'gat'").groups(), [Group { decay: 5e-4 }; 2]);
+    assert_eq!([0, 1, 5].map(RunConfig::group_of_layer), [0, 1, 1]);
+    let falling =
+        of("schedule = 'cosine'\nschedule_floor = 0.001\nepochs = 10\nwarmup_steps = 5\nrate = 0.1").schedule(10);
+    assert!((falling.at(4) - 0.1).abs() < 1e-12 && (falling.at(100) - 0.001).abs() < 1e-12);
+    let stepping = of("schedule = 'step'\nschedule_epochs = 2\nschedule_gamma = 0.1\nrate = 0.1").schedule(5);
+    assert!((stepping.at(9) - 0.1).abs() < 1e-12 && (stepping.at(10) - 0.01).abs() < 1e-12);
+}
+
+#[test]
+fn models_by_name_or_path() {
+    for (text, expected) in [
+        ("gat", Some("gat")),
+        ("GraphSAGE", Some("sage")),
+        ("models/gat", Some("models/gat")),
+        ("own.py", Some("own.py")),
+        ("gats", None),
+    ] {
+        assert_eq!(text.parse::<Model>().ok().map(|model| model.to_string()).as_deref(), expected, "{text}");
+    }
+}

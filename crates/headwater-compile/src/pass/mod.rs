@@ -2,6 +2,7 @@
 
 pub mod autodiff;
 pub mod buffers;
+pub mod decorate;
 pub mod domains;
 mod rewrite;
 pub mod select;

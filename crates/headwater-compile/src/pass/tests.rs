@@ -1,6 +1,7 @@
 //! Passes change how, never what: every program gives the same numbers before and after, gradients included.
 
 use super::autodiff::gradients;
+use super::decorate::{Around, Norm, decorate};
 use super::domains::coarsen;
 use super::select::Fusion;
 use super::simplify::simplify;
@@ -122,4 +123,32 @@ fn numbers_are_computed_and_neutral_elements_go() {
     same_results(&program, &simple);
     assert_eq!(simple.values.len(), 4, "x, 3, its lift, the product: {}", print(&simple));
     assert!(numbers(1, "x", 2).iter().all(|number| number.abs() <= 1.0));
+}
+
+#[test]
+fn what_stands_around_a_layer_is_differentiated_with_it() {
+    let mut b = Builder::new("layer");
+    let x = b.input_with_gradient("x", Domain::SRC, Shape::vector(4));
+    let w = b.parameter("W", Domain::Const, Shape::matrix(4, 4));
+    let z = b.linear(x, w).unwrap();
+    let s = b.lift(z, Domain::Edge).unwrap();
+    let out = b.reduce(s, Domain::DST, Reduce::Mean).unwrap();
+    b.output("out", out);
+    let layer = b.finish();
+    for norm in [Norm::None, Norm::Layer, Norm::Batch, Norm::Running] {
+        for residual in [false, true] {
+            let activation = Some(Unary::Tanh);
+            let around = Around { input_dropout: 0.3, norm, activation, residual, wants_input_gradient: true };
+            let whole = decorate(&layer, around).unwrap();
+            verify(&whole).unwrap();
+            let graph = Recipe::plain(12).graph(5);
+            // Variances are not negative.
+            if norm == Norm::Running {
+                continue;
+            }
+            check_gradients(&whole, &graph, 3);
+        }
+    }
+    let blind = decorate(&layer, Around::default()).unwrap();
+    assert!(!print(&blind).contains("gradient"), "{}", print(&blind));
 }

@@ -21,3 +21,4 @@ pub mod pass;
 mod testing;
 
 pub use error::{Error, Result};
+pub use pass::Optimisations;

@@ -9,6 +9,21 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// A layer could not be read, compiled or run.
+    #[error(transparent)]
+    Compile(#[from] headwater_compile::Error),
+    /// The graph or its dataset could not be read.
+    #[error(transparent)]
+    Graph(#[from] headwater_graph::Error),
+    /// Features could not be read.
+    #[error(transparent)]
+    Feature(#[from] headwater_feature::Error),
+    /// A model that does not fit the data.
+    #[error("the model does not fit: {why}")]
+    Model {
+        /// What does not fit, and what would.
+        why: String,
+    },
     /// A file or folder could not be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {

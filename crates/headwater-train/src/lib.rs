@@ -24,6 +24,7 @@ pub mod init;
 pub mod journal;
 pub mod loss;
 pub mod metric;
+pub mod network;
 pub mod optimiser;
 pub mod parameter;
 pub mod run_config;

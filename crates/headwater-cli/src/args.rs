@@ -5,6 +5,7 @@ mod bench_tier;
 mod generate;
 mod ingest;
 mod tier;
+mod train;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ pub use self::bench_tier::{BenchTierArgs, Caches, ColdOrder, ScoreSet, stored_na
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
 pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, SparseAs};
 pub use self::tier::{RoomArgs, ScoreChoice, TierArgs};
+pub use self::train::TrainArgs;
 
 /// Train graph neural networks on graphs that do not fit in GPU memory.
 #[derive(Debug, Parser)]
@@ -24,6 +26,7 @@ pub use self::tier::{RoomArgs, ScoreChoice, TierArgs};
     name = "headwater",
     version,
     after_help = "Examples:
+  headwater train                    a network on a made-up graph, from end to end
   headwater info                     what this machine offers, and what is missing
   headwater ingest edges.csv -o d    a dataset out of an edge list, arrays or an OGB folder
   headwater inspect data/products    what a dataset holds, and whether its files are sound
@@ -95,6 +98,16 @@ Batches that are measured are others than those that scores are made from. Table
 compete for the same memories: rows that are read most come first, whatever their type. Without a GPU the
 plan is for an assumed one, and says so.")]
     Tier(Box<TierArgs>),
+    /// Train a network and say how good it is.
+    #[command(after_help = "Examples:
+  headwater train                                                 a graph of planted communities, GraphSAGE
+  headwater train data/cora --model gat --hidden 8 --heads 8 --seed 3 --full-graph
+  headwater train data/products --fanout 15,10,5 --batch 1024 --epochs 10 -o runs/products
+  headwater train --resume runs/products                          goes on where it was stopped
+
+What is not said is what was published for the model. The run's folder has config.toml, metrics.jsonl, checkpoints,
+curves.svg and summary.json. Ctrl-C writes a checkpoint.")]
+    Train(Box<TrainArgs>),
     /// Make a graph with features, labels and splits, and write it as a dataset.
     #[command(after_help = "Examples:
   headwater generate rmat --nodes-log2 20 --edges-per-node 16 --features 128 --classes 32 -o rmat20

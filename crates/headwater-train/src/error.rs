@@ -18,6 +18,19 @@ pub enum Error {
     /// Features could not be read.
     #[error(transparent)]
     Feature(#[from] headwater_feature::Error),
+    /// An array could not be handled.
+    #[error(transparent)]
+    Tensor(#[from] headwater_tensor::Error),
+    /// A loss that is not a number: features, labels or the rate are not what they should be.
+    #[error("epoch {epoch}, batch {batch}: the loss is {loss}; the last checkpoint is from before")]
+    NotFinite {
+        /// From 0.
+        epoch: u64,
+        /// From 0.
+        batch: u64,
+        /// What it is.
+        loss: f64,
+    },
     /// A model that does not fit the data.
     #[error("the model does not fit: {why}")]
     Model {

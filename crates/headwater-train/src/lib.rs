@@ -16,6 +16,7 @@
 //! Everything here is f32, in parallel, and equal to the bit for any number of threads.
 
 pub mod array;
+pub mod blocks;
 pub mod checkpoint;
 pub mod clip;
 pub mod early_stop;
@@ -29,6 +30,8 @@ pub mod optimiser;
 pub mod parameter;
 pub mod run_config;
 pub mod schedule;
+pub mod task;
+pub mod trainer;
 pub mod whole_file;
 
 pub use array::Array;

@@ -8,6 +8,7 @@ mod ingest;
 mod inspect;
 mod reorder;
 mod tier;
+mod train;
 
 use crate::args::{BenchCommand, Command};
 
@@ -20,6 +21,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Export(args) => export::run(&args),
         Command::Reorder(args) => reorder::run(&args),
         Command::Tier(args) => tier::run(&args),
+        Command::Train(args) => train::run(&args),
         Command::Generate(args) => generate::run(&args.kind),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),

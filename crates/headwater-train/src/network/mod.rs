@@ -197,6 +197,11 @@ impl Network {
         }
     }
 
+    /// Memory for `len` numbers.
+    pub fn take(&mut self, len: usize) -> Vec<f32> {
+        self.workspace.take(len)
+    }
+
     /// Gives the memory of outputs back.
     pub fn give(&mut self, values: Vec<f32>) {
         self.workspace.give(values);

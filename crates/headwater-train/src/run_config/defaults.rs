@@ -20,7 +20,7 @@ pub fn defaults(model: &Model, dataset: Option<&Path>) -> RunConfig {
         Model::Named(Architecture::Sage) => RunConfig { hidden: 256, rate: 0.003, ..plain },
         Model::Named(Architecture::Rgcn) => rgcn(plain),
         Model::Named(Architecture::Rgat | Architecture::Hgt) => RunConfig { heads: 4, dropout: 0.2, ..plain },
-        Model::Named(Architecture::Gin) | Model::Text(_) => plain,
+        Model::Named(Architecture::Gin | Architecture::Mlp) | Model::Text(_) => plain,
     }
 }
 
@@ -32,6 +32,7 @@ fn gcn(plain: RunConfig) -> RunConfig {
         decay_first_layer_only: true,
         checkpoint_every: 20,
         full_graph: true,
+        normalise_features: true,
         ..plain
     }
 }
@@ -51,13 +52,23 @@ fn gat(plain: RunConfig, is_pubmed: bool) -> RunConfig {
         patience: 100,
         checkpoint_every: 20,
         full_graph: true,
+        normalise_features: true,
         ..plain
     }
 }
 
 fn rgcn(plain: RunConfig) -> RunConfig {
     let dropout = 0.0;
-    RunConfig { hidden: 16, epochs: 50, decay: 5e-4, dropout, checkpoint_every: 10, full_graph: true, ..plain }
+    RunConfig {
+        hidden: 16,
+        epochs: 50,
+        decay: 5e-4,
+        dropout,
+        checkpoint_every: 10,
+        full_graph: true,
+        inverse_relations: true,
+        ..plain
+    }
 }
 
 /// What all have in common.
@@ -81,6 +92,8 @@ fn plain(model: Model) -> RunConfig {
         nesterov: false,
         decay: 0.0,
         decay_first_layer_only: false,
+        normalise_features: false,
+        inverse_relations: false,
         dropout: 0.5,
         attention_dropout: 0.0,
         norm: Norm::None,

@@ -106,6 +106,10 @@ fields! {
         decay: f64,
         /// Whether only the first layer decays.
         decay_first_layer_only: bool,
+        /// Whether every row of features is divided by its sum.
+        normalise_features: bool,
+        /// Whether every relation is also there the other way.
+        inverse_relations: bool,
         /// Share of inputs that a layer does not see.
         dropout: f64,
         /// Share of attention that a layer does not see.

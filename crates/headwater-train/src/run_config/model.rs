@@ -35,11 +35,14 @@ pub enum Architecture {
     Rgat,
     /// Heterogeneous graph transformer.
     Hgt,
+    /// Features alone, to compare with.
+    Mlp,
 }
 
 impl Architecture {
     /// All of them.
-    pub const ALL: [Self; 7] = [Self::Gcn, Self::Sage, Self::Gat, Self::Gin, Self::Rgcn, Self::Rgat, Self::Hgt];
+    pub const ALL: [Self; 8] =
+        [Self::Gcn, Self::Sage, Self::Gat, Self::Gin, Self::Rgcn, Self::Rgat, Self::Hgt, Self::Mlp];
 
     /// Its name.
     #[must_use]
@@ -52,6 +55,7 @@ impl Architecture {
             Self::Rgcn => "rgcn",
             Self::Rgat => "rgat",
             Self::Hgt => "hgt",
+            Self::Mlp => "mlp",
         }
     }
 }

@@ -1,0 +1,198 @@
+//! What `train` and `infer` take. Every field of a run file is a flag.
+
+use std::path::PathBuf;
+
+use clap::Args as Group;
+use headwater::train::run_config::{Activation, Course, Features, Model, Norm, OptimiserName, RunFile, Watch};
+use headwater::train::{Loss, Metric};
+use serde::de::DeserializeOwned;
+
+/// What `train` takes.
+#[derive(Debug, Group)]
+pub struct TrainArgs {
+    /// A dataset folder. Without one a graph of planted communities is made.
+    pub dataset: Option<PathBuf>,
+    /// A TOML file that describes the run; flags go before what it says.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Go on with the run in this folder, from its newest checkpoint.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["dataset", "config", "out"])]
+    pub resume: Option<PathBuf>,
+    /// The run's folder. Default: a new one below runs/.
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// gcn, sage, gat, gin, rgcn, rgat, hgt, mlp, or a layer text.
+    #[arg(long)]
+    pub model: Option<Model>,
+    /// Width of hidden layers; of one head, where there are heads.
+    #[arg(long)]
+    pub hidden: Option<usize>,
+    /// Number of layers.
+    #[arg(long)]
+    pub layers: Option<usize>,
+    /// Attention heads of hidden layers.
+    #[arg(long)]
+    pub heads: Option<usize>,
+    /// Attention heads of the last layer.
+    #[arg(long)]
+    pub output_heads: Option<usize>,
+    /// Between layers: none, relu, leaky_relu, elu, gelu or tanh.
+    #[arg(long, value_parser = word::<Activation>)]
+    pub activation: Option<Activation>,
+    /// Neighbours a hop, seeds first; -1 for all.
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
+    pub fanout: Option<Vec<i64>>,
+    /// Seeds a batch.
+    #[arg(long)]
+    pub batch: Option<usize>,
+    /// Every step sees the whole graph.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub full_graph: Option<bool>,
+    /// Epochs.
+    #[arg(long)]
+    pub epochs: Option<u64>,
+    /// sgd, adam or adamw.
+    #[arg(long, value_parser = word::<OptimiserName>)]
+    pub optimiser: Option<OptimiserName>,
+    /// Learning rate.
+    #[arg(long)]
+    pub rate: Option<f64>,
+    /// Momentum of SGD.
+    #[arg(long)]
+    pub momentum: Option<f64>,
+    /// SGD looks ahead.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub nesterov: Option<bool>,
+    /// Weight decay.
+    #[arg(long)]
+    pub decay: Option<f64>,
+    /// Only the first layer decays.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub decay_first_layer_only: Option<bool>,
+    /// Every row of features is divided by its sum.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub normalise_features: Option<bool>,
+    /// Every relation is also there the other way.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub inverse_relations: Option<bool>,
+    /// Share of inputs that a layer does not see.
+    #[arg(long)]
+    pub dropout: Option<f64>,
+    /// Share of attention that a layer does not see.
+    #[arg(long)]
+    pub attention_dropout: Option<f64>,
+    /// Between layers: none, layer or batch.
+    #[arg(long, value_parser = word::<Norm>)]
+    pub norm: Option<Norm>,
+    /// Layers add to what they were given.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub residual: Option<bool>,
+    /// cross_entropy, nll, bce or mse.
+    #[arg(long, value_parser = word::<Loss>)]
+    pub loss: Option<Loss>,
+    /// accuracy, f1_micro, f1_macro or roc_auc.
+    #[arg(long, value_parser = word::<Metric>)]
+    pub metric: Option<Metric>,
+    /// Of the learning rate: constant, step or cosine.
+    #[arg(long, value_parser = word::<Course>)]
+    pub schedule: Option<Course>,
+    /// Epochs after which a step schedule multiplies.
+    #[arg(long)]
+    pub schedule_epochs: Option<u64>,
+    /// What it multiplies by.
+    #[arg(long)]
+    pub schedule_gamma: Option<f64>,
+    /// The rate at which a cosine schedule ends.
+    #[arg(long)]
+    pub schedule_floor: Option<f64>,
+    /// Steps in which the rate grows to its full size.
+    #[arg(long)]
+    pub warmup_steps: Option<u64>,
+    /// Largest norm of all gradients together; 0 does not clip.
+    #[arg(long)]
+    pub clip: Option<f64>,
+    /// Epochs without anything better before the run stops; 0 never stops early.
+    #[arg(long)]
+    pub patience: Option<u64>,
+    /// How much better is better.
+    #[arg(long)]
+    pub min_delta: Option<f64>,
+    /// What should get better: metric or loss.
+    #[arg(long, value_parser = word::<Watch>)]
+    pub watch: Option<Watch>,
+    /// The seed of everything random.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Where features lie: cpu or tiered.
+    #[arg(long, value_parser = word::<Features>)]
+    pub features: Option<Features>,
+    /// Share of rows in the fastest memory of a tiered table.
+    #[arg(long)]
+    pub hot_share: Option<f64>,
+    /// Threads; 0 takes all cores.
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Epochs between checkpoints; 0 saves only at the end.
+    #[arg(long)]
+    pub checkpoint_every: Option<u64>,
+    /// How many of the last checkpoints stay.
+    #[arg(long)]
+    pub keep: Option<usize>,
+    /// A line of JSON an epoch, and a summary as the last.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl TrainArgs {
+    /// The flags as a run file.
+    pub fn flags(&self) -> RunFile {
+        RunFile {
+            dataset: self.dataset.clone(),
+            out: self.out.clone(),
+            model: self.model.clone(),
+            hidden: self.hidden,
+            layers: self.layers,
+            heads: self.heads,
+            output_heads: self.output_heads,
+            activation: self.activation,
+            fanout: self.fanout.clone(),
+            batch: self.batch,
+            full_graph: self.full_graph,
+            epochs: self.epochs,
+            optimiser: self.optimiser,
+            rate: self.rate,
+            momentum: self.momentum,
+            nesterov: self.nesterov,
+            decay: self.decay,
+            decay_first_layer_only: self.decay_first_layer_only,
+            normalise_features: self.normalise_features,
+            inverse_relations: self.inverse_relations,
+            dropout: self.dropout,
+            attention_dropout: self.attention_dropout,
+            norm: self.norm,
+            residual: self.residual,
+            loss: self.loss,
+            metric: self.metric,
+            schedule: self.schedule,
+            schedule_epochs: self.schedule_epochs,
+            schedule_gamma: self.schedule_gamma,
+            schedule_floor: self.schedule_floor,
+            warmup_steps: self.warmup_steps,
+            clip: self.clip,
+            patience: self.patience,
+            min_delta: self.min_delta,
+            watch: self.watch,
+            seed: self.seed,
+            features: self.features,
+            hot_share: self.hot_share,
+            threads: self.threads,
+            checkpoint_every: self.checkpoint_every,
+            keep: self.keep,
+        }
+    }
+}
+
+/// A word that a run file has too.
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|error| error.to_string())
+}

@@ -1,0 +1,141 @@
+//! `headwater train`: a run on the CPU, from its description to its summary.
+
+mod planted;
+mod watch;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use headwater::graph::Dataset;
+use headwater::train::run_config::{RunConfig, RunFile};
+use headwater::train::task::{Inverse, Task};
+use headwater::train::trainer::{Ending, EpochReport, Summary, Trainer};
+use headwater::train::{Checkpoints, journal};
+use serde::Serialize;
+
+use self::watch::Watcher;
+use crate::args::TrainArgs;
+use crate::picture::{self, Chart};
+use crate::report;
+
+/// The last line of a run for programs.
+#[derive(Debug, Serialize)]
+struct Closing<'a> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    /// Most memory that the process held.
+    peak_rss_bytes: u64,
+    /// What features alone give, where that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    features_alone: Option<f64>,
+}
+
+/// Trains and prints.
+pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
+    let (config, folder) = described(args)?;
+    if config.threads > 0 {
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(config.threads)
+            .build_global()
+            .context("setting the number of threads")?;
+    }
+    let made_up = config.dataset.is_none();
+    let dataset = match &config.dataset {
+        Some(dataset) => dataset.clone(),
+        None => planted::make(&folder)?,
+    };
+    let open = || -> anyhow::Result<Task> {
+        let opened = Dataset::open(&dataset).with_context(|| format!("opening {}", dataset.display()))?;
+        let inverse = if config.inverse_relations { Inverse::On } else { Inverse::Off };
+        Task::open(&opened, inverse).with_context(|| format!("training on {}", dataset.display()))
+    };
+    let mut trainer = Trainer::open(config.clone(), open()?, &folder)?;
+    let watcher = Watcher::new(&config, trainer.state().epoch, args.json)?;
+    let (summary, ending) = trainer.run(&watcher)?;
+    watcher.finish();
+    draw(&folder)?;
+    let features_alone =
+        if made_up && ending == Ending::Done { Some(planted::features_alone(&config, open()?)?) } else { None };
+    let closing = Closing { summary: &summary, peak_rss_bytes: peak_rss_bytes(), features_alone };
+    if args.json {
+        report::json(&closing)?
+    } else {
+        show(&closing)
+    }
+    if ending == Ending::Stopped {
+        report::note(format!("stopped; go on with: headwater train --resume {}", folder.display()));
+    }
+    Ok(())
+}
+
+/// The run that is described, and its folder.
+fn described(args: &TrainArgs) -> anyhow::Result<(RunConfig, PathBuf)> {
+    if let Some(folder) = &args.resume {
+        let file = RunFile::read(&folder.join("config.toml"))
+            .with_context(|| format!("{} is no run that can be gone on with", folder.display()))?;
+        // How long it goes on may change; what it learns may not.
+        let flags = RunFile { epochs: args.epochs, threads: args.threads, ..RunFile::default() };
+        return Ok((RunConfig::resolve(flags, file)?, folder.clone()));
+    }
+    let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default();
+    let config = RunConfig::resolve(args.flags(), file)?;
+    let folder = match &config.out {
+        Some(folder) => folder.clone(),
+        None => new_folder(&config),
+    };
+    let is_used = Checkpoints::new(&folder.join("checkpoints"), 1).newest().is_ok_and(|newest| newest.is_some());
+    ensure!(!is_used, "{} holds a run already; go on with it by --resume, or name another folder", folder.display());
+    Ok((config, folder))
+}
+
+/// The first folder below runs/ that is not there yet.
+fn new_folder(config: &RunConfig) -> PathBuf {
+    let dataset = config.dataset.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let name = format!("{}-{}", dataset.unwrap_or_else(|| "planted".to_owned()), config.model);
+    let name = name.replace(['/', '\\'], "-");
+    let free = (1..).map(|number| PathBuf::from("runs").join(format!("{name}-{number}"))).find(|path| !path.exists());
+    free.unwrap_or_else(|| PathBuf::from("runs"))
+}
+
+/// The curves of a run, from its journal: a resumed run has all of it.
+fn draw(folder: &Path) -> anyhow::Result<()> {
+    let lines = journal::read(&folder.join("metrics.jsonl"))?;
+    let reports: Vec<EpochReport> = lines.into_iter().filter_map(|line| serde_json::from_value(line).ok()).collect();
+    let line =
+        |pick: fn(&EpochReport) -> f64| reports.iter().map(|report| (report.epoch as f64, pick(report))).collect();
+    let chart = |title: &str, y_label: &str, lines| Chart {
+        title: title.to_owned(),
+        x_label: "epoch".to_owned(),
+        y_label: y_label.to_owned(),
+        lines,
+    };
+    let loss = chart("Loss", "loss", vec![("training".to_owned(), line(|report| report.loss))]);
+    let both =
+        vec![("validation".to_owned(), line(|report| report.valid)), ("test".to_owned(), line(|report| report.test))];
+    picture::draw(&folder.join("curves.svg"), &[loss, chart("Metric", "metric", both)])
+}
+
+fn show(closing: &Closing<'_>) {
+    let Summary { epochs, epoch_seconds, sample_seconds, gather_seconds, compute_seconds, .. } = closing.summary;
+    report::line(format!(
+        "test {:.2}% in the epoch that was best for validation ({}: {:.2}%)",
+        100.0 * closing.summary.test_accuracy,
+        closing.summary.best_epoch,
+        100.0 * closing.summary.best_val_accuracy
+    ));
+    if let Some(alone) = closing.features_alone {
+        report::line(format!("features alone give {:.2}%", 100.0 * alone));
+    }
+    report::line(format!(
+        "{epochs} epochs of {epoch_seconds:.3} s: {sample_seconds:.3} sampling, {gather_seconds:.3} gathering, {compute_seconds:.3} computing"
+    ));
+    report::line(format!("memory  {} MiB at most", closing.peak_rss_bytes >> 20));
+    report::line(format!("run     {}", closing.summary.run_dir.display()));
+}
+
+/// The most memory that this process held, as Linux counts it.
+fn peak_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}

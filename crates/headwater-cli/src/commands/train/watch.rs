@@ -1,0 +1,102 @@
+//! A run while it goes: a bar a batch, a line an epoch, and a stop when somebody asks for it.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::Context;
+use headwater::train::run_config::RunConfig;
+use headwater::train::trainer::{EpochReport, Listener};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::report;
+
+const TEMPLATE: &str = "epoch {prefix} [{bar:30}] {pos}/{len} {msg} {eta}";
+
+/// Shows and listens.
+pub struct Watcher {
+    bar: ProgressBar,
+    json: bool,
+    is_full_graph: bool,
+    epochs: u64,
+    batch_seeds: usize,
+    begun: Cell<Instant>,
+    epoch: Cell<u64>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Watcher {
+    /// For a run that begins with an epoch.
+    pub fn new(config: &RunConfig, epoch: u64, json: bool) -> anyhow::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&stop);
+        ctrlc::set_handler(move || {
+            // Whoever asks twice does not want to wait for the batch.
+            if asked.swap(true, Ordering::SeqCst) {
+                std::process::exit(130);
+            }
+        })
+        .context("listening for Ctrl-C")?;
+        let bar = ProgressBar::no_length();
+        if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        let (is_full_graph, epochs, batch_seeds) = (config.full_graph, config.epochs, config.batch);
+        let (begun, epoch) = (Cell::new(Instant::now()), Cell::new(epoch));
+        Ok(Self { bar, json, is_full_graph, epochs, batch_seeds, begun, epoch, stop })
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Listener for Watcher {
+    fn batch(&self, done: u64, of: u64, loss: f64) {
+        if self.is_full_graph {
+            self.bar.set_length(self.epochs);
+            self.bar.set_position(self.epoch.get() + 1);
+            self.bar.set_message(format!("loss {loss:.4}"));
+            return;
+        }
+        if done == 1 {
+            self.begun.set(Instant::now());
+            self.bar.reset();
+        }
+        self.bar.set_prefix(format!("{}/{}", self.epoch.get() + 1, self.epochs));
+        self.bar.set_length(of);
+        self.bar.set_position(done);
+        let seeds = done.saturating_sub(1) as f64 * self.batch_seeds as f64 / self.begun.get().elapsed().as_secs_f64();
+        self.bar.set_message(format!("loss {loss:.4} {:.0} k seeds/s", seeds / 1e3));
+    }
+
+    fn epoch(&self, report: &EpochReport) {
+        self.epoch.set(report.epoch + 1);
+        if self.json {
+            let _ = report::json(report);
+            return;
+        }
+        // A line for each of hundreds of short epochs tells nobody anything.
+        if self.is_full_graph && !(report.epoch + 1).is_multiple_of(20) {
+            return;
+        }
+        let line = format!(
+            "epoch {:>4}  loss {:.4}  valid {:.2}%  test {:.2}%  {:.3} s (sample {:.3}, gather {:.3}, compute {:.3})",
+            report.epoch + 1,
+            report.loss,
+            100.0 * report.valid,
+            100.0 * report.test,
+            report.epoch_seconds,
+            report.seconds.sample,
+            report.seconds.gather,
+            report.seconds.compute
+        );
+        self.bar.suspend(|| report::line(line));
+    }
+
+    fn should_stop(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,312 @@
+//! A run: epochs of steps, an evaluation after each, checkpoints, and what it leaves in its folder.
+//!
+//! Everything random is a function of the seed, the epoch and the batch or the step, so a run that was stopped anywhere goes on
+//! from its last checkpoint as if nothing had happened. `full.rs` steps over the whole graph, `sampled.rs` over batches;
+//! `evaluate.rs` measures, layer by layer over the whole graph.
+
+mod evaluate;
+mod full;
+mod report;
+mod sampled;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use headwater_compile::adjacency::Adjacency;
+use headwater_compile::cpu::fast::SparseRows;
+use headwater_compile::front::builtin;
+use headwater_compile::pass::Statistics;
+use headwater_graph::random::Key;
+
+pub use report::{EpochReport, Listener, Quiet, Split as Seconds, Summary};
+
+use crate::blocks::{SelfLoops, degrees, whole};
+use crate::checkpoint::{Best, Checkpoints, Fingerprint, Snapshot, State};
+use crate::early_stop::{EarlyStop, Verdict};
+use crate::error::{Error, Result};
+use crate::journal::Journal;
+use crate::network::{Extras, Facts, Network};
+use crate::optimiser::Optimiser;
+use crate::run_config::{Architecture, Model, RunConfig};
+use crate::schedule::Schedule;
+use crate::task::Task;
+use crate::whole_file::write_whole;
+
+/// Part of the features that may be other than zero where they are kept as sparse rows.
+const MOST_FILLED: f64 = 0.25;
+/// What draws are for.
+const SHUFFLE: u64 = 1;
+const SAMPLE: u64 = 2;
+const STEP: u64 = 3;
+
+/// A run on the CPU.
+#[derive(Debug)]
+pub struct Trainer {
+    config: RunConfig,
+    task: Task,
+    network: Network,
+    optimiser: Optimiser,
+    schedule: Schedule,
+    whole: Whole,
+    folder: PathBuf,
+    journal: Journal,
+    fingerprint: Fingerprint,
+    state: State,
+}
+
+/// The whole graph, as layers take it.
+#[derive(Debug)]
+struct Whole {
+    graph: Adjacency,
+    loops: SelfLoops,
+    extras: Extras,
+    degrees: Vec<Vec<f32>>,
+    /// All features, where they are needed at once.
+    rows: Option<Rows>,
+}
+
+/// All features.
+#[derive(Debug)]
+enum Rows {
+    Dense(Vec<f32>),
+    Sparse(SparseRows),
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// All epochs, or nothing got better any more.
+    Done,
+    /// The listener asked for it; a checkpoint says how to go on.
+    Stopped,
+}
+
+impl Trainer {
+    /// A run in a folder: a new one, or the one that its newest checkpoint says.
+    pub fn open(config: RunConfig, task: Task, folder: &Path) -> Result<Self> {
+        let (name, text) = text_of(&config.model)?;
+        let loops = loops_of(&name, &text)?;
+        let graph = whole(&task.graph, loops)?;
+        let facts = Facts {
+            in_width: task.width,
+            classes: task.classes,
+            graph: &graph,
+            statistics: Statistics::of(&graph),
+            text: &text,
+            name: &name,
+        };
+        let mut network = Network::new(&config, &facts)?;
+        let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
+        let sizes = [("classes", task.classes), ("width", task.width.unwrap_or(0)), ("layers", config.layers)];
+        let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size as u64)).collect();
+        let fingerprint = Fingerprint::new(&text, sizes, &network.parameters);
+        std::fs::create_dir_all(folder).map_err(|source| Error::Io {
+            action: "create",
+            path: folder.to_owned(),
+            source,
+        })?;
+        let (state, journal) = begin(&config, folder, &fingerprint, &mut network, &mut optimiser)?;
+        let schedule = config.schedule(steps_of_epoch(&config, &task));
+        let degrees = degrees(&task.graph);
+        let whole = Whole { graph, loops, extras: Extras::new(), degrees, rows: None };
+        let mut trainer = Self {
+            folder: folder.to_owned(),
+            config,
+            task,
+            network,
+            optimiser,
+            schedule,
+            whole,
+            journal,
+            fingerprint,
+            state,
+        };
+        trainer.prepare_whole()?;
+        Ok(trainer)
+    }
+
+    /// Where a run stands.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Runs until it ends.
+    pub fn run(&mut self, listener: &dyn Listener) -> Result<(Summary, Ending)> {
+        let mut reports: Vec<EpochReport> = Vec::new();
+        let mut ending = Ending::Done;
+        while self.state.epoch < self.config.epochs {
+            let begun = Instant::now();
+            let Some((loss, seconds)) = self.epoch(listener)? else {
+                ending = Ending::Stopped;
+                break;
+            };
+            let epoch_seconds = begun.elapsed().as_secs_f64();
+            let measured = self.evaluate()?;
+            let report = EpochReport {
+                epoch: self.state.epoch,
+                loss,
+                valid: measured.valid,
+                test: measured.test,
+                rate: self.schedule.at(self.state.step.saturating_sub(1)),
+                epoch_seconds,
+                seconds,
+            };
+            let is_over = self.finish_epoch(&report)?;
+            listener.epoch(&report);
+            reports.push(report);
+            if is_over {
+                break;
+            }
+        }
+        if ending == Ending::Stopped || self.config.checkpoint_every == 0 {
+            self.save()?;
+        }
+        let summary = self.summary(&reports)?;
+        Ok((summary, ending))
+    }
+
+    /// One epoch, or what is left of it: the mean loss and where the time went; nothing when the listener stops it.
+    fn epoch(&mut self, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
+        if self.config.full_graph { self.full_epoch(listener) } else { self.sampled_epoch(listener) }
+    }
+
+    /// Notes what an epoch gave. Whether the run is over.
+    fn finish_epoch(&mut self, report: &EpochReport) -> Result<bool> {
+        self.journal.append(report)?;
+        self.state.epoch += 1;
+        self.state.batch = 0;
+        let is_better = |best: &Best| report.valid > best.value;
+        if self.state.best.as_ref().is_none_or(is_better) {
+            let best = Best { value: report.valid, epoch: report.epoch, step: self.state.step };
+            self.state.best = Some(best);
+        }
+        let mut is_over = false;
+        if let Some(patience) = self.config.patience() {
+            let watched = match self.config.watch {
+                crate::run_config::Watch::Metric => report.valid,
+                crate::run_config::Watch::Loss => report.loss,
+            };
+            is_over = self.state.early_stop.see(watched, &patience) == Verdict::Stop;
+        }
+        let every = self.config.checkpoint_every;
+        let is_last = is_over || self.state.epoch == self.config.epochs;
+        if every > 0 && (self.state.epoch.is_multiple_of(every) || is_last) {
+            self.save_or_go_on();
+        }
+        Ok(is_over)
+    }
+
+    /// A step with these gradients.
+    fn step(&mut self, gradients: Vec<Vec<f32>>) -> Result<()> {
+        let mut gradients = gradients;
+        if let Some(most) = self.config.most_norm() {
+            crate::clip::clip(&mut gradients, most);
+        }
+        let rate = self.schedule.at(self.state.step);
+        self.optimiser.step(&mut self.network.parameters, &gradients, rate)?;
+        self.network.recycle(gradients);
+        self.state.step += 1;
+        Ok(())
+    }
+
+    /// Refuses a loss that is not a number. The last checkpoint stays.
+    fn check_loss(&self, loss: f64) -> Result<()> {
+        if loss.is_finite() {
+            return Ok(());
+        }
+        Err(Error::NotFinite { epoch: self.state.epoch, batch: self.state.batch, loss })
+    }
+
+    fn step_key(&self) -> Key {
+        Key::new(self.config.seed).of(STEP).of(self.state.step)
+    }
+
+    fn save(&mut self) -> Result<()> {
+        self.journal.sync()?;
+        self.state.journal_bytes = self.journal.bytes();
+        let checkpoints = Checkpoints::new(&self.folder.join("checkpoints"), self.config.keep);
+        checkpoints.save(Snapshot {
+            state: &self.state,
+            fingerprint: &self.fingerprint,
+            parameters: &self.network.parameters,
+            optimiser: &self.optimiser,
+            buffers: &[],
+        })?;
+        Ok(())
+    }
+
+    /// A checkpoint that cannot be written does not end the run: the one before stays.
+    fn save_or_go_on(&mut self) {
+        if let Err(why) = self.save() {
+            log::warn!("no checkpoint was written, training goes on: {why}");
+        }
+    }
+
+    fn summary(&self, reports: &[EpochReport]) -> Result<Summary> {
+        let summary = Summary::new(&self.folder, self.state.best, reports, self.network.peak_bytes());
+        let text = serde_json::to_string_pretty(&summary).unwrap_or_default();
+        write_whole(&self.folder.join("summary.json"), text.as_bytes())?;
+        Ok(summary)
+    }
+}
+
+/// The text of a model, and its name.
+fn text_of(model: &Model) -> Result<(String, String)> {
+    match model {
+        Model::Named(model) => {
+            let text = builtin(model.name()).unwrap_or_default();
+            Ok((model.name().to_owned(), text.to_owned()))
+        }
+        Model::Text(path) => {
+            let text = std::fs::read_to_string(path).map_err(|source| Error::Io {
+                action: "read",
+                path: path.clone(),
+                source,
+            })?;
+            Ok((path.display().to_string(), text))
+        }
+    }
+}
+
+/// Whether a model wants every node to have an edge to itself.
+fn loops_of(name: &str, text: &str) -> Result<SelfLoops> {
+    let known = headwater_compile::front::signature(name, text)?;
+    let is_gat = name == Architecture::Gat.name() && known.options.iter().any(|option| option.name == "self_loops");
+    Ok(if is_gat { SelfLoops::Added } else { SelfLoops::AsTheyAre })
+}
+
+fn steps_of_epoch(config: &RunConfig, task: &Task) -> u64 {
+    if config.full_graph { 1 } else { task.train.len().div_ceil(config.batch) as u64 }
+}
+
+/// The first state of a run, or that of its newest checkpoint; and the journal cut back to it.
+fn begin(
+    config: &RunConfig,
+    folder: &Path,
+    fingerprint: &Fingerprint,
+    network: &mut Network,
+    optimiser: &mut Optimiser,
+) -> Result<(State, Journal)> {
+    let journal = folder.join("metrics.jsonl");
+    let newest = Checkpoints::new(&folder.join("checkpoints"), config.keep).newest()?;
+    let Some(checkpoint) = newest else {
+        config.write(&folder.join("config.toml"))?;
+        let state = State {
+            epoch: 0,
+            batch: 0,
+            step: 0,
+            seed: config.seed,
+            best: None,
+            early_stop: EarlyStop::default(),
+            journal_bytes: 0,
+        };
+        return Ok((state, Journal::create(&journal)?));
+    };
+    checkpoint.check(fingerprint)?;
+    let (state, _) = checkpoint.restore(&mut network.parameters, optimiser)?;
+    let journal = Journal::resume(&journal, state.journal_bytes)?;
+    Ok((state, journal))
+}

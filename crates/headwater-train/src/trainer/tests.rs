@@ -1,0 +1,1 @@
+//! Small runs from end to end.

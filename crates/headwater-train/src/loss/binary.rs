@@ -21,8 +21,9 @@ fn bce_output(output: f32, target: f32, yes_weight: f32) -> (f64, f32) {
     // With w = 1 + (weight - 1) y: loss = (1 - y) x + w log(1 + exp(-x)).
     let weight = 1.0 + (yes_weight - 1.0) * target;
     let small = (-output.abs()).exp();
-    // `max` would lose an output that is not a number; `small` keeps it.
-    let softplus = f64::from(small).ln_1p() + f64::from((-output).max(0.0));
+    // The sum is f64, so that a small loss is not lost beside a large output. `max` would lose an output that is not a
+    // number; `small` keeps it.
+    let softplus = f64::from(small.ln_1p()) + f64::from((-output).max(0.0));
     // The sigmoid of -x, which is the share of the wrong answer.
     let wrong = if output >= 0.0 { small / (1.0 + small) } else { 1.0 / (1.0 + small) };
     (f64::from(1.0 - target) * f64::from(output) + f64::from(weight) * softplus, (1.0 - target) - weight * wrong)

@@ -157,10 +157,13 @@ pub(crate) fn count_values(
     expected: &'static str,
 ) -> Result<u64> {
     let bad = |value: &f32| !value.is_nan() && !range.contains(value);
-    if let Some(at) = values.par_iter().position_first(bad) {
+    let count = |piece: &[f32]| (piece.iter().any(bad), piece.iter().filter(|value| !value.is_nan()).count() as u64);
+    let counts: Vec<(bool, u64)> = values.par_chunks(PIECE).map(count).collect();
+    if counts.iter().any(|(has_bad, _)| *has_bad) {
+        let at = values.iter().position(bad).unwrap_or(0);
         return Err(Error::Target { row: at / columns, column: at % columns, value: values[at], expected });
     }
-    Ok(values.par_iter().filter(|value| !value.is_nan()).count() as u64)
+    Ok(counts.iter().map(|(_, count)| count).sum())
 }
 
 /// Adds up what pieces found, in their order.

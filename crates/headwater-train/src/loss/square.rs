@@ -27,15 +27,19 @@ pub(super) fn each_output(
     let (columns, piece) = (rows.columns, rows.piece_rows() * rows.columns);
     let pieces = gradient.par_chunks_mut(piece).zip(rows.outputs.par_chunks(piece)).zip(targets.par_chunks(piece));
     let sum_piece = |((gradient, outputs), targets): ((&mut [f32], &[f32]), &[f32])| {
-        let mut sum = 0.0;
-        let outputs = outputs.iter().zip(targets).enumerate();
-        for (slope, (at, (&output, &target))) in gradient.iter_mut().zip(outputs) {
-            // A piece is whole rows, so a place in it tells the column.
-            let (loss, way) = if target.is_nan() { (0.0, 0.0) } else { one(at % columns, output, target) };
-            sum += loss;
-            *slope = way;
-        }
-        sum
+        let rows = outputs.chunks_exact(columns).zip(targets.chunks_exact(columns));
+        let rows = gradient.chunks_exact_mut(columns).zip(rows);
+        rows.map(|(slope, (outputs, targets))| sum_row(slope, outputs, targets, &one)).sum::<f64>()
     };
     pieces.map(sum_piece).collect()
+}
+
+fn sum_row(slope: &mut [f32], outputs: &[f32], targets: &[f32], one: &impl Fn(usize, f32, f32) -> (f64, f32)) -> f64 {
+    let mut sum = 0.0;
+    for (column, (slope, (&output, &target))) in slope.iter_mut().zip(outputs.iter().zip(targets)).enumerate() {
+        let (loss, way) = if target.is_nan() { (0.0, 0.0) } else { one(column, output, target) };
+        sum += loss;
+        *slope = way;
+    }
+    sum
 }

@@ -127,6 +127,15 @@ fn extreme_outputs_keep_their_digits() {
     }
 }
 
+/// A right answer's loss is exp(-20), however large the output that it is the rest of.
+#[test]
+fn small_losses_are_not_lost() {
+    for (output, target) in [(20.0f32, 1.0f32), (-20.0, 0.0)] {
+        let found = run(Loss::Bce, None, rows(&[output], 1, Targets::Values(&[target]))).0.mean;
+        assert!((found / (-20.0f64).exp() - 1.0).abs() < 1e-5, "{output}: {found}");
+    }
+}
+
 #[test]
 fn what_is_not_a_number_is_seen() {
     let wrong = [0.0, f32::NAN, 1.0, 2.0];

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::exponential::exp_of_negative;
 use super::{Found, Rows, count_labels, mean, share};
 use crate::error::Result;
 
@@ -30,11 +31,9 @@ pub(super) fn nll(rows: Rows<'_>, labels: &[i64], gradient: &mut [f32]) -> Resul
 /// The loss of one row; its gradient, times `share`, fills `slope`.
 fn cross_entropy_row(outputs: &[f32], label: usize, slope: &mut [f32], share: f32) -> f64 {
     let most = outputs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0f32;
-    for (slope, &output) in slope.iter_mut().zip(outputs) {
-        *slope = (output - most).exp();
-        sum += *slope;
-    }
+    // Apart from the sum, which has an order, so that this loop has none.
+    slope.iter_mut().zip(outputs).for_each(|(slope, &output)| *slope = exp_of_negative(output - most));
+    let sum: f32 = slope.iter().sum();
     let scale = share / sum;
     slope.iter_mut().for_each(|slope| *slope *= scale);
     slope[label] -= share;

@@ -7,3 +7,4 @@ mod datasets;
 mod ingest;
 mod program;
 mod tier;
+mod train;

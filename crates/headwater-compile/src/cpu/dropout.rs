@@ -30,6 +30,29 @@ impl Dropout {
         (draw >> (16 * (at % 4))) & 0xffff >= self.threshold
     }
 
+    /// Factors of elements `first` to `first + factors.len()`: 0 or `scale`.
+    #[inline(always)]
+    pub fn factors(self, first: usize, scale: f32, factors: &mut [f32]) {
+        // Whole draws at a time, sixteen of them: a loop that vectors take.
+        const DRAWS: usize = 16;
+        let skipped = first % 4;
+        let mut draw = first as u64 / 4;
+        let (mut at, mut from) = (0, skipped);
+        while at < factors.len() {
+            let mut bits = [0u64; DRAWS];
+            for (number, bits) in (draw..).zip(&mut bits) {
+                *bits = self.key.draw(number).to_le();
+            }
+            let parts: [u16; 4 * DRAWS] = bytemuck::cast(bits);
+            let own = &mut factors[at..];
+            for (factor, part) in own.iter_mut().zip(&parts[from..]) {
+                *factor = if u64::from(u16::from_le(*part)) >= self.threshold { scale } else { 0.0 };
+            }
+            at += 4 * DRAWS - from;
+            (from, draw) = (0, draw + DRAWS as u64);
+        }
+    }
+
     /// What kept elements are multiplied by.
     #[must_use]
     pub fn scale(self) -> f64 {
@@ -49,6 +72,13 @@ mod tests {
             let deviation = (probability * (1.0 - probability) / 1e5).sqrt();
             assert!((kept - (1.0 - probability)).abs() <= 5.0 * deviation + 1e-5, "{probability}: {kept}");
             assert!((dropout.scale() * (1.0 - probability) - 1.0).abs() < 2e-4);
+        }
+        let dropout = Dropout::new(Key::new(7), 1, 0.3);
+        for (first, count) in [(0, 200), (1, 63), (2, 64), (3, 1), (130, 67)] {
+            let mut factors = vec![9.0; count];
+            dropout.factors(first, 2.0, &mut factors);
+            let wanted: Vec<f32> = (first..first + count).map(|at| if dropout.keeps(at) { 2.0 } else { 0.0 }).collect();
+            assert_eq!(factors, wanted, "from {first}");
         }
         let (one, other) = (Dropout::new(Key::new(7), 1, 0.5), Dropout::new(Key::new(7), 2, 0.5));
         let same = (0..10_000).filter(|at| one.keeps(*at) == other.keeps(*at)).count();

@@ -1,1 +1,118 @@
-//! Small runs from end to end.
+//! Small runs from end to end: they learn, they repeat, they go on where they were stopped, they fail with a reason.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use headwater_graph::generate::Planted;
+use headwater_graph::{Dataset, Silent};
+
+use super::{Ending, EpochReport, Listener, Quiet, Summary, Trainer};
+use crate::checkpoint::Checkpoints;
+use crate::error::{Error, Result};
+use crate::run_config::{Architecture, Model, RunConfig, RunFile};
+use crate::task::{Inverse, Task};
+
+fn planted(folder: &Path) -> Task {
+    let recipe = Planted { nodes: 600, edges_per_node: 8, classes: 4, features: 16, ..Planted::default() };
+    let dataset = folder.join("dataset");
+    if !dataset.exists() {
+        recipe.recipe().unwrap().write(&dataset, &Silent).unwrap();
+    }
+    Task::open(&Dataset::open(&dataset).unwrap(), Inverse::Off).unwrap()
+}
+
+fn config(model: Architecture, is_full: bool) -> RunConfig {
+    let flags = RunFile {
+        model: Some(Model::Named(model)),
+        hidden: Some(16),
+        epochs: Some(6),
+        batch: Some(64),
+        fanout: Some(vec![5, 5]),
+        patience: Some(0),
+        checkpoint_every: Some(1),
+        normalise_features: Some(false),
+        full_graph: Some(is_full),
+        rate: Some(0.01),
+        seed: Some(3),
+        ..RunFile::default()
+    };
+    RunConfig::resolve(flags, RunFile::default()).unwrap()
+}
+
+fn run(config: &RunConfig, folder: &Path, data: &Path) -> Result<Summary> {
+    let mut trainer = Trainer::open(config.clone(), planted(data), folder)?;
+    Ok(trainer.run(&Quiet)?.0)
+}
+
+/// Asks for a stop after some batches.
+struct StopAfter(Cell<u64>);
+
+impl Listener for StopAfter {
+    fn batch(&self, _done: u64, _of: u64, _loss: f64) {
+        self.0.set(self.0.get() - 1);
+    }
+
+    fn epoch(&self, _report: &EpochReport) {}
+
+    fn should_stop(&self) -> bool {
+        self.0.get() == 0
+    }
+}
+
+fn weights(folder: &Path) -> Vec<crate::array::Array> {
+    Checkpoints::new(&folder.join("checkpoints"), 2).newest().unwrap().unwrap().parameters
+}
+
+#[test]
+fn models_learn_communities_sampled_and_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    for (model, is_full, epochs) in [
+        (Architecture::Sage, false, 6),
+        (Architecture::Gcn, false, 8),
+        (Architecture::Gat, true, 60),
+        (Architecture::Gin, true, 60),
+    ] {
+        let config = RunConfig { epochs, dropout: 0.2, ..config(model, is_full) };
+        let out = folder.path().join(format!("{model:?}-{is_full}"));
+        let summary = run(&config, &out, folder.path()).unwrap();
+        assert!(summary.test_accuracy > 0.6, "{model:?}: {summary:?}");
+        assert!(out.join("summary.json").exists() && out.join("config.toml").exists());
+    }
+}
+
+#[test]
+fn a_run_that_is_stopped_anywhere_ends_with_the_same_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    for is_full in [false, true] {
+        let config = config(Architecture::Sage, is_full);
+        let whole = folder.path().join(format!("whole-{is_full}"));
+        run(&config, &whole, folder.path()).unwrap();
+        for batches in [1, 4] {
+            let parts = folder.path().join(format!("parts-{is_full}-{batches}"));
+            let listener = StopAfter(Cell::new(batches));
+            let mut trainer = Trainer::open(config.clone(), planted(folder.path()), &parts).unwrap();
+            assert_eq!(trainer.run(&listener).unwrap().1, Ending::Stopped);
+            drop(trainer);
+            run(&config, &parts, folder.path()).unwrap();
+            assert_eq!(weights(&parts), weights(&whole), "stopped after {batches} batches");
+        }
+    }
+}
+
+#[test]
+fn a_loss_that_is_not_a_number_stops_the_run_and_names_the_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig { rate: 1e30, ..config(Architecture::Sage, false) };
+    let found = run(&config, &folder.path().join("run"), folder.path());
+    assert!(matches!(found, Err(Error::NotFinite { .. })), "{found:?}");
+}
+
+#[test]
+fn a_checkpoint_of_another_model_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    run(&RunConfig { epochs: 1, ..config(Architecture::Sage, false) }, &out, folder.path()).unwrap();
+    let other = RunConfig { hidden: 8, ..config(Architecture::Sage, false) };
+    let found = run(&other, &out, folder.path());
+    assert!(matches!(found, Err(Error::OtherModel { .. })), "{found:?}");
+}

@@ -384,15 +384,17 @@ fn soften(rows: &mut [f32], largest: &mut [f32], sums: &mut [f32]) {
 
 fn drop_out(dropout: Dropout, x: Operand<'_>, rows: &Rows<'_>, len: usize, out: &mut [f32]) {
     let scale = single(dropout.scale());
-    for (at, out) in out.chunks_exact_mut(len).enumerate() {
-        let first = rows.get(at) * len;
-        for (i, out) in out.iter_mut().enumerate() {
-            let value = match x {
-                Operand::Rows(rows) => rows[at * len + i],
-                Operand::Same(row) => row[i],
-                Operand::Number(number) => number,
-            };
-            *out = if dropout.keeps(first + i) { value * scale } else { 0.0 };
+    // Neighbouring rows are one long row.
+    let pieces = if matches!(rows, Rows::Range(_)) { 1 } else { rows.len() };
+    let width = out.len() / pieces.max(1);
+    widest!(for (at, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
+        dropout.factors(rows.get(at) * len, scale, out);
+        match x {
+            Operand::Rows(rows) => out.iter_mut().zip(&rows[at * width..]).for_each(|(out, x)| *out *= x),
+            Operand::Same(row) => {
+                out.chunks_exact_mut(len).for_each(|out| out.iter_mut().zip(row).for_each(|(out, x)| *out *= x));
+            }
+            Operand::Number(number) => out.iter_mut().for_each(|out| *out *= number),
         }
-    }
+    });
 }

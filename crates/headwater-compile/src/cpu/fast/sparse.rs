@@ -5,6 +5,7 @@
 
 use rayon::prelude::*;
 
+use super::vector::widest;
 use crate::cpu::dropout::Dropout;
 
 /// Rows of a matrix by their elements that are not zero.
@@ -104,10 +105,7 @@ impl SparseRows {
             .map(|first| {
                 let mut part = vec![0.0; out.len()];
                 let rows = first..(first + part_rows).min(self.rows());
-                pulp::Arch::new().dispatch(
-                    #[inline(always)]
-                    || self.outer_part(rows, y, cols, &mut part),
-                );
+                widest!(self.outer_part(rows, y, cols, &mut part));
                 part
             })
             .collect();

@@ -22,14 +22,28 @@ impl Operand<'_> {
     }
 }
 
-/// Runs a closure compiled for the widest vectors there are.
+/// What can be had once. A closure that gives it away can be called once, and is then inlined where it is called; one that can
+/// be called again is reached through a function of its own, which is compiled for the narrowest vectors.
+pub(super) struct Once;
+
+impl Once {
+    /// Gives it away.
+    #[inline(always)]
+    pub fn spend(self) {}
+}
+
+/// Runs code compiled for the widest vectors there are.
 macro_rules! widest {
-    ($body:expr) => {
+    ($body:expr) => {{
+        let once = $crate::cpu::fast::vector::Once;
         pulp::Arch::new().dispatch(
             #[inline(always)]
-            || $body,
+            || {
+                once.spend();
+                $body
+            },
         )
-    };
+    }};
 }
 pub(super) use widest;
 

@@ -4,19 +4,14 @@
 use std::collections::BTreeMap;
 
 use crate::adjacency::Adjacency;
-use crate::front::{self, Arguments, OptionValue};
+use crate::front::{self, OptionValue};
 use crate::inter::Program;
 use crate::pass::autodiff::gradient_name;
 use crate::pass::{Compiled, Optimisations, Statistics, compile};
-use crate::testing::{Arrays, Recipe, check_gradients, given};
+use crate::testing::{Arrays, Recipe, check_gradients, given, numbers};
 
 fn layer(name: &str, options: &[(&str, OptionValue)]) -> Program {
-    let sizes = [("d_in", 4), ("d_out", 6), ("heads", 2), ("d_hidden", 5)];
-    let arguments = Arguments {
-        sizes: sizes.into_iter().map(|(name, size)| (name.to_owned(), size)).collect(),
-        options: options.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
-    };
-    front::read(name, front::builtin(name).unwrap(), &arguments).unwrap().program
+    crate::testing::layer(name, &[("d_in", 4), ("d_out", 6), ("heads", 2), ("d_hidden", 5)], options)
 }
 
 fn variants() -> Vec<Program> {
@@ -53,32 +48,36 @@ fn gradients_are_those_of_central_differences() {
     }
 }
 
+/// All switches on, each of them off, each of them alone.
+fn settings() -> Vec<Optimisations> {
+    let each = |base: Optimisations, is_on: bool| Optimisations::SWITCHES.map(|switch| base.with(switch, is_on));
+    [vec![Optimisations::ALL], each(Optimisations::ALL, false).into(), each(Optimisations::NONE, true).into()].concat()
+}
+
+/// What a program gives by a setting and by none at all.
+fn check(program: &Program, graph: &Adjacency, statistics: &Statistics, settings: &[Optimisations]) {
+    let mut arrays = given(program, graph, 4);
+    let out = program.output("out").unwrap();
+    let count = graph.rows(program[out].domain) * program[out].shape.len();
+    arrays.insert(gradient_name("out"), numbers(4, "d.out", count));
+    let wanted = run(&compile(program, statistics, Optimisations::NONE).unwrap(), graph, &arrays);
+    for on in settings {
+        let compiled = compile(program, statistics, *on).unwrap();
+        crate::inter::verify(&compiled.values.forward).unwrap();
+        crate::inter::verify(&compiled.values.backward).unwrap();
+        let found = run(&compiled, graph, &arrays);
+        assert_eq!(wanted.keys().collect::<Vec<_>>(), found.keys().collect::<Vec<_>>());
+        for (name, wanted) in &wanted {
+            let far = wanted.iter().zip(&found[name]).find(|(a, b)| (*a - *b).abs() > 1e-9 * (1.0 + a.abs()));
+            assert!(far.is_none(), "{}, {on:?}, {name}: {far:?}", program.name);
+        }
+    }
+}
+
 #[test]
 fn optimised_or_not_the_numbers_are_the_same() {
-    let off = |change: fn(&mut Optimisations)| {
-        let mut on = Optimisations::ALL;
-        change(&mut on);
-        on
-    };
-    let settings =
-        [Optimisations::ALL, off(|on| on.compact = false), off(|on| on.recompute = false), off(|on| on.fuse = false)];
     for program in variants() {
-        for recipe in [Recipe::plain(9), Recipe::block(), Recipe { most_edges: 30, ..Recipe::block() }] {
-            let graph = recipe.graph(2);
-            let statistics = Statistics::of(&graph);
-            let mut arrays = given(&program, &graph, 4);
-            let out = program.output("out").unwrap();
-            let count = graph.rows(program[out].domain) * program[out].shape.len();
-            arrays.insert(gradient_name("out"), crate::testing::numbers(4, "d.out", count));
-            let wanted = run(&compile(&program, &statistics, Optimisations::NONE).unwrap(), &graph, &arrays);
-            for on in settings {
-                let found = run(&compile(&program, &statistics, on).unwrap(), &graph, &arrays);
-                assert_eq!(wanted.keys().collect::<Vec<_>>(), found.keys().collect::<Vec<_>>());
-                for (name, wanted) in &wanted {
-                    let far = wanted.iter().zip(&found[name]).find(|(a, b)| (*a - *b).abs() > 1e-9 * (1.0 + a.abs()));
-                    assert!(far.is_none(), "{}, {on:?}, {name}: {far:?}", program.name);
-                }
-            }
-        }
+        let graph = Recipe::block().graph(2);
+        check(&program, &graph, &Statistics::of(&graph), &settings());
     }
 }

@@ -9,11 +9,13 @@
 //! | What is this array, and who computes on it? | [`tensor`] |
 //! | Who is next to whom, and which neighbours today? | [`graph`] |
 //! | Which rows are hot, and where do they lie? | [`feature`] |
+//! | What does this layer compute, and as which kernels? | [`compile`] |
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+pub use headwater_compile as compile;
 pub use headwater_cuda as cuda;
 pub use headwater_feature as feature;
 pub use headwater_graph as graph;

@@ -1,6 +1,7 @@
 //! One file a verb.
 
 mod bench;
+mod compile;
 mod export;
 mod generate;
 mod info;
@@ -20,6 +21,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Export(args) => export::run(&args),
         Command::Reorder(args) => reorder::run(&args),
         Command::Tier(args) => tier::run(&args),
+        Command::Compile(args) => compile::run(&args),
         Command::Generate(args) => generate::run(&args.kind),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),

@@ -20,6 +20,7 @@ pub use statistics::Statistics;
 use crate::error::Result;
 use crate::inter::{Domain, Op, Program};
 use crate::intra;
+use reorder::{Pairs, Search, reorder};
 use select::{Fusion, select};
 use split::{Recompute, Split, split};
 
@@ -111,20 +112,25 @@ pub struct Compiled {
     pub backward: intra::Program,
     /// Kernels from inputs to outputs alone, without dropout.
     pub inference: intra::Program,
-    /// Changes of order that were made to the layer, and what each was worth by the estimate.
+    /// Changes of order that were made for training, and what each was worth by the estimate.
     pub plan: Vec<reorder::Fired>,
 }
 
 /// Compiles a layer whose output is called `out`.
 pub fn compile(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<Compiled> {
-    let clean = |program: &Program| clean(program, statistics, on);
     let layer = if on.one_type { one_type::one_type(layer, statistics)? } else { layer.clone() };
-    let (forward, plan) = reorder::reorder(&clean(&layer)?, statistics, on, &clean)?;
-    let joint = autodiff::gradients(&forward, "out")?;
-    let joint = clean(&joint)?;
+    let clean = |program: &Program| clean(program, statistics, on);
+    let alone = |program: &Program| Ok(cost::total(&select(program, Fusion::On)?, statistics));
+    let trained = |program: &Program| alone(&clean(&autodiff::gradients(program, "out")?)?);
+    let search = Search { on, clean: &clean, price: &trained, pairs: Pairs::On };
+    let (forward, mut plan) = reorder(&clean(&layer)?, &search)?;
+    let joint = clean(&autodiff::gradients(&forward, "out")?)?;
+    let (joint, more) = reorder(&joint, &Search { price: &alone, pairs: Pairs::Off, ..search })?;
+    plan.extend(more);
     let values = split(&joint, if on.recompute { Recompute::On } else { Recompute::Off });
+    let search = Search { on, clean: &clean, price: &alone, pairs: Pairs::On };
+    let (inference, _) = reorder(&clean(&without_dropout(&layer))?, &search)?;
     let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
-    let inference = clean(&without_dropout(&forward))?;
     Ok(Compiled {
         forward: select(&values.forward, fusion)?,
         backward: select(&values.backward, fusion)?,

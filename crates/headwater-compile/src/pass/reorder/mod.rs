@@ -10,11 +10,10 @@ mod term;
 #[cfg(test)]
 mod tests;
 
-use super::cost::{self, Cost};
+use super::Optimisations;
+use super::cost::Cost;
 use super::merge::merge_at;
 use super::rewrite::{Rebuilt, rewrite};
-use super::select::{Fusion, select};
-use super::{Optimisations, Statistics};
 use crate::error::Result;
 use crate::inter::{Op, Program, Value, ValueId};
 
@@ -53,14 +52,29 @@ const MOST_CHANGES: usize = 24;
 /// A change has to save this part of the price: less than that is noise of the estimate.
 const LEAST_SAVING: f64 = 0.002;
 
-/// The cheapest program that rules lead to, and the changes on the way. `clean` runs after each.
-pub fn reorder(
-    program: &Program,
-    statistics: &Statistics,
-    on: Optimisations,
-    clean: &dyn Fn(&Program) -> Result<Program>,
-) -> Result<(Program, Vec<Fired>)> {
-    let search = Search { statistics, rules: Rule::all(on), clean };
+/// What a search needs to know.
+pub struct Search<'a> {
+    /// Which rules are switched on.
+    pub on: Optimisations,
+    /// Runs after each change.
+    pub clean: &'a dyn Fn(&Program) -> Result<Program>,
+    /// What a program costs.
+    pub price: &'a dyn Fn(&Program) -> Result<Cost>,
+    /// Whether changes are looked for that only pay together.
+    pub pairs: Pairs,
+}
+
+/// Whether changes are looked for that only pay together. There are as many of those as the square of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairs {
+    /// Each has to pay by itself.
+    Off,
+    /// Two together may.
+    On,
+}
+
+/// The cheapest program that rules lead to, and the changes on the way.
+pub fn reorder(program: &Program, search: &Search<'_>) -> Result<(Program, Vec<Fired>)> {
     let mut best = search.priced(program.clone(), Vec::new())?;
     let mut fired: Vec<Fired> = Vec::new();
     while fired.len() < MOST_CHANGES {
@@ -70,12 +84,6 @@ pub fn reorder(
         best = Candidate { rules: Vec::new(), ..next };
     }
     Ok((best.program, fired))
-}
-
-struct Search<'a> {
-    statistics: &'a Statistics,
-    rules: Vec<Rule>,
-    clean: &'a dyn Fn(&Program) -> Result<Program>,
 }
 
 /// A program with its cost, and how it came to be.
@@ -94,6 +102,9 @@ impl Search<'_> {
         if once.iter().any(is_cheaper) {
             return Ok(cheapest(once));
         }
+        if self.pairs == Pairs::Off {
+            return Ok(None);
+        }
         let mut twice = Vec::new();
         for candidate in &once {
             twice.extend(self.changed(candidate)?);
@@ -104,10 +115,10 @@ impl Search<'_> {
     /// All programs that one change leads to.
     fn changed(&self, from: &Candidate) -> Result<Vec<Candidate>> {
         let mut found: Vec<Candidate> = Vec::new();
-        for rule in &self.rules {
+        for rule in Rule::all(self.on) {
             for (id, _) in from.program.iter().filter(|(_, value)| rule.may_apply(&value.op)) {
                 let Some(program) = rule.apply(&from.program, id)? else { continue };
-                let rules = from.rules.iter().copied().chain([*rule]).collect();
+                let rules = from.rules.iter().copied().chain([rule]).collect();
                 let program = (self.clean)(&program)?;
                 if program != from.program && found.iter().all(|other| other.program != program) {
                     found.push(self.priced(program, rules)?);
@@ -118,8 +129,7 @@ impl Search<'_> {
     }
 
     fn priced(&self, program: Program, rules: Vec<Rule>) -> Result<Candidate> {
-        let cost = cost::total(&select(&program, Fusion::On)?, self.statistics);
-        Ok(Candidate { program, cost, rules })
+        Ok(Candidate { cost: (self.price)(&program)?, program, rules })
     }
 }
 

@@ -74,10 +74,52 @@ fn check(program: &Program, graph: &Adjacency, statistics: &Statistics, settings
     }
 }
 
+/// Graphs of every kind: a block with an empty relation, isolated nodes and hubs; one relation; one node type; no edges.
+fn graphs() -> Vec<Adjacency> {
+    let one_type = Recipe { nodes: vec![(6, 5)], relations: vec![(0, 0); 3], ..Recipe::block() };
+    let no_edges = Recipe { empty_every: 1, ..Recipe::block() };
+    let hubs = Recipe { most_edges: 30, ..Recipe::block() };
+    [Recipe::plain(9), one_type, no_edges, hubs].iter().map(|recipe| recipe.graph(2)).collect()
+}
+
+fn check_model(name: &str) {
+    for program in variants().iter().filter(|program| program.name == name) {
+        let block = Recipe::block().graph(2);
+        check(program, &block, &Statistics::of(&block), &settings());
+        for graph in graphs() {
+            check(program, &graph, &Statistics::of(&graph), &[Optimisations::ALL]);
+        }
+        // What a program is compiled for decides how it computes, never what.
+        let other = Statistics { destination_pairs: 1.0, source_pairs: 30.0, ..Statistics::of(&block) };
+        check(program, &block, &other, &[Optimisations::ALL]);
+    }
+}
+
 #[test]
-fn optimised_or_not_the_numbers_are_the_same() {
+fn plain_models_give_the_same_numbers_optimised_or_not() {
+    ["gcn", "sage", "gin", "gat"].into_iter().for_each(check_model);
+}
+
+#[test]
+fn rgcn_gives_the_same_numbers_optimised_or_not() {
+    check_model("rgcn");
+}
+
+#[test]
+fn rgat_gives_the_same_numbers_optimised_or_not() {
+    check_model("rgat");
+}
+
+#[test]
+fn hgt_gives_the_same_numbers_optimised_or_not() {
+    check_model("hgt");
+}
+
+#[test]
+fn five_hundred_relations_give_the_same_numbers() {
+    let relations = (0..500).map(|at| (at % 2, at / 2 % 2)).collect();
+    let graph = Recipe { nodes: vec![(4, 3), (3, 2)], relations, most_edges: 1, empty_every: 2 }.graph(1);
     for program in variants() {
-        let graph = Recipe::block().graph(2);
-        check(&program, &graph, &Statistics::of(&graph), &settings());
+        check(&program, &graph, &Statistics::of(&graph), &[Optimisations::ALL]);
     }
 }

@@ -182,3 +182,70 @@ fn multiplications(left: Shape, to: Shape) -> f64 {
         Shape::Row { .. } => 0.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inter::{Binary, Builder, Reduce};
+    use crate::pass::select::{Fusion, select};
+
+    const ROWS: Statistics = Statistics {
+        node_types: 2.0,
+        edge_types: 3.0,
+        sources: 100.0,
+        destinations: 50.0,
+        source_pairs: 200.0,
+        destination_pairs: 120.0,
+        edges: 1000.0,
+    };
+
+    /// The sum over edges of a source's row, times a typed weight before or behind.
+    fn cost_of(build: impl Fn(&mut Builder)) -> (Cost, f64) {
+        let mut b = Builder::new("p");
+        build(&mut b);
+        let kernels = select(&b.finish(), Fusion::On).unwrap();
+        (total(&kernels, &ROWS), temporary_bytes(&kernels, &ROWS))
+    }
+
+    #[test]
+    fn a_product_reads_its_rows_and_every_weight_once() {
+        let (cost, kept) = cost_of(|b| {
+            let x = b.input("x", Domain::SRC, Shape::vector(8));
+            let w = b.parameter("W", Domain::EdgeType, Shape::matrix(8, 4));
+            let z = b.lift(x, Domain::Pair(Side::Src)).and_then(|x| b.linear(x, w)).unwrap();
+            b.output("out", z);
+        });
+        let (rows, index, weights) = (200.0 * 8.0 * 4.0, 200.0 * 4.0, 3.0 * 32.0 * 4.0);
+        let wanted = Cost {
+            flops: 2.0 * 200.0 * 32.0,
+            read_bytes: rows + index + weights,
+            written_bytes: 200.0 * 4.0 * 4.0,
+            gathered_rows: 200.0,
+        };
+        assert_eq!((cost, kept), (wanted, 0.0));
+    }
+
+    #[test]
+    fn what_stays_in_a_kernel_is_not_moved() {
+        let (cost, kept) = cost_of(|b| {
+            let x = b.input("x", Domain::SRC, Shape::vector(8));
+            let s = b.input("s", Domain::Edge, Shape::SCALAR);
+            let m = b.lift(x, Domain::Edge).and_then(|x| b.binary(Binary::Mul, x, s)).unwrap();
+            let sum = b.reduce(m, Domain::DST, Reduce::Sum).unwrap();
+            b.output("out", sum);
+        });
+        assert_eq!(cost.read_bytes, 1000.0 * (32.0 + 4.0 + 4.0));
+        assert_eq!((cost.written_bytes, cost.flops, kept), (50.0 * 32.0, 16_000.0, 0.0));
+    }
+
+    #[test]
+    fn temporaries_that_share_memory_are_counted_once() {
+        let (_, kept) = cost_of(|b| {
+            let x = b.input("x", Domain::SRC, Shape::vector(8));
+            let w = b.parameter("W", Domain::Const, Shape::matrix(8, 8));
+            let last = (0..4).fold(x, |x, _| b.linear(x, w).unwrap());
+            b.output("out", last);
+        });
+        assert_eq!(kept, 2.0 * 100.0 * 32.0, "one is read while another is written");
+    }
+}

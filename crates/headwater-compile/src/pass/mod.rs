@@ -119,18 +119,22 @@ pub struct Compiled {
 /// Compiles a layer whose output is called `out`.
 pub fn compile(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<Compiled> {
     let layer = if on.one_type { one_type::one_type(layer, statistics)? } else { layer.clone() };
+    let recompute = if on.recompute { Recompute::On } else { Recompute::Off };
+    let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
     let clean = |program: &Program| clean(program, statistics, on);
-    let alone = |program: &Program| Ok(cost::total(&select(program, Fusion::On)?, statistics));
-    let trained = |program: &Program| alone(&clean(&autodiff::gradients(program, "out")?)?);
+    let alone = |program: &Program| Ok(cost::total(&select(program, fusion)?, statistics));
+    let apart = |joint: &Program| {
+        let Split { forward, backward } = split(joint, recompute);
+        Ok([alone(&forward)?, alone(&backward)?].into_iter().sum())
+    };
+    let trained = |program: &Program| apart(&clean(&autodiff::gradients(program, "out")?)?);
     let search = Search { on, clean: &clean, price: &trained, pairs: Pairs::On };
     let (forward, mut plan) = reorder(&clean(&layer)?, &search)?;
     let joint = clean(&autodiff::gradients(&forward, "out")?)?;
-    let (joint, more) = reorder(&joint, &Search { price: &alone, pairs: Pairs::Off, ..search })?;
+    let (joint, more) = reorder(&joint, &Search { price: &apart, pairs: Pairs::Off, ..search })?;
     plan.extend(more);
-    let values = split(&joint, if on.recompute { Recompute::On } else { Recompute::Off });
-    let search = Search { on, clean: &clean, price: &alone, pairs: Pairs::On };
-    let (inference, _) = reorder(&clean(&without_dropout(&layer))?, &search)?;
-    let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
+    let values = split(&joint, recompute);
+    let (inference, _) = reorder(&clean(&without_dropout(&layer))?, &Search { price: &alone, ..search })?;
     Ok(Compiled {
         forward: select(&values.forward, fusion)?,
         backward: select(&values.backward, fusion)?,

@@ -53,6 +53,7 @@ const MOST_CHANGES: usize = 24;
 const LEAST_SAVING: f64 = 0.002;
 
 /// What a search needs to know.
+#[derive(Clone, Copy)]
 pub struct Search<'a> {
     /// Which rules are switched on.
     pub on: Optimisations,

@@ -72,11 +72,14 @@ impl Term {
 
     /// The value at one of the domains on the way, when it passes there.
     pub fn passing(&self, to: &mut Rebuilt, domain: Domain) -> Result<Option<ValueId>> {
-        if to.value(self.base).domain == domain {
-            return Ok(Some(self.base));
-        }
-        let Some(at) = self.lifts.iter().position(|(passed, _)| *passed == domain) else { return Ok(None) };
-        let way = &self.lifts[..=at];
+        let own = to.value(self.base).domain;
+        let passed: Vec<Domain> = std::iter::once(own).chain(self.lifts.iter().map(|lift| lift.0)).collect();
+        // A written node is one of those that are read, but not the one at the other end of its edges: what is read before
+        // that step belongs to other rows.
+        let restricts = |pair: &[Domain]| pair == [Domain::SRC, Domain::DST];
+        let first = passed.windows(2).rposition(restricts).map_or(0, |at| at + 1);
+        let Some(at) = passed.iter().skip(first).position(|one| *one == domain) else { return Ok(None) };
+        let way = &self.lifts[..first + at];
         let lift = |x, (domain, path): &(Domain, Path)| to.builder.lift_by(x, *domain, *path);
         way.iter().try_fold(self.base, lift).map(Some)
     }

@@ -79,10 +79,10 @@ impl World {
             let (l, m) = (logits(s, r), messages(s, r));
             let width = m.len() / self.heads;
             out.resize(m.len(), 0.0);
-            for h in 0..self.heads {
+            for (h, l) in l.iter().enumerate() {
                 let others = self.edges_into(t).filter(|(_, other)| same(r, *other));
                 let sum: f64 = others.map(|(s, r)| logits(s, r)[h].exp()).sum();
-                (h * width..(h + 1) * width).for_each(|i| out[i] += l[h].exp() / sum * m[i]);
+                (h * width..(h + 1) * width).for_each(|i| out[i] += l.exp() / sum * m[i]);
             }
         }
         out
@@ -219,6 +219,8 @@ fn hgt_hector(w: &World, t: usize) -> Vec<f64> {
     scale(sigmoid(w.row("skip", kind, 1)[0]), &w.times(&hgt(w, t, false), "A", kind, w.d_out))
 }
 
+/// A model, its options, a graph, widths and heads, and the formula.
+type Case<'a> = (&'a str, &'a [(&'a str, OptionValue)], &'a Recipe, (usize, usize, usize), Formula);
 type Formula = fn(&World, usize) -> Vec<f64>;
 
 fn check(program: &Program, recipe: &Recipe, sizes: (usize, usize, usize), formula: Formula) {
@@ -250,7 +252,7 @@ fn models_compute_their_formulas() {
     let shared = [("vectors", text("shared")), ("by", text("etype"))];
     let hector = [("variant", text("hector"))];
     let sum = [("norm", text("none")), ("root", OptionValue::Bool(false))];
-    let cases: [(&str, &[(&str, OptionValue)], &Recipe, (usize, usize, usize), Formula); 12] = [
+    let cases: [Case<'_>; 12] = [
         ("gcn", &[], &plain, (4, 6, 1), gcn),
         ("sage", &[], &block, (4, 6, 1), sage),
         ("sage", &[], &plain, (9, 2, 1), sage),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::adjacency::Adjacency;
+use crate::cpu::fast::{Array, Executor, Given, Run, Workspace};
 use crate::front::{self, OptionValue};
 use crate::inter::Program;
 use crate::pass::autodiff::gradient_name;
@@ -122,4 +123,51 @@ fn five_hundred_relations_give_the_same_numbers() {
     for program in variants() {
         check(&program, &graph, &Statistics::of(&graph), &[Optimisations::ALL]);
     }
+}
+
+/// One direction on the fast path, beside the interpreter's.
+#[expect(clippy::cast_possible_truncation, reason = "the fast path computes in single precision")]
+fn check_fast(kernels: &crate::intra::Program, graph: &Adjacency, arrays: &mut Arrays) {
+    let step = headwater_graph::random::Key::new(5);
+    let wanted = crate::cpu::reference::run(kernels, graph, step, arrays).unwrap();
+    let single = |values: &[f64]| values.iter().map(|x| *x as f32).collect::<Vec<_>>();
+    let given: BTreeMap<&str, Vec<f32>> = arrays.iter().map(|(name, values)| (name.as_str(), single(values))).collect();
+    let lend = |name: &str| given.get(name).map(|values| Given::Dense(values));
+    let found = Executor::new(kernels.clone()).run(Run { graph, step }, &lend, &mut Workspace::default()).unwrap();
+    for (name, wanted) in &wanted {
+        let Array::Dense(found) = &found[name] else { panic!("{name} is sparse") };
+        let largest = wanted.iter().fold(1.0f64, |largest, x| largest.max(x.abs()));
+        let far = wanted.iter().zip(found).find(|(a, b)| (**a - f64::from(**b)).abs() > 5e-5 * largest);
+        assert!(far.is_none(), "{}, {name}: {far:?}", kernels.name);
+    }
+    arrays.extend(wanted);
+}
+
+#[test]
+fn the_fast_path_runs_what_is_optimised() {
+    for program in variants() {
+        for recipe in [Recipe::plain(30), Recipe::block(), Recipe { most_edges: 30, ..Recipe::block() }] {
+            let graph = recipe.graph(2);
+            let compiled = compile(&program, &Statistics::of(&graph), Optimisations::ALL).unwrap();
+            let mut arrays = given(&program, &graph, 4);
+            let out = program.output("out").unwrap();
+            let count = graph.rows(program[out].domain) * program[out].shape.len();
+            arrays.insert(gradient_name("out"), numbers(4, "d.out", count));
+            for kernels in [&compiled.inference, &compiled.forward, &compiled.backward] {
+                check_fast(kernels, &graph, &mut arrays);
+            }
+        }
+    }
+}
+
+/// A destination is one of the nodes that are read, but what a node sends is not what it gets: the destination's row is no
+/// factor of the sum over a source's edges.
+#[test]
+fn a_factor_of_the_other_end_stays_in_its_sum() {
+    let source = "def f(g, x: node[d], w: edge[1]):\n    for n in g.nodes():\n        n[\"t\"] = tanh(n.x)\n    \
+                  for n in g.dst_nodes():\n        \
+                  n[\"out\"] = sum(e.w * dot(e.src.x, e.dst[\"t\"]) for e in n.incoming_edges())\n";
+    let program = crate::testing::read("f", source, &[("d", 8)], &[]);
+    let graph = Recipe::plain(9).graph(2);
+    check(&program, &graph, &Statistics::of(&graph), &settings());
 }

@@ -66,6 +66,8 @@ impl Optimisations {
         recompute: true,
         fuse: true,
     };
+    /// What pays on the CPU: there, taking a merged product apart again costs more than reading its rows once saves.
+    pub const CPU: Self = Self { merge: false, ..Self::ALL };
     /// None: a kernel a value, everything on edges that a text writes there.
     pub const NONE: Self = Self {
         one_type: false,

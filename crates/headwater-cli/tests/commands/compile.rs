@@ -39,6 +39,9 @@ fn what_is_switched_off_does_not_happen_and_costs_more() {
     assert!(bytes(&all) < bytes(&less));
     assert_eq!(all["savings"].as_array().unwrap().len(), 10);
     assert_eq!(less["savings"].as_array().unwrap().len(), 8);
+    let saved = |found: &Value| found["saved_bytes"].as_f64().unwrap();
+    let again = all["savings"].as_array().unwrap().iter().find(|one| one["switch"] == "recompute").unwrap();
+    assert!(saved(&all["training"]) <= saved(&again["without"]), "what is computed again is not kept");
     let kernels = all["directions"][0]["costs"].as_array().unwrap();
     assert!(kernels.iter().all(|kernel| kernel["flops"].as_f64().unwrap() >= 0.0));
 }

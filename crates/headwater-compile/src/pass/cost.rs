@@ -6,7 +6,7 @@
 use super::Statistics;
 use super::buffers::share;
 use crate::inter::{Domain, Shape, Side};
-use crate::intra::{Body, BufferId, Gemm, Kernel, Library, Outer, Program, Read, StepOp, Traverse};
+use crate::intra::{Body, Buffer, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Role, StepOp, Traverse};
 
 /// What a kernel or a program costs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -77,6 +77,14 @@ pub fn temporary_bytes(program: &Program, statistics: &Statistics) -> f64 {
         }
     }
     bytes.into_iter().sum()
+}
+
+/// Bytes that a forward program keeps for the backward one.
+#[must_use]
+pub fn saved_bytes(forward: &Program, statistics: &Statistics) -> f64 {
+    let is_saved = |buffer: &&Buffer| buffer.role == Role::Output && buffer.name.starts_with("saved.");
+    let saved = forward.buffers.iter().filter(is_saved);
+    saved.map(|buffer| statistics.rows(buffer.domain) * numbers(buffer.shape)).sum()
 }
 
 /// Bytes of a row.

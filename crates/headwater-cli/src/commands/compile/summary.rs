@@ -22,6 +22,7 @@ pub struct Summary {
     pub source: String,
     pub plan: Vec<Change>,
     pub directions: Vec<Direction>,
+    pub training: Totals,
     pub savings: Vec<Saving>,
 }
 
@@ -89,6 +90,8 @@ pub struct Totals {
     pub bytes: f64,
     pub flops: f64,
     pub kernels: usize,
+    /// What the backward pass needs of the forward one.
+    pub saved_bytes: f64,
 }
 
 impl Summary {
@@ -112,6 +115,7 @@ impl Summary {
                 direction("backward", &compiled.backward, Some(print_values(backward))),
                 direction("inference", &compiled.inference, None),
             ],
+            training: Totals::of([&compiled.forward, &compiled.backward], &request.statistics),
             savings: savings(request)?,
         })
     }
@@ -181,6 +185,7 @@ impl Totals {
     fn of(programs: [&Program; 2], statistics: &Statistics) -> Self {
         let cost: Cost = programs.iter().map(|program| cost::total(program, statistics)).sum();
         let kernels = programs.iter().map(|program| program.kernels.len()).sum();
-        Self { bytes: cost.bytes(), flops: cost.flops, kernels }
+        let saved_bytes = cost::saved_bytes(programs[0], statistics);
+        Self { bytes: cost.bytes(), flops: cost.flops, kernels, saved_bytes }
     }
 }

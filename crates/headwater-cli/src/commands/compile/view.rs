@@ -1,6 +1,6 @@
 //! A compiled layer as text.
 
-use super::summary::{Direction, Rows, Summary};
+use super::summary::{Direction, Figures, Rows, Summary, Totals};
 use crate::args::Level;
 use crate::report;
 
@@ -77,31 +77,26 @@ fn show_direction(direction: &Direction) {
     report::line(format!("{}  {count} kernels, {kept} of temporaries", figures(&direction.total)));
 }
 
-fn figures(cost: &super::summary::Figures) -> String {
+fn figures(cost: &Figures) -> String {
     let (read, written) = (bytes(cost.read_bytes), bytes(cost.written_bytes));
     format!("{read:>10} {written:>10} {:>10} {:>12.0}", flops(cost.flops), cost.gathered_rows)
 }
 
 fn show_savings(summary: &Summary) {
     section("what each optimisation is worth: training without it, and with it alone");
-    let heads = ["moves", "computes", "kernels"];
-    let head = heads.map(|head| format!("{head:>10}")).join(" ");
+    let head = ["moves", "computes", "keeps", "kernels"].map(|head| format!("{head:>10}")).join(" ");
     report::line(format!("{:<16} {head} | {head}", ""));
-    let (mut moved, mut computed, mut kernels) = (0.0, 0.0, 0);
-    for direction in &summary.directions[..2] {
-        moved += direction.total.bytes();
-        computed += direction.total.flops;
-        kernels += direction.costs.len();
-    }
-    let row = |moved: f64, computed: f64, kernels: usize| {
-        format!("{:>10} {:>10} {kernels:>10}", bytes(moved), flops(computed))
-    };
-    report::line(format!("{:<16} {}", "as compiled", row(moved, computed, kernels)));
+    report::line(format!("{:<16} {}", "as compiled", totals(&summary.training)));
     for saving in &summary.savings {
-        let [without, alone] =
-            [saving.without, saving.alone].map(|totals| row(totals.bytes, totals.flops, totals.kernels));
+        let (without, alone) = (totals(&saving.without), totals(&saving.alone));
         report::line(format!("{:<16} {without} | {alone}", saving.switch));
     }
+}
+
+fn totals(totals: &Totals) -> String {
+    let Totals { kernels, .. } = totals;
+    let [moved, kept] = [totals.bytes, totals.saved_bytes].map(bytes);
+    format!("{moved:>10} {:>10} {kept:>10} {kernels:>10}", flops(totals.flops))
 }
 
 fn bytes(count: f64) -> String {

@@ -171,3 +171,13 @@ fn a_factor_of_the_other_end_stays_in_its_sum() {
     let graph = Recipe::plain(9).graph(2);
     check(&program, &graph, &Statistics::of(&graph), &settings());
 }
+
+/// Heads that are repeated by a factor are not heads of the weight.
+#[test]
+fn factors_that_repeat_rows_are_no_factors_of_them() {
+    let source = "def f(g, x: node[2, d], W: matrix[2, d, d], a: edge[2, 1]):\n    for n in g.dst_nodes():\n        \
+                  n[\"out\"] = sum(e.a * flatten(linear(e.src.x, W)) for e in n.incoming_edges())\n";
+    let program = crate::testing::read("f", source, &[("d", 3)], &[]);
+    let graph = Recipe::plain(9).graph(2);
+    check(&program, &graph, &Statistics::of(&graph), &settings());
+}

@@ -34,10 +34,12 @@ impl Term {
     pub fn scaled(to: &mut Rebuilt, id: ValueId) -> Result<Self> {
         let mut term = Self::seen(to, id);
         while let Op::Binary { f: Binary::Mul, x, y } = to.value(term.base).op {
-            let is_whole = to.value(term.base).shape == to.value(id).shape;
+            let product = to.value(term.base).shape;
+            // Numbers a head say nothing once heads are shaped otherwise, and a row that is repeated is another row.
+            let is_whole = product == to.value(id).shape;
             let factor = [(x, y), (y, x)].into_iter().find(|(factor, row)| {
                 let (factor, row) = (to.value(*factor).shape, to.value(*row).shape);
-                factor.width() == Some(1) && row.len() >= factor.len() && (factor.heads() == 1 || is_whole)
+                factor.width() == Some(1) && row == product && (factor.heads() == 1 || is_whole)
             });
             let Some((factor, row)) = factor else { break };
             let factor = term.again(to, factor)?;

@@ -66,7 +66,7 @@ impl Optimisations {
         recompute: true,
         fuse: true,
     };
-    /// What pays on the CPU: there, taking a merged product apart again costs more than reading its rows once saves.
+    /// For the CPU, where merged products have not been seen to pay.
     pub const CPU: Self = Self { merge: false, ..Self::ALL };
     /// None: a kernel a value, everything on edges that a text writes there.
     pub const NONE: Self = Self {

@@ -133,8 +133,27 @@ fn graphs_of_one_relation_have_no_types_and_no_pairs() {
     }
 }
 
+/// Each rule that a layer can use at all is used for some graphs of it and not for others, or by some widths.
+#[test]
+fn every_rule_fires_somewhere_and_not_everywhere() {
+    let hector = [("variant", text("hector"))];
+    let mut cases = Vec::new();
+    for statistics in [relational(0.8, 0.1), relational(0.1, 0.8), one_relation(50_000.0, 50_000.0)] {
+        for (d_in, d_out) in [(64, 64), (256, 16)] {
+            for (name, options) in [("sage", &[][..]), ("rgat", &[]), ("hgt", &[]), ("hgt", &hector)] {
+                cases.push(rules(&compiled(&layer(name, &sized(d_in, d_out, 1), options), &statistics)));
+            }
+        }
+    }
+    let all = ["aggregate_first", "bilinear", "dot_linear", "hoist", "linear_linear", "merge", "transform_first"];
+    for rule in all {
+        let fired = cases.iter().filter(|fired| fired.contains(rule)).count();
+        assert!(fired > 0 && fired < cases.len(), "{rule}: {fired} of {}", cases.len());
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(8))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// Whatever the graph, no change makes a program dearer, and none is made by a rule that is switched off.
     #[test]

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_tier;
+mod compile;
 mod generate;
 mod ingest;
 mod tier;
@@ -15,6 +16,7 @@ pub use self::bench::{
     BenchCommand, GatherArgs, GraphStorage, ReorderArgs, RowVisits, SampleArgs, SampleDevice, ScoreArgs, Suite,
 };
 pub use self::bench_tier::{BenchTierArgs, Caches, ColdOrder, ScoreSet, stored_name};
+pub use self::compile::{CompileArgs, Level};
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
 pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, SparseAs};
 pub use self::tier::{RoomArgs, ScoreChoice, TierArgs};
@@ -33,6 +35,7 @@ pub use self::train::TrainArgs;
   headwater generate rmat -o rmat20  make a graph to try things on
   headwater reorder data/p -o hot    nodes that are read most first
   headwater tier data/p              which rows should lie in which memory
+  headwater compile rgat             what a layer becomes, and what its kernels will cost
   headwater bench gather             gather scattered rows out of host memory, every way there is"
 )]
 pub struct Args {
@@ -114,6 +117,17 @@ curves.svg and summary.json. Ctrl-C writes a checkpoint.")]
   headwater generate planted --nodes 100000 --classes 16 -o communities
   headwater generate --like papers100m --scale 0.01 -o papers1m")]
     Generate(GenerateArgs),
+    /// Show what a layer becomes: its programs, its kernels, and what they will move and compute.
+    #[command(after_help = "Examples:
+  headwater compile gat                                          every level, for a well-known graph
+  headwater compile rgcn --graph data/am --level plan            what was chosen for this graph, and why
+  headwater compile hgt --size d_in=64 --size heads=4 --option variant=hector --without compact,merge
+  headwater compile mine.py --size d_in=100 --level kernels      a layer of one's own
+  headwater compile rgat --json | jq '.savings[] | {switch, without}'
+
+Nothing is run: bytes and operations follow from how many rows there are. Without --graph these are those of
+FB15k-237 with inverse relations.")]
+    Compile(CompileArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

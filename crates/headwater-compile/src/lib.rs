@@ -11,7 +11,11 @@
 pub mod adjacency;
 pub mod cpu;
 pub mod error;
+#[cfg(test)]
+mod formulas_test;
 pub mod front;
+#[cfg(test)]
+mod golden_test;
 pub mod inter;
 pub mod intra;
 #[cfg(test)]

@@ -6,6 +6,7 @@ use headwater_graph::random::Key;
 
 use crate::adjacency::{Adjacency, RelationEdges};
 use crate::cpu::reference;
+use crate::front::{self, Arguments, OptionValue};
 use crate::inter::{Op, Program, Unary};
 use crate::pass::autodiff::{gradient_name, gradients};
 use crate::pass::select::{Fusion, select};
@@ -65,6 +66,31 @@ impl Recipe {
             .collect();
         let counts = |pick: fn(&(usize, usize)) -> usize| self.nodes.iter().map(pick).collect::<Vec<_>>();
         Adjacency::new(&counts(|n| n.0), &counts(|n| n.1), &relations).unwrap()
+    }
+}
+
+/// A built-in layer.
+pub fn layer(name: &str, sizes: &[(&str, usize)], options: &[(&str, OptionValue)]) -> Program {
+    read(name, front::builtin(name).unwrap(), sizes, options)
+}
+
+/// A layer out of its text.
+pub fn read(name: &str, source: &str, sizes: &[(&str, usize)], options: &[(&str, OptionValue)]) -> Program {
+    let arguments = Arguments {
+        sizes: sizes.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect(),
+        options: options.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+    };
+    front::read(name, source, &arguments).unwrap().program
+}
+
+/// An option that is a word.
+pub fn text(value: &str) -> OptionValue {
+    OptionValue::Text(value.to_owned())
+}
+
+impl From<bool> for OptionValue {
+    fn from(is_on: bool) -> Self {
+        Self::Bool(is_on)
     }
 }
 

@@ -1,6 +1,7 @@
 //! One file a verb.
 
 mod bench;
+mod compile;
 mod export;
 mod generate;
 mod info;
@@ -22,6 +23,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Reorder(args) => reorder::run(&args),
         Command::Tier(args) => tier::run(&args),
         Command::Train(args) => train::run(&args),
+        Command::Compile(args) => compile::run(&args),
         Command::Generate(args) => generate::run(&args.kind),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),

@@ -3,6 +3,7 @@
 
 mod bench_tier;
 mod cli;
+mod compile;
 mod datasets;
 mod ingest;
 mod program;

@@ -18,7 +18,7 @@ mod print;
 mod verify;
 
 pub use body::{Body, Hop, Read, Register, Step, StepOp};
-pub use print::print;
+pub use print::{headline, print};
 pub use verify::verify;
 
 use crate::inter::{Domain, Path, Shape};

@@ -25,6 +25,14 @@ pub fn print(program: &Program) -> String {
     text
 }
 
+/// The first line of a kernel: what it is, and over which rows.
+#[must_use]
+pub fn headline(kernel: &Kernel) -> String {
+    let mut text = String::new();
+    print_kernel(&mut text, kernel);
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
 fn print_kernel(text: &mut String, kernel: &Kernel) {
     match kernel {
         Kernel::Gemm(gemm) => {

@@ -3,7 +3,11 @@
 pub mod autodiff;
 pub mod buffers;
 pub mod decorate;
+pub mod cost;
 pub mod domains;
+mod merge;
+mod one_type;
+pub mod reorder;
 mod rewrite;
 pub mod select;
 pub mod simplify;
@@ -17,12 +21,27 @@ pub use statistics::Statistics;
 use crate::error::Result;
 use crate::inter::{Domain, Op, Program};
 use crate::intra;
+use reorder::{Pairs, Search, reorder};
 use select::{Fusion, select};
 use split::{Recompute, Split, split};
 
 /// What may be done to a program. Each can be switched off by itself: what it is worth is then seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Optimisations {
+    /// Where there is one edge type or one node type, typed values are values of all, and pairs are nodes.
+    pub one_type: bool,
+    /// `(x A) B` may become `x (A B)`.
+    pub linear_linear: bool,
+    /// `(x W) . a` may become `x . (W a)`.
+    pub dot_linear: bool,
+    /// `(x W) . y` may become `x . (y W')`.
+    pub bilinear: bool,
+    /// Sums over edges and products with weights may change places.
+    pub aggregate_first: bool,
+    /// Factors may leave sums.
+    pub hoist: bool,
+    /// Products of the same rows may become one product.
+    pub merge: bool,
     /// Values that depend on pairs of a node and an edge type are computed once a pair, where that is fewer rows.
     pub compact: bool,
     /// Cheap values are computed again in the backward pass instead of being saved.
@@ -31,11 +50,58 @@ pub struct Optimisations {
     pub fuse: bool,
 }
 
+/// A switch by its name, and where it lies.
+pub type Switch = (&'static str, fn(&mut Optimisations) -> &mut bool);
+
 impl Optimisations {
     /// All of them.
-    pub const ALL: Self = Self { compact: true, recompute: true, fuse: true };
+    pub const ALL: Self = Self {
+        one_type: true,
+        linear_linear: true,
+        dot_linear: true,
+        bilinear: true,
+        aggregate_first: true,
+        hoist: true,
+        merge: true,
+        compact: true,
+        recompute: true,
+        fuse: true,
+    };
+    /// For the CPU, where merged products have not been seen to pay.
+    pub const CPU: Self = Self { merge: false, ..Self::ALL };
     /// None: a kernel a value, everything on edges that a text writes there.
-    pub const NONE: Self = Self { compact: false, recompute: false, fuse: false };
+    pub const NONE: Self = Self {
+        one_type: false,
+        linear_linear: false,
+        dot_linear: false,
+        bilinear: false,
+        aggregate_first: false,
+        hoist: false,
+        merge: false,
+        compact: false,
+        recompute: false,
+        fuse: false,
+    };
+    /// Every switch.
+    pub const SWITCHES: [Switch; 10] = [
+        ("one_type", |on| &mut on.one_type),
+        ("linear_linear", |on| &mut on.linear_linear),
+        ("dot_linear", |on| &mut on.dot_linear),
+        ("bilinear", |on| &mut on.bilinear),
+        ("aggregate_first", |on| &mut on.aggregate_first),
+        ("hoist", |on| &mut on.hoist),
+        ("merge", |on| &mut on.merge),
+        ("compact", |on| &mut on.compact),
+        ("recompute", |on| &mut on.recompute),
+        ("fuse", |on| &mut on.fuse),
+    ];
+
+    /// With one switch turned.
+    #[must_use]
+    pub fn with(mut self, switch: Switch, is_on: bool) -> Self {
+        *(switch.1)(&mut self) = is_on;
+        self
+    }
 }
 
 /// A layer, compiled.
@@ -49,26 +115,40 @@ pub struct Compiled {
     pub backward: intra::Program,
     /// Kernels from inputs to outputs alone, without dropout.
     pub inference: intra::Program,
+    /// Changes of order that were made for training, and what each was worth by the estimate.
+    pub plan: Vec<reorder::Fired>,
 }
 
 /// Compiles a layer whose output is called `out`.
 pub fn compile(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<Compiled> {
-    let forward = optimise(layer, statistics, on)?;
-    let joint = autodiff::gradients(&forward, "out")?;
-    let joint = optimise(&joint, statistics, on)?;
-    let values = split(&joint, if on.recompute { Recompute::On } else { Recompute::Off });
+    let layer = if on.one_type { one_type::one_type(layer, statistics)? } else { layer.clone() };
+    let recompute = if on.recompute { Recompute::On } else { Recompute::Off };
     let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
-    let inference = optimise(&without_dropout(&forward), statistics, on)?;
+    let clean = |program: &Program| clean(program, statistics, on);
+    let alone = |program: &Program| Ok(cost::total(&select(program, fusion)?, statistics));
+    let apart = |joint: &Program| {
+        let Split { forward, backward } = split(joint, recompute);
+        Ok([alone(&forward)?, alone(&backward)?].into_iter().sum())
+    };
+    let trained = |program: &Program| apart(&clean(&autodiff::gradients(program, "out")?)?);
+    let search = Search { on, clean: &clean, price: &trained, pairs: Pairs::On };
+    let (forward, mut plan) = reorder(&clean(&layer)?, &search)?;
+    let joint = clean(&autodiff::gradients(&forward, "out")?)?;
+    let (joint, more) = reorder(&joint, &Search { price: &apart, pairs: Pairs::Off, ..search })?;
+    plan.extend(more);
+    let values = split(&joint, recompute);
+    let (inference, _) = reorder(&clean(&without_dropout(&layer))?, &Search { price: &alone, ..search })?;
     Ok(Compiled {
         forward: select(&values.forward, fusion)?,
         backward: select(&values.backward, fusion)?,
         inference: select(&Program { name: format!("{} inference", layer.name), ..inference }, fusion)?,
         values,
+        plan,
     })
 }
 
-/// Passes over values, in order.
-fn optimise(program: &Program, statistics: &Statistics, on: Optimisations) -> Result<Program> {
+/// The same values with fewer operators, each where its rows are fewest.
+fn clean(program: &Program, statistics: &Statistics, on: Optimisations) -> Result<Program> {
     let program = simplify::simplify(program)?;
     let program = domains::coarsen(&program, |domain| match domain {
         Domain::Pair(_) => on.compact && statistics.pairs_pay(domain),

@@ -42,6 +42,11 @@ impl Rebuilt {
         self.builder.value(id)
     }
 
+    /// Where a value of the old program is now.
+    pub fn place(&self, old: ValueId) -> ValueId {
+        self.place[old.at()]
+    }
+
     /// Adds a value, or finds the one that is computed alike.
     pub fn push(&mut self, op: Op, domain: Domain, shape: Shape) -> ValueId {
         let key = format!("{domain} {shape} {}", op_text(&op));

@@ -210,7 +210,7 @@ impl Network {
 
 /// What passes may do for the CPU.
 fn optimisations() -> Optimisations {
-    Optimisations::ALL
+    Optimisations::CPU
 }
 
 fn dense<'a>(arrays: &'a BTreeMap<String, Array>, name: &str) -> &'a [f32] {

@@ -1,7 +1,7 @@
 //! Kernels written down: registers for what stays inside, buffers for what others read, loads as far out as they may be.
 
 use super::group::{Group, Groups, Kind};
-use super::{Source, nests, source};
+use super::{Source, is_map, nests, source};
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Op, Path, Program, ValueId};
 use crate::intra::{
@@ -67,7 +67,7 @@ impl<'a> Emitter<'a> {
                 let base = source(self.program, operand).base;
                 let needs_buffer = matches!(value.op, Op::Linear { .. } | Op::Outer { .. } | Op::Product { .. });
                 let home = self.groups.home[base.at()];
-                let is_lift = matches!(value.op, Op::Lift { .. });
+                let is_lift = is_map(self.program, id);
                 if home.is_some() && !is_lift && (needs_buffer || home != self.groups.home[id.at()]) {
                     found.push(base);
                 }
@@ -98,9 +98,6 @@ impl<'a> Emitter<'a> {
             }
             (Kind::Product, &Op::Product { a, b, transpose_a, transpose_b }) => {
                 let (left, right) = (self.read(a)?, self.read(b)?);
-                if !(left.hops.is_empty() && right.hops.is_empty()) {
-                    return Err(self.wrong(first, "weights of different types are lifted first"));
-                }
                 let (a, b) = ((left.from, transpose_a), (right.from, transpose_b));
                 Ok(Kernel::Library(Library::Product { a, b, to: self.place_of(first)? }))
             }
@@ -185,6 +182,12 @@ impl<'a> Writer<'a> {
         let value = &self.emitter.program[id];
         let level = self.level(value.domain);
         let op = match value.op {
+            Op::Lift { x, path } => {
+                let Source { base, hops } = source(self.emitter.program, x);
+                let first = Hop { to: self.emitter.program[x].domain, path };
+                let hops = std::iter::once(first).chain(hops).collect();
+                StepOp::Load(Read { from: self.emitter.place_of(base)?, hops })
+            }
             Op::Reduce { x, how, .. } => {
                 let from = self.level(self.emitter.program[x].domain);
                 StepOp::Reduce(how, self.operand(x, from)?)

@@ -4,7 +4,7 @@
 //! the value's rows are a level of its nest, or can become one; if what it reads from inside the kernel lies on levels of
 //! the nest; and if everything else it reads is made before. A matrix product takes values of its own rows.
 
-use super::{Fusion, nests, source, stay_in};
+use super::{Fusion, is_map, nests, source, stay_in};
 use crate::inter::{Domain, Op, Path, Program, ValueId};
 
 /// Values that share a kernel.
@@ -44,7 +44,8 @@ pub(super) struct Groups {
 pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
     let mut found = Groups { groups: Vec::new(), home: vec![None; program.values.len()] };
     for (id, value) in program.iter() {
-        if matches!(value.op, Op::Input { .. } | Op::Parameter { .. } | Op::Constant(_) | Op::Lift { .. }) {
+        let is_given = matches!(value.op, Op::Input { .. } | Op::Parameter { .. } | Op::Constant(_));
+        if is_given || is_map(program, id) {
             continue;
         }
         let joined = match fusion {

@@ -1,14 +1,14 @@
 //! From values to kernels: what belongs together becomes one kernel, and loops come back as its nest.
 //!
 //! `group.rs` decides which values share a kernel, from the program alone; `emit.rs` writes those kernels down. A value that
-//! only its own kernel reads stays in registers; the others get a buffer. Lifts never get one: they are how rows are read.
+//! only its own kernel reads stays in registers; the others get a buffer. Lifts of rows never get one: they are how rows are read.
 
 mod emit;
 mod group;
 
 use crate::error::Result;
 use crate::inter;
-use crate::inter::{Domain, Op, Program, Side, ValueId};
+use crate::inter::{Domain, Op, Program, Shape, Side, ValueId};
 use crate::intra;
 use crate::intra::Hop;
 
@@ -29,6 +29,11 @@ pub fn select(program: &Program, fusion: Fusion) -> Result<intra::Program> {
     Ok(kernels)
 }
 
+/// Whether a value is how others are read, and no more. Matrices are read as they lie, so a lifted one is copied.
+fn is_map(program: &Program, id: ValueId) -> bool {
+    matches!(program[id].op, Op::Lift { .. }) && matches!(program[id].shape, Shape::Row { .. })
+}
+
 /// What is really read when a value is: lifts are maps on the way.
 struct Source {
     base: ValueId,
@@ -37,9 +42,9 @@ struct Source {
 
 fn source(program: &Program, mut id: ValueId) -> Source {
     let mut hops = Vec::new();
-    while let Op::Lift { x, path } = program[id].op {
-        hops.push(Hop { to: program[x].domain, path });
-        id = x;
+    while let (Op::Lift { x, path }, true) = (&program[id].op, is_map(program, id)) {
+        hops.push(Hop { to: program[*x].domain, path: *path });
+        id = *x;
     }
     Source { base: id, hops }
 }

@@ -1,0 +1,31 @@
+//! `headwater compile`: what a layer becomes, and what that will cost.
+
+mod request;
+mod summary;
+mod view;
+
+use headwater::compile::pass::{Optimisations, compile};
+
+use crate::args::CompileArgs;
+use crate::report;
+use request::Request;
+use summary::Summary;
+
+/// Compiles a layer and shows it.
+pub fn run(args: &CompileArgs) -> anyhow::Result<()> {
+    let request = Request::of(args)?;
+    let compiled = compile(&request.layer.program, &request.statistics, request.on)?;
+    let summary = Summary::of(&request, &compiled)?;
+    if args.json {
+        return report::json(&summary);
+    }
+    view::show(&summary, args.level);
+    Ok(())
+}
+
+/// The optimisations that are left.
+fn without(names: &[String]) -> Optimisations {
+    let is_named = |name: &str| names.iter().any(|other| other == name);
+    let off = Optimisations::SWITCHES.into_iter().filter(|(name, _)| is_named(name));
+    off.fold(Optimisations::ALL, |on, switch| on.with(switch, false))
+}

@@ -1,0 +1,58 @@
+//! The seven models as golden text: values and kernels of both directions, for fixed rows of a graph.
+
+use std::fmt::Write;
+
+use crate::front::BUILTIN;
+use crate::inter::text::print as print_values;
+use crate::intra::print as print_kernels;
+use crate::pass::{Optimisations, Statistics, compile};
+use crate::testing::layer;
+
+const RELATIONAL: Statistics = Statistics {
+    node_types: 3.0,
+    edge_types: 5.0,
+    sources: 100.0,
+    destinations: 80.0,
+    source_pairs: 300.0,
+    destination_pairs: 120.0,
+    edges: 1000.0,
+};
+
+const ONE_RELATION: Statistics = Statistics {
+    node_types: 1.0,
+    edge_types: 1.0,
+    sources: 100.0,
+    destinations: 80.0,
+    source_pairs: 100.0,
+    destination_pairs: 80.0,
+    edges: 1000.0,
+};
+
+fn golden(snapshot: &str, model: &str, statistics: &Statistics) {
+    let sizes = [("d_in", 6), ("d_out", 4), ("heads", 2), ("d_hidden", 5)];
+    let compiled = compile(&layer(model, &sizes, &[]), statistics, Optimisations::ALL).unwrap();
+    let mut shown = String::new();
+    for fired in &compiled.plan {
+        let _ = writeln!(shown, "{} pays", fired.rule.name());
+    }
+    for values in [&compiled.values.forward, &compiled.values.backward] {
+        let _ = writeln!(shown, "\n{}", print_values(values).trim_end());
+    }
+    for kernels in [&compiled.forward, &compiled.backward, &compiled.inference] {
+        let _ = writeln!(shown, "\n{}", print_kernels(kernels).trim_end());
+    }
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(snapshot, shown));
+}
+
+#[test]
+fn models_are_compiled_as_they_were() {
+    for (model, _) in BUILTIN {
+        golden(model, model, &RELATIONAL);
+    }
+    for model in ["gcn", "sage", "gat", "gin"] {
+        golden(&format!("{model}_one_relation"), model, &ONE_RELATION);
+    }
+}

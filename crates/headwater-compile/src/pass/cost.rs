@@ -1,0 +1,259 @@
+//! What kernels will move and compute, from how many rows there are. Nothing is measured and nothing is run.
+//!
+//! Numbers are counted as single precision. A row that is found through a map is counted as often as it is read, for such
+//! reads rarely meet the same line twice; rows of types are few and stay close, so they are counted once.
+
+use super::Statistics;
+use super::buffers::share;
+use crate::inter::{Domain, Shape, Side};
+use crate::intra::{Body, Buffer, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Role, StepOp, Traverse};
+
+/// What a kernel or a program costs.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Cost {
+    /// Additions, multiplications and functions.
+    pub flops: f64,
+    /// Bytes that are read.
+    pub read_bytes: f64,
+    /// Bytes that are written.
+    pub written_bytes: f64,
+    /// Rows that are found through a map, among those that are read.
+    pub gathered_rows: f64,
+}
+
+/// Operations in the time of one byte: between what a CPU and a GPU have.
+const FLOPS_PER_BYTE: f64 = 12.0;
+/// Of a number, and of a row's place.
+const NUMBER_BYTES: f64 = 4.0;
+const INDEX_BYTES: f64 = 4.0;
+/// Operations of an exponential, about.
+const FUNCTION_FLOPS: f64 = 8.0;
+
+impl Cost {
+    /// Bytes in both directions.
+    #[must_use]
+    pub fn bytes(&self) -> f64 {
+        self.read_bytes + self.written_bytes
+    }
+
+    /// One number to compare by: bytes, and operations as the bytes that could move meanwhile.
+    #[must_use]
+    pub fn price(&self) -> f64 {
+        self.bytes() + self.flops / FLOPS_PER_BYTE
+    }
+}
+
+impl std::iter::Sum for Cost {
+    fn sum<I: Iterator<Item = Self>>(costs: I) -> Self {
+        costs.fold(Self::default(), |a, b| Self {
+            flops: a.flops + b.flops,
+            read_bytes: a.read_bytes + b.read_bytes,
+            written_bytes: a.written_bytes + b.written_bytes,
+            gathered_rows: a.gathered_rows + b.gathered_rows,
+        })
+    }
+}
+
+/// The cost of each kernel of a program.
+#[must_use]
+pub fn kernels(program: &Program, statistics: &Statistics) -> Vec<Cost> {
+    program.kernels.iter().map(|kernel| Counter { program, statistics, cost: Cost::default() }.kernel(kernel)).collect()
+}
+
+/// The cost of a program.
+#[must_use]
+pub fn total(program: &Program, statistics: &Statistics) -> Cost {
+    kernels(program, statistics).into_iter().sum()
+}
+
+/// Bytes of all temporaries at once: memory that several of them share is counted as the largest of them.
+#[must_use]
+pub fn temporary_bytes(program: &Program, statistics: &Statistics) -> f64 {
+    let slots = share(program);
+    let mut bytes = vec![0.0_f64; slots.count];
+    for (buffer, slot) in program.buffers.iter().zip(&slots.of) {
+        if let Some(slot) = slot {
+            bytes[*slot] = bytes[*slot].max(statistics.rows(buffer.domain) * numbers(buffer.shape));
+        }
+    }
+    bytes.into_iter().sum()
+}
+
+/// Bytes that a forward program keeps for the backward one.
+#[must_use]
+pub fn saved_bytes(forward: &Program, statistics: &Statistics) -> f64 {
+    let is_saved = |buffer: &&Buffer| buffer.role == Role::Output && buffer.name.starts_with("saved.");
+    let saved = forward.buffers.iter().filter(is_saved);
+    saved.map(|buffer| statistics.rows(buffer.domain) * numbers(buffer.shape)).sum()
+}
+
+/// Bytes of a row.
+fn numbers(shape: Shape) -> f64 {
+    shape.len() as f64 * NUMBER_BYTES
+}
+
+struct Counter<'a> {
+    program: &'a Program,
+    statistics: &'a Statistics,
+    cost: Cost,
+}
+
+impl Counter<'_> {
+    fn kernel(mut self, kernel: &Kernel) -> Cost {
+        match kernel {
+            Kernel::Gemm(gemm) => self.gemm(gemm),
+            Kernel::Outer(outer) => self.outer(outer),
+            Kernel::Traverse(Traverse { nest, body, .. }) | Kernel::Flash(Traverse { nest, body, .. }) => {
+                self.body(nest, body);
+            }
+            Kernel::Library(Library::Product { a, b, to }) => {
+                let (left, to_shape) = (self.program[a.0].shape, self.program[*to].shape);
+                let rows = self.statistics.rows(self.program[*to].domain);
+                self.cost.flops += 2.0 * rows * multiplications(left, to_shape);
+                self.read_all(a.0);
+                self.read_all(b.0);
+                self.write(*to);
+            }
+        }
+        self.cost
+    }
+
+    fn gemm(&mut self, gemm: &Gemm) {
+        let w = self.program[gemm.w].shape;
+        self.cost.flops += 2.0 * self.statistics.rows(gemm.rows) * w.len() as f64;
+        self.read(gemm.rows, &gemm.x);
+        gemm.scale.iter().for_each(|scale| self.read(gemm.rows, scale));
+        self.read_all(gemm.w);
+        self.body(std::slice::from_ref(&gemm.rows), &gemm.body);
+    }
+
+    fn outer(&mut self, outer: &Outer) {
+        self.cost.flops += 2.0 * self.statistics.rows(outer.rows) * self.program[outer.to].shape.len() as f64;
+        self.read(outer.rows, &outer.x);
+        self.read(outer.rows, &outer.y);
+        self.write(outer.to);
+    }
+
+    fn body(&mut self, nest: &[Domain], body: &Body) {
+        for step in &body.steps {
+            let rows = self.statistics.rows(nest[step.level]);
+            let elements = |register: crate::intra::Register| body.steps[register.at()].shape.len() as f64;
+            self.cost.flops += match &step.op {
+                StepOp::Load(read) => {
+                    self.read(nest[step.level], read);
+                    0.0
+                }
+                StepOp::Store(_, to) => {
+                    self.write(*to);
+                    0.0
+                }
+                StepOp::Dot(x, _) => 2.0 * rows * elements(*x),
+                StepOp::SumHeads(x) | StepOp::SumWidth(x) => rows * elements(*x),
+                StepOp::Reduce(_, x) => self.statistics.rows(nest[body.steps[x.at()].level]) * elements(*x),
+                StepOp::Unary(..) | StepOp::Softmax { .. } => FUNCTION_FLOPS * rows * step.shape.len() as f64,
+                StepOp::Binary(..) | StepOp::Dropout { .. } => rows * step.shape.len() as f64,
+                _ => 0.0,
+            };
+        }
+    }
+
+    /// Rows of a buffer, found from the rows of a domain.
+    fn read(&mut self, from: Domain, read: &Read) {
+        let buffer = &self.program[read.from];
+        let rows = self.statistics.rows(from);
+        let is_near = buffer.domain.is_type() || (from, buffer.domain) == (Domain::Edge, Domain::Pair(Side::Dst));
+        let count = if is_near { rows.min(self.statistics.rows(buffer.domain)) } else { rows };
+        self.cost.read_bytes += count * numbers(buffer.shape);
+        if !(read.hops.is_empty() || buffer.domain.is_type()) {
+            self.cost.read_bytes += rows * INDEX_BYTES * read.hops.len() as f64;
+            self.cost.gathered_rows += count;
+        }
+    }
+
+    fn read_all(&mut self, id: BufferId) {
+        self.cost.read_bytes += self.bytes(id);
+    }
+
+    fn write(&mut self, id: BufferId) {
+        self.cost.written_bytes += self.bytes(id);
+    }
+
+    fn bytes(&self, id: BufferId) -> f64 {
+        self.statistics.rows(self.program[id].domain) * numbers(self.program[id].shape)
+    }
+}
+
+/// Multiplications of a product of two matrices, by the left one and the result.
+fn multiplications(left: Shape, to: Shape) -> f64 {
+    match to {
+        Shape::Matrix { cols, .. } => left.len() as f64 * cols as f64,
+        Shape::Row { .. } => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inter::{Binary, Builder, Reduce};
+    use crate::pass::select::{Fusion, select};
+
+    const ROWS: Statistics = Statistics {
+        node_types: 2.0,
+        edge_types: 3.0,
+        sources: 100.0,
+        destinations: 50.0,
+        source_pairs: 200.0,
+        destination_pairs: 120.0,
+        edges: 1000.0,
+    };
+
+    /// The sum over edges of a source's row, times a typed weight before or behind.
+    fn cost_of(build: impl Fn(&mut Builder)) -> (Cost, f64) {
+        let mut b = Builder::new("p");
+        build(&mut b);
+        let kernels = select(&b.finish(), Fusion::On).unwrap();
+        (total(&kernels, &ROWS), temporary_bytes(&kernels, &ROWS))
+    }
+
+    #[test]
+    fn a_product_reads_its_rows_and_every_weight_once() {
+        let (cost, kept) = cost_of(|b| {
+            let x = b.input("x", Domain::SRC, Shape::vector(8));
+            let w = b.parameter("W", Domain::EdgeType, Shape::matrix(8, 4));
+            let z = b.lift(x, Domain::Pair(Side::Src)).and_then(|x| b.linear(x, w)).unwrap();
+            b.output("out", z);
+        });
+        let (rows, index, weights) = (200.0 * 8.0 * 4.0, 200.0 * 4.0, 3.0 * 32.0 * 4.0);
+        let wanted = Cost {
+            flops: 2.0 * 200.0 * 32.0,
+            read_bytes: rows + index + weights,
+            written_bytes: 200.0 * 4.0 * 4.0,
+            gathered_rows: 200.0,
+        };
+        assert_eq!((cost, kept), (wanted, 0.0));
+    }
+
+    #[test]
+    fn what_stays_in_a_kernel_is_not_moved() {
+        let (cost, kept) = cost_of(|b| {
+            let x = b.input("x", Domain::SRC, Shape::vector(8));
+            let s = b.input("s", Domain::Edge, Shape::SCALAR);
+            let m = b.lift(x, Domain::Edge).and_then(|x| b.binary(Binary::Mul, x, s)).unwrap();
+            let sum = b.reduce(m, Domain::DST, Reduce::Sum).unwrap();
+            b.output("out", sum);
+        });
+        assert_eq!(cost.read_bytes, 1000.0 * (32.0 + 4.0 + 4.0));
+        assert_eq!((cost.written_bytes, cost.flops, kept), (50.0 * 32.0, 16_000.0, 0.0));
+    }
+
+    #[test]
+    fn temporaries_that_share_memory_are_counted_once() {
+        let (_, kept) = cost_of(|b| {
+            let x = b.input("x", Domain::SRC, Shape::vector(8));
+            let w = b.parameter("W", Domain::Const, Shape::matrix(8, 8));
+            let last = (0..4).fold(x, |x, _| b.linear(x, w).unwrap());
+            b.output("out", last);
+        });
+        assert_eq!(kept, 2.0 * 100.0 * 32.0, "one is read while another is written");
+    }
+}

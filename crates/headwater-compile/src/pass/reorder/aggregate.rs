@@ -1,0 +1,106 @@
+//! Sums over edges and products with weights change places: whichever comes first decides how many rows are multiplied and
+//! how wide the rows are that edges read.
+
+use super::term::{Term, Typed};
+use crate::error::Result;
+use crate::inter::{Binary, Domain, Op, Path, Reduce, Value, ValueId};
+use crate::pass::rewrite::Rebuilt;
+
+/// `sum of s_e (x_e W)` as `(sum of s_e x_e) W`: by pairs first, where edges into a node have different weights.
+pub(super) fn aggregate_first(to: &mut Rebuilt, value: &Value) -> Result<Option<ValueId>> {
+    let Op::Reduce { x: rows, how: how @ (Reduce::Sum | Reduce::Mean), path: Path::Only } = value.op else {
+        return Ok(None);
+    };
+    let (from, shape) = (to.value(rows).domain, to.value(rows).shape);
+    let term = Term::scaled(to, rows)?;
+    let Op::Linear { x, w, transposed, path } = to.value(term.base).op else { return Ok(None) };
+    let w = Typed { value: w, side: term.side(to, path) };
+    if value.domain.is_type() || !term.fits(to, to.value(w.value).shape.heads()) {
+        return Ok(None);
+    }
+    let x = term.again(to, x)?;
+    let x = term.times_factors(to, x)?;
+    let found = if let Some(path) = w.path(to, value.domain) {
+        let sum = to.builder.reduce(x, value.domain, how)?;
+        to.builder.linear_by(sum, w.value, transposed, path)?
+    } else {
+        let (Domain::Edge, Domain::Node(side)) = (from, value.domain) else { return Ok(None) };
+        let pairs = Domain::Pair(side);
+        let Some(path) = w.path(to, pairs) else { return Ok(None) };
+        let sum = to.builder.reduce(x, pairs, Reduce::Sum)?;
+        let product = to.builder.linear_by(sum, w.value, transposed, path)?;
+        let sum = to.builder.reduce(product, value.domain, Reduce::Sum)?;
+        if how == Reduce::Mean { over_count(to, sum, from)? } else { sum }
+    };
+    to.builder.reshape(found, shape).map(Some)
+}
+
+/// `(sum of s_e x_e) W` as `sum of s_e (x_e W)`: rows are multiplied where they come from.
+pub(super) fn transform_first(to: &mut Rebuilt, value: &Value) -> Result<Option<ValueId>> {
+    let Op::Linear { x: sum, w, transposed, path } = value.op else { return Ok(None) };
+    let below = Term::seen(to, sum);
+    let Op::Reduce { x: rows, how: how @ (Reduce::Sum | Reduce::Mean), path: Path::Only } = to.value(below.base).op
+    else {
+        return Ok(None);
+    };
+    let heads = to.value(w).shape.heads();
+    let term = Term::scaled(to, rows)?;
+    let is_same = to.value(rows).shape == to.value(sum).shape;
+    if below.is_lifted() || !is_same || !term.is_lifted() || value.domain.is_type() || !term.fits(to, heads) {
+        return Ok(None);
+    }
+    let from = to.value(rows).domain;
+    let side = match (path, value.domain) {
+        (Path::By(side), _) | (Path::Only, Domain::Node(side)) => Some(side),
+        _ => None,
+    };
+    let Some(path) = (Typed { value: w, side }).path(to, from) else { return Ok(None) };
+    let x = term.again(to, term.base)?;
+    let shape = to.value(rows).shape;
+    let x = to.builder.reshape(x, shape)?;
+    let product = to.builder.linear_by(x, w, transposed, path)?;
+    let product = term.times_factors(to, product)?;
+    to.builder.reduce(product, value.domain, how).map(Some)
+}
+
+/// A factor that is the same for all rows of a sum, behind the sum.
+pub(super) fn hoist(to: &mut Rebuilt, value: &Value) -> Result<Option<ValueId>> {
+    let Op::Reduce { x, how: how @ (Reduce::Sum | Reduce::Mean), path } = value.op else { return Ok(None) };
+    let candidates = match to.value(x).op {
+        Op::Binary { f: Binary::Mul, x, y } => vec![(Binary::Mul, x, y), (Binary::Mul, y, x)],
+        Op::Binary { f: Binary::Div, x, y } => vec![(Binary::Div, y, x)],
+        _ => vec![],
+    };
+    for (f, factor, rest) in candidates {
+        let Some(factor) = same_for(to, factor, value.domain)? else { continue };
+        let sum = to.builder.reduce_by(rest, value.domain, how, path)?;
+        let found = to.builder.binary(f, sum, factor)?;
+        return Ok((to.value(found).shape == value.shape).then_some(found));
+    }
+    Ok(None)
+}
+
+/// A value at coarser rows, when it is the same for all rows that belong to one of them.
+fn same_for(to: &mut Rebuilt, id: ValueId, domain: Domain) -> Result<Option<ValueId>> {
+    let (term, shape) = (Term::seen(to, id), to.value(id).shape);
+    let found = match term.passing(to, domain)? {
+        Some(found) => found,
+        None if to.value(term.base).domain.is_type() => {
+            let typed = Typed { value: term.base, side: term.side(to, Path::Only) };
+            let Some(path) = typed.path(to, domain) else { return Ok(None) };
+            to.builder.lift_by(term.base, domain, path)?
+        }
+        None => return Ok(None),
+    };
+    to.builder.reshape(found, shape).map(Some)
+}
+
+/// A sum over how many rows of `fine` it is of.
+fn over_count(to: &mut Rebuilt, sum: ValueId, fine: Domain) -> Result<ValueId> {
+    let domain = to.value(sum).domain;
+    let one = to.builder.constant(1.0);
+    let ones = to.builder.lift(one, fine)?;
+    let counts = to.builder.reduce(ones, domain, Reduce::Sum)?;
+    let counts = to.builder.binary(Binary::Max, counts, one)?;
+    to.builder.binary(Binary::Div, sum, counts)
+}

@@ -2,8 +2,8 @@
 
 pub mod autodiff;
 pub mod buffers;
-pub mod decorate;
 pub mod cost;
+pub mod decorate;
 pub mod domains;
 mod merge;
 mod one_type;

@@ -78,6 +78,8 @@ fn described(args: &TrainArgs) -> anyhow::Result<(RunConfig, PathBuf)> {
         return Ok((RunConfig::resolve(flags, file)?, folder.clone()));
     }
     let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default();
+    let is_made_up = args.dataset.is_none() && file.dataset.is_none();
+    let file = if is_made_up { file.over(planted::settings()) } else { file };
     let config = RunConfig::resolve(args.flags(), file)?;
     let folder = match &config.out {
         Some(folder) => folder.clone(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use headwater::graph::generate::Planted;
-use headwater::train::run_config::{Architecture, Model, RunConfig};
+use headwater::train::run_config::{Architecture, Model, RunConfig, RunFile};
 use headwater::train::task::Task;
 use headwater::train::trainer::{Quiet, Trainer};
 
@@ -23,7 +23,12 @@ const PLANTED: Planted = Planted {
 };
 
 /// Epochs that features alone are learnt for.
-const ALONE_EPOCHS: u64 = 5;
+const ALONE_EPOCHS: u64 = 10;
+
+/// Settings that suit this graph; whoever says otherwise goes before.
+pub fn settings() -> RunFile {
+    RunFile { hidden: Some(128), epochs: Some(8), rate: Some(0.01), dropout: Some(0.2), ..RunFile::default() }
+}
 
 /// Makes the graph in a run's folder, unless it is there.
 pub fn make(folder: &Path) -> anyhow::Result<PathBuf> {

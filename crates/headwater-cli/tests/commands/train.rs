@@ -48,8 +48,8 @@ fn what_cannot_be_trained_is_said() {
     let out = out.to_str().unwrap();
     let refuses = |more: &[&str], words: &str| fails_with(&[&["train", &data, "-o", out][..], more].concat(), words);
     refuses(&["--model", "gatt"], "did you mean");
-    refuses(&["--rate", "-1"], "rate");
-    refuses(&["--fanout", "3"], "layers");
+    refuses(&["--rate=-1"], "rate");
+    refuses(&["--fanout", "3", "--layers", "2"], "fanout");
     refuses(&["--activation", "wave"], "activation");
     fails_with(&["train", "no/such/folder", "-o", out], "no/such/folder");
     fails_with(&["train", "--resume", "no/such/run"], "no/such/run");

@@ -18,7 +18,7 @@ pub fn gradient_name(name: &str) -> String {
 }
 
 /// A program that computes the gradients of all parameters, and of inputs that want one, from that of `output`: an input
-/// called `d.OUTPUT`. It has the program's own outputs too; [`split`](super::split) cuts the two directions apart.
+/// called `d.OUTPUT`. It has the program's own outputs too; [`split`](super::split()) cuts the two directions apart.
 pub fn gradients(program: &Program, output: &str) -> Result<Program> {
     let mut found = Gradients::new(program);
     let Some(last) = program.output(output) else { return Ok(program.clone()) };

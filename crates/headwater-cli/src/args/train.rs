@@ -81,7 +81,7 @@ pub struct TrainArgs {
     /// Share of attention that a layer does not see.
     #[arg(long)]
     pub attention_dropout: Option<f64>,
-    /// Between layers: none, layer or batch.
+    /// Between layers: none or layer.
     #[arg(long, value_parser = word::<Norm>)]
     pub norm: Option<Norm>,
     /// Layers add to what they were given.
@@ -123,10 +123,10 @@ pub struct TrainArgs {
     /// The seed of everything random.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Where features lie: cpu or tiered.
+    /// Where features lie when a GPU trains: cpu or tiered. Kept with the run; the CPU reads them where they are.
     #[arg(long, value_parser = word::<Features>)]
     pub features: Option<Features>,
-    /// Share of rows in the fastest memory of a tiered table.
+    /// Share of rows in the fastest memory of a tiered table. Kept with the run.
     #[arg(long)]
     pub hot_share: Option<f64>,
     /// Threads; 0 takes all cores.

@@ -38,6 +38,10 @@ impl Layer {
         parameters: &mut Parameters,
     ) -> Result<Self> {
         let is_last = at + 1 == config.layers;
+        // Inference would need the moments of past batches, which are not kept.
+        if config.norm == crate::run_config::Norm::Batch {
+            return Err(Error::Model { why: "batch norm cannot be trained with yet; use layer norm".to_owned() });
+        }
         let layer = front::read(facts.name, facts.text, &arguments(config, facts, is_last, width)?)?;
         if width.is_none() && inputs(&layer.program).any(|name| name == "x") {
             let why = "nodes have no features, and the model's first layer reads them; rgcn can do without".to_owned();

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::journal::Journal;
 use crate::network::{Extras, Facts, Network};
 use crate::optimiser::Optimiser;
-use crate::run_config::{Architecture, Model, RunConfig};
+use crate::run_config::{Model, RunConfig};
 use crate::schedule::Schedule;
 use crate::task::Task;
 use crate::whole_file::write_whole;
@@ -87,17 +87,7 @@ impl Trainer {
     /// A run in a folder: a new one, or the one that its newest checkpoint says.
     pub fn open(config: RunConfig, task: Task, folder: &Path) -> Result<Self> {
         let (name, text) = text_of(&config.model)?;
-        let loops = loops_of(&name, &text)?;
-        let graph = whole(&task.graph, loops)?;
-        let facts = Facts {
-            in_width: task.width,
-            classes: task.classes,
-            graph: &graph,
-            statistics: Statistics::of(&graph),
-            text: &text,
-            name: &name,
-        };
-        let mut network = Network::new(&config, &facts)?;
+        let (mut network, graph, loops) = network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
         let sizes = [("classes", task.classes), ("width", task.width.unwrap_or(0)), ("layers", config.layers)];
         let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size as u64)).collect();
@@ -271,11 +261,17 @@ fn text_of(model: &Model) -> Result<(String, String)> {
     }
 }
 
-/// Whether a model wants every node to have an edge to itself.
-fn loops_of(name: &str, text: &str) -> Result<SelfLoops> {
-    let known = headwater_compile::front::signature(name, text)?;
-    let is_gat = name == Architecture::Gat.name() && known.options.iter().any(|option| option.name == "self_loops");
-    Ok(if is_gat { SelfLoops::Added } else { SelfLoops::AsTheyAre })
+/// The network of a run and the graph it is for. Whether nodes need an edge to themselves is known when the text is read, and how
+/// many rows some parameters have only with the graph; so where they do, both are made once more.
+fn network(config: &RunConfig, task: &Task, name: &str, text: &str) -> Result<(Network, Adjacency, SelfLoops)> {
+    let made = |loops: SelfLoops| {
+        let graph = whole(&task.graph, loops)?;
+        let statistics = Statistics::of(&graph);
+        let facts = Facts { in_width: task.width, classes: task.classes, graph: &graph, statistics, text, name };
+        Ok::<_, Error>((Network::new(config, &facts)?, graph, loops))
+    };
+    let found = made(SelfLoops::AsTheyAre)?;
+    if found.0.wants_self_loops() { made(SelfLoops::Added) } else { Ok(found) }
 }
 
 fn steps_of_epoch(config: &RunConfig, task: &Task) -> u64 {

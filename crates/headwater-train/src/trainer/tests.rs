@@ -7,6 +7,7 @@ use headwater_graph::generate::Planted;
 use headwater_graph::{Dataset, Silent};
 
 use super::{Ending, EpochReport, Listener, Quiet, Summary, Trainer};
+use crate::blocks::SelfLoops;
 use crate::checkpoint::Checkpoints;
 use crate::error::{Error, Result};
 use crate::run_config::{Architecture, Model, RunConfig, RunFile};
@@ -105,6 +106,31 @@ fn a_loss_that_is_not_a_number_stops_the_run_and_names_the_batch() {
     let config = RunConfig { rate: 1e30, ..config(Architecture::Sage, false) };
     let found = run(&config, &folder.path().join("run"), folder.path());
     assert!(matches!(found, Err(Error::NotFinite { .. })), "{found:?}");
+}
+
+#[test]
+fn a_text_that_asks_for_self_loops_gets_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let layer = "def mine(g, x: node[d_in], W: matrix[d_in, d_out]):\n    for n in g.dst_nodes():\n        \
+                 n[\"out\"] = linear(sum(e.src.x for e in n.incoming_edges()), W)\n";
+    for (head, wanted) in [("@layer(self_loops=True)\n", SelfLoops::Added), ("", SelfLoops::AsTheyAre)] {
+        let text = folder.path().join("mine.py");
+        std::fs::write(&text, format!("{head}{layer}")).unwrap();
+        let config = RunConfig { model: Model::Text(text), ..config(Architecture::Sage, false) };
+        let trainer =
+            Trainer::open(config, planted(folder.path()), &folder.path().join(format!("{wanted:?}"))).unwrap();
+        assert_eq!(trainer.whole.loops, wanted);
+        let edges = trainer.whole.graph.rows(headwater_compile::inter::Domain::Edge) as u64;
+        assert_eq!(edges > trainer.task.graph.edges(), wanted == SelfLoops::Added);
+    }
+}
+
+#[test]
+fn batch_norm_is_refused_until_it_can_be_inferred_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig { norm: crate::run_config::Norm::Batch, ..config(Architecture::Sage, false) };
+    let found = run(&config, &folder.path().join("run"), folder.path());
+    assert!(matches!(found, Err(Error::Model { .. })), "{found:?}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use crate::blocks::{SelfLoops, degrees, whole};
 use crate::checkpoint::{Best, Checkpoints, Fingerprint, Snapshot, State};
 use crate::early_stop::{EarlyStop, Verdict};
 use crate::error::{Error, Result};
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::network::{Extras, Facts, Network};
 use crate::optimiser::Optimiser;
 use crate::run_config::{Model, RunConfig};
@@ -36,6 +36,8 @@ use crate::whole_file::write_whole;
 
 /// Part of the features that may be other than zero where they are kept as sparse rows.
 const MOST_FILLED: f64 = 0.25;
+/// The lines of a run, in its folder.
+const JOURNAL: &str = "metrics.jsonl";
 /// What draws are for.
 const SHUFFLE: u64 = 1;
 const SAMPLE: u64 = 2;
@@ -236,7 +238,11 @@ impl Trainer {
     }
 
     fn summary(&self, reports: &[EpochReport]) -> Result<Summary> {
-        let summary = Summary::new(&self.folder, self.state.best, reports, self.network.peak_bytes());
+        // The best epoch may be one of a run that this one goes on with.
+        let lines = journal::read(&self.folder.join(JOURNAL))?;
+        let all: Vec<EpochReport> = lines.into_iter().filter_map(|line| serde_json::from_value(line).ok()).collect();
+        let at_best = self.state.best.and_then(|best| all.iter().rfind(|report| report.epoch == best.epoch));
+        let summary = Summary::new(&self.folder, at_best, reports, self.network.peak_bytes());
         let text = serde_json::to_string_pretty(&summary).unwrap_or_default();
         write_whole(&self.folder.join("summary.json"), text.as_bytes())?;
         Ok(summary)
@@ -286,7 +292,7 @@ fn begin(
     network: &mut Network,
     optimiser: &mut Optimiser,
 ) -> Result<(State, Journal)> {
-    let journal = folder.join("metrics.jsonl");
+    let journal = folder.join(JOURNAL);
     let newest = Checkpoints::new(&folder.join("checkpoints"), config.keep).newest()?;
     let Some(checkpoint) = newest else {
         config.write(&folder.join("config.toml"))?;

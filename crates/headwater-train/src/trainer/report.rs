@@ -4,8 +4,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::Best;
-
 /// Where the time of an epoch went.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Split {
@@ -88,19 +86,18 @@ impl Listener for Quiet {
 }
 
 impl Summary {
-    /// Of epochs that were run.
+    /// Of epochs that were run now, and the best one of all.
     #[must_use]
-    pub fn new(run_dir: &Path, best: Option<Best>, reports: &[EpochReport], peak_bytes: usize) -> Self {
+    pub fn new(run_dir: &Path, best: Option<&EpochReport>, reports: &[EpochReport], peak_bytes: usize) -> Self {
         let median = |pick: fn(&EpochReport) -> f64| {
             let mut all: Vec<f64> = reports.iter().map(pick).collect();
             all.sort_by(f64::total_cmp);
             all.get(all.len() / 2).copied().unwrap_or(0.0)
         };
-        let at_best = best.and_then(|best| reports.iter().find(|report| report.epoch == best.epoch));
         Self {
-            test_accuracy: at_best.map_or(0.0, |report| report.test),
-            best_val_accuracy: best.map_or(0.0, |best| best.value),
-            best_epoch: best.map_or(0, |best| best.epoch),
+            test_accuracy: best.map_or(0.0, |report| report.test),
+            best_val_accuracy: best.map_or(0.0, |report| report.valid),
+            best_epoch: best.map_or(0, |report| report.epoch),
             epochs: reports.len(),
             epoch_seconds: median(|report| report.epoch_seconds),
             sample_seconds: median(|report| report.seconds.sample),

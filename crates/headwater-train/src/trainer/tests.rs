@@ -87,14 +87,17 @@ fn a_run_that_is_stopped_anywhere_ends_with_the_same_weights() {
     for is_full in [false, true] {
         let config = config(Architecture::Sage, is_full);
         let whole = folder.path().join(format!("whole-{is_full}"));
-        run(&config, &whole, folder.path()).unwrap();
+        let wanted = run(&config, &whole, folder.path()).unwrap();
         for batches in [1, 4] {
             let parts = folder.path().join(format!("parts-{is_full}-{batches}"));
             let listener = StopAfter(Cell::new(batches));
             let mut trainer = Trainer::open(config.clone(), planted(folder.path()), &parts).unwrap();
             assert_eq!(trainer.run(&listener).unwrap().1, Ending::Stopped);
             drop(trainer);
-            run(&config, &parts, folder.path()).unwrap();
+            let found = run(&config, &parts, folder.path()).unwrap();
+            assert_eq!((found.test_accuracy, found.best_epoch), (wanted.test_accuracy, wanted.best_epoch));
+            let again = run(&config, &parts, folder.path()).unwrap();
+            assert_eq!(again.test_accuracy, wanted.test_accuracy, "a run that is over knows how it went");
             assert_eq!(weights(&parts), weights(&whole), "stopped after {batches} batches");
         }
     }

@@ -56,12 +56,11 @@ pub(super) fn members(graph: &Adjacency, coarse: Domain, fine: Domain, path: Pat
         }
         // With one relation the edges of a node are those of its pair.
         (Node(Side::Dst), Edge) if graph.rows(Domain::EdgeType) == 1 => {
-            Members::Between(Cow::Owned(of_sorted(&graph.dst, graph.rows(coarse))))
+            Members::Between(Cow::Borrowed(graph.dst_starts.get_or_init(|| of_sorted(&graph.dst, graph.rows(coarse)))))
         }
         (Node(side), Edge) => {
-            let pairs = members(graph, coarse, Pair(side), Path::Only)?;
-            let edges = members(graph, Pair(side), Edge, Path::Only)?;
-            through(&pairs, &edges, graph.rows(coarse))
+            let (starts, rows) = graph.node_edges[side as usize].get_or_init(|| edges_of_nodes(graph, side));
+            Members::Listed { starts: Cow::Borrowed(starts), rows: Cow::Borrowed(rows) }
         }
         _ => match map {
             Map::Stretches(starts) => Members::Between(Cow::Borrowed(starts)),
@@ -78,14 +77,19 @@ fn of_sorted(row_of: &[u32], rows: usize) -> Vec<usize> {
     starts
 }
 
-/// Members of members.
-fn through(outer: &Members<'_>, inner: &Members<'_>, rows: usize) -> Members<'static> {
-    let (mut starts, mut all) = (vec![0], Vec::new());
+/// Where each node's edges begin, and all of them: pair after pair.
+fn edges_of_nodes(graph: &Adjacency, side: Side) -> (Vec<usize>, Vec<u32>) {
+    let rows = graph.rows(Domain::Node(side));
+    let (mut starts, mut all) = (Vec::with_capacity(rows + 1), Vec::with_capacity(graph.src.len()));
+    let pairs = members(graph, Domain::Node(side), Domain::Pair(side), Path::Only);
+    let edges = members(graph, Domain::Pair(side), Domain::Edge, Path::Only);
+    let (Some(pairs), Some(edges)) = (pairs, edges) else { return (vec![0; rows + 1], all) };
+    starts.push(0);
     for row in 0..rows {
-        outer.visit(row, |middle| inner.visit(middle, |last| all.push(number(last))));
+        pairs.visit(row, |pair| edges.visit(pair, |edge| all.push(number(edge))));
         starts.push(all.len());
     }
-    Members::Listed { starts: Cow::Owned(starts), rows: Cow::Owned(all) }
+    (starts, all)
 }
 
 fn by_counting(map: Map<'_>, fine: usize, coarse: usize) -> Members<'static> {

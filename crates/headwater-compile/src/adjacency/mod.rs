@@ -47,6 +47,10 @@ pub struct Adjacency {
     /// Whether nodes that are written have the same numbers as those that are read.
     dst_is_src_prefix: bool,
     dst_in_src: OnceLock<Vec<u32>>,
+    /// Where the edges of each destination begin, where one relation has all of them.
+    dst_starts: OnceLock<Vec<usize>>,
+    /// The edges of each source, and of each destination.
+    node_edges: [OnceLock<(Vec<usize>, Vec<u32>)>; 2],
     by_dst: OnceLock<Pairs>,
     by_src: OnceLock<Pairs>,
 }
@@ -99,6 +103,8 @@ impl Adjacency {
             src_types,
             dst_types,
             dst_in_src: OnceLock::new(),
+            dst_starts: OnceLock::new(),
+            node_edges: Default::default(),
             by_dst: OnceLock::new(),
             by_src: OnceLock::new(),
         };

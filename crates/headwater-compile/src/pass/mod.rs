@@ -18,7 +18,7 @@ mod tests;
 
 pub use statistics::Statistics;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inter::{Domain, Op, Program};
 use crate::intra;
 use reorder::{Pairs, Search, reorder};
@@ -119,32 +119,63 @@ pub struct Compiled {
     pub plan: Vec<reorder::Fired>,
 }
 
+/// What a layer runs on, by its rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Workload {
+    /// In training: a typical block, or the whole graph.
+    pub training: Statistics,
+    /// In inference.
+    pub inference: Statistics,
+}
+
+impl From<&Statistics> for Workload {
+    /// The same for both.
+    fn from(statistics: &Statistics) -> Self {
+        Self { training: *statistics, inference: *statistics }
+    }
+}
+
 /// Compiles a layer whose output is called `out`.
-pub fn compile(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<Compiled> {
-    let layer = if on.one_type { one_type::one_type(layer, statistics)? } else { layer.clone() };
+pub fn compile(layer: &Program, workload: impl Into<Workload>, on: Optimisations) -> Result<Compiled> {
+    let Workload { training, inference } = workload.into();
     let recompute = if on.recompute { Recompute::On } else { Recompute::Off };
     let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
-    let clean = |program: &Program| clean(program, statistics, on);
-    let alone = |program: &Program| Ok(cost::total(&select(program, fusion)?, statistics));
+    let clean = |program: &Program| clean(program, &training, on);
+    let alone = |program: &Program| Ok::<_, Error>(cost::total(&select(program, fusion)?, &training));
     let apart = |joint: &Program| {
         let Split { forward, backward } = split(joint, recompute);
         Ok([alone(&forward)?, alone(&backward)?].into_iter().sum())
     };
     let trained = |program: &Program| apart(&clean(&autodiff::gradients(program, "out")?)?);
     let search = Search { on, clean: &clean, price: &trained, pairs: Pairs::On };
-    let (forward, mut plan) = reorder(&clean(&layer)?, &search)?;
+    let (forward, mut plan) = reorder(&clean(&of_types(layer, &training, on)?)?, &search)?;
     let joint = clean(&autodiff::gradients(&forward, "out")?)?;
     let (joint, more) = reorder(&joint, &Search { price: &apart, pairs: Pairs::Off, ..search })?;
     plan.extend(more);
     let values = split(&joint, recompute);
-    let (inference, _) = reorder(&clean(&without_dropout(&layer))?, &Search { price: &alone, ..search })?;
     Ok(Compiled {
         forward: select(&values.forward, fusion)?,
         backward: select(&values.backward, fusion)?,
-        inference: select(&Program { name: format!("{} inference", layer.name), ..inference }, fusion)?,
+        inference: compile_inference(layer, &inference, on)?,
         values,
         plan,
     })
+}
+
+/// The kernels of a layer from inputs to outputs, without dropout.
+pub fn compile_inference(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<intra::Program> {
+    let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
+    let clean = |program: &Program| clean(program, statistics, on);
+    let price = |program: &Program| Ok(cost::total(&select(program, fusion)?, statistics));
+    let layer = without_dropout(&of_types(layer, statistics, on)?);
+    let search = Search { on, clean: &clean, price: &price, pairs: Pairs::On };
+    let (found, _) = reorder(&clean(&layer)?, &search)?;
+    select(&Program { name: format!("{} inference", layer.name), ..found }, fusion)
+}
+
+/// The program without types where there is one of a kind.
+fn of_types(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<Program> {
+    if on.one_type { one_type::one_type(layer, statistics) } else { Ok(layer.clone()) }
 }
 
 /// The same values with fewer operators, each where its rows are fewest.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use headwater_compile::cpu::fast::{Executor, Given};
 use headwater_compile::front::{self, Arguments, OptionValue};
 use headwater_compile::inter::{Domain, Op, Program, Shape, Unary};
-use headwater_compile::pass::compile;
 use headwater_compile::pass::decorate::{Around, Norm, decorate};
+use headwater_compile::pass::{Workload, compile};
 
 use super::{Extras, Facts, initial, optimisations};
 use crate::error::{Error, Result};
@@ -48,7 +48,8 @@ impl Layer {
             return Err(Error::Model { why });
         }
         let program = decorate(&layer.program, around(config, at, is_last))?;
-        let compiled = compile(&program, &facts.statistics, optimisations())?;
+        let training = facts.blocks.get(at).copied().unwrap_or(facts.statistics);
+        let compiled = compile(&program, Workload { training, inference: facts.statistics }, optimisations())?;
         let out = program.output("out").map_or(0, |out| program[out].shape.len());
         let own = add_parameters(config, facts, at, &program, parameters)?;
         Ok(Self {

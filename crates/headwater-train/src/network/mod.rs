@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use headwater_compile::Optimisations;
 use headwater_compile::adjacency::Adjacency;
-use headwater_compile::cpu::fast::{Array, Given, Run, Workspace};
+use headwater_compile::cpu::fast::{Array, Given, Run, Timing, Workspace};
 use headwater_compile::pass::Statistics;
 use headwater_graph::random::Key;
 
@@ -30,8 +30,10 @@ pub struct Facts<'a> {
     pub classes: usize,
     /// The whole graph: how many rows parameters of nodes, pairs and types have.
     pub graph: &'a Adjacency,
-    /// What layers usually run on.
+    /// Rows of the whole graph.
     pub statistics: Statistics,
+    /// Rows of the block that each layer is trained on; empty where that is the whole graph.
+    pub blocks: Vec<Statistics>,
     /// The text of a layer.
     pub text: &'a str,
     /// What its errors call it.
@@ -114,6 +116,16 @@ impl Network {
     #[must_use]
     pub fn peak_bytes(&self) -> usize {
         self.workspace.peak_bytes()
+    }
+
+    /// Notes from now on when kernels run.
+    pub fn time_kernels(&mut self) {
+        self.workspace.time_kernels();
+    }
+
+    /// When kernels ran since this was last asked for.
+    pub fn timings(&mut self) -> Vec<Timing> {
+        self.workspace.timings()
     }
 
     /// From features to outputs. Layer `i` runs on stage `i`; dropouts draw from `step`.

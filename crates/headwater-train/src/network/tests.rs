@@ -39,6 +39,7 @@ fn network(config: &RunConfig, graph: &Adjacency) -> Network {
         classes: 4,
         graph,
         statistics: Statistics::of(graph),
+        blocks: Vec::new(),
         text: builtin(model.name()).unwrap(),
         name: model.name(),
     };

@@ -125,6 +125,11 @@ impl Trainer {
         &self.state
     }
 
+    /// What is trained.
+    pub fn network(&mut self) -> &mut Network {
+        &mut self.network
+    }
+
     /// Runs until it ends.
     pub fn run(&mut self, listener: &dyn Listener) -> Result<(Summary, Ending)> {
         let mut reports: Vec<EpochReport> = Vec::new();
@@ -273,7 +278,9 @@ fn network(config: &RunConfig, task: &Task, name: &str, text: &str) -> Result<(N
     let made = |loops: SelfLoops| {
         let graph = whole(&task.graph, loops)?;
         let statistics = Statistics::of(&graph);
-        let facts = Facts { in_width: task.width, classes: task.classes, graph: &graph, statistics, text, name };
+        let blocks = if config.full_graph { Vec::new() } else { sampled::typical(config, task, loops)? };
+        let facts =
+            Facts { in_width: task.width, classes: task.classes, graph: &graph, statistics, blocks, text, name };
         Ok::<_, Error>((Network::new(config, &facts)?, graph, loops))
     };
     let found = made(SelfLoops::AsTheyAre)?;

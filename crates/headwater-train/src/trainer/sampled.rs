@@ -4,16 +4,19 @@ use std::time::Instant;
 
 use headwater_compile::adjacency::Adjacency;
 use headwater_compile::cpu::fast::Given;
+use headwater_compile::pass::Statistics;
 use headwater_graph::generate::Bijection;
 use headwater_graph::random::Key;
 use headwater_graph::sample::{EdgeIds, NeighbourSampler, Sample, SampleOptions, Seeds};
 
 use super::full::normalise;
 use super::{Listener, SAMPLE, SHUFFLE, Seconds, Trainer};
-use crate::blocks::{of_sample, scales};
+use crate::blocks::{SelfLoops, of_sample, scales};
 use crate::error::Result;
 use crate::loss::{self, Targets};
 use crate::network::{Extras, Stage};
+use crate::run_config::RunConfig;
+use crate::task::Task;
 
 /// What a step runs on.
 struct Batch {
@@ -25,8 +28,7 @@ struct Batch {
 impl Trainer {
     /// All batches of an epoch that are not done yet.
     pub(super) fn sampled_epoch(&mut self, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
-        let options = SampleOptions { edge_ids: EdgeIds::Dropped, ..SampleOptions::fanouts(&self.config.fanout)? };
-        let sampler = NeighbourSampler::new(self.task.graph.clone(), options)?;
+        let sampler = sampler(&self.config, &self.task)?;
         let batches = self.task.train.len().div_ceil(self.config.batch) as u64;
         let (mut seconds, mut losses) = (Seconds::default(), 0.0);
         let first = self.state.batch;
@@ -52,7 +54,7 @@ impl Trainer {
 
     /// The batch that is next.
     fn draw(&self, sampler: &NeighbourSampler) -> Result<Batch> {
-        let nodes = self.seeds();
+        let nodes = seeds(&self.config, &self.task, self.state.epoch, self.state.batch);
         let key = Key::new(self.config.seed).of(SAMPLE).of(self.state.epoch).of(self.state.batch);
         let sample = sampler.sample(Seeds { node_type: self.task.node_type, nodes: &nodes, times: None }, key)?;
         let label = |node: &u64| self.task.labels[usize::try_from(*node).unwrap_or(usize::MAX)];
@@ -69,15 +71,6 @@ impl Trainer {
             blocks.push((graph, extras));
         }
         Ok(Batch { blocks, sample, labels })
-    }
-
-    /// Every epoch shuffles the training nodes anew.
-    fn seeds(&self) -> Vec<u64> {
-        let (count, size) = (self.task.train.len() as u64, self.config.batch as u64);
-        let shuffle = Bijection::new(Key::new(self.config.seed).of(SHUFFLE).of(self.state.epoch), count);
-        let first = self.state.batch * size;
-        let node = |at: u64| self.task.train[usize::try_from(shuffle.forward(at)).unwrap_or(usize::MAX)];
-        (first..count.min(first + size)).map(node).collect()
     }
 
     fn degrees_of(&self, sample: &Sample, counts: &[usize]) -> Vec<f32> {
@@ -118,4 +111,28 @@ impl Trainer {
         }
         Ok(found.mean)
     }
+}
+
+fn sampler(config: &RunConfig, task: &Task) -> Result<NeighbourSampler> {
+    let options = SampleOptions { edge_ids: EdgeIds::Dropped, ..SampleOptions::fanouts(&config.fanout)? };
+    Ok(NeighbourSampler::new(task.graph.clone(), options)?)
+}
+
+/// The training nodes of a batch. Every epoch shuffles them anew.
+fn seeds(config: &RunConfig, task: &Task, epoch: u64, batch: u64) -> Vec<u64> {
+    let (count, size) = (task.train.len() as u64, config.batch as u64);
+    let shuffle = Bijection::new(Key::new(config.seed).of(SHUFFLE).of(epoch), count);
+    let first = batch * size;
+    let node = |at: u64| task.train[usize::try_from(shuffle.forward(at)).unwrap_or(usize::MAX)];
+    (first..count.min(first + size)).map(node).collect()
+}
+
+/// Rows of the blocks of the first batch: others have about as many.
+pub(super) fn typical(config: &RunConfig, task: &Task, loops: SelfLoops) -> Result<Vec<Statistics>> {
+    let nodes = seeds(config, task, 0, 0);
+    let key = Key::new(config.seed).of(SAMPLE).of(0).of(0);
+    let seeds = Seeds { node_type: task.node_type, nodes: &nodes, times: None };
+    let sample = sampler(config, task)?.sample(seeds, key)?;
+    let blocks = sample.blocks().into_iter();
+    blocks.map(|block| Ok(Statistics::of(&of_sample(&task.graph, &sample, &block, loops)?))).collect()
 }

@@ -5,6 +5,7 @@ use headwater_graph::random::Key;
 use super::block::{Block, Rows};
 use super::fuse::Action;
 use super::index::Index;
+use super::registers::{Held, Memory, Registers};
 use super::vector::{self, Operand, combine, dot, single, sizes, widest};
 use crate::cpu::dropout::Dropout;
 use crate::inter::Reduce;
@@ -19,84 +20,40 @@ pub(super) struct Code<'a> {
     pub step: Key,
 }
 
-/// Registers of one block.
-pub(super) struct Registers<'a> {
-    held: Vec<Held<'a>>,
-    /// Arrays that are not in use.
-    spare: &'a mut Vec<Vec<f32>>,
-}
-
-/// What a register holds.
-enum Held<'a> {
-    Nothing,
-    Own(Vec<f32>),
-    Rows(&'a [f32]),
-    Same(&'a [f32]),
-    /// The same row for all, which nobody else has.
-    OwnSame(Vec<f32>),
-    Number(f32),
-    /// The rows of another one.
-    Alias(Register),
-}
-
-impl<'a> Registers<'a> {
-    /// None yet.
-    pub fn new(spare: &'a mut Vec<Vec<f32>>) -> Self {
-        Self { held: Vec::new(), spare }
-    }
-
-    /// What a register holds.
-    pub fn get(&self, register: Register) -> Operand<'_> {
-        match &self.held[register.at()] {
-            Held::Own(rows) => Operand::Rows(rows),
-            Held::Rows(rows) => Operand::Rows(rows),
-            Held::Same(row) => Operand::Same(row),
-            Held::OwnSame(row) => Operand::Same(row),
-            Held::Number(number) => Operand::Number(*number),
-            Held::Alias(other) => self.get(*other),
-            Held::Nothing => Operand::Rows(&[]),
-        }
-    }
-
-    /// An array for a result.
-    pub fn array(&mut self, len: usize) -> Vec<f32> {
-        let mut array = self.spare.pop().unwrap_or_default();
-        array.resize(len, 0.0);
-        array
-    }
-
-    /// Gives all arrays back.
-    pub fn finish(self) {
-        let own = self.held.into_iter().filter_map(|held| match held {
-            Held::Own(array) => Some(array),
-            _ => None,
-        });
-        self.spare.extend(own);
-    }
-}
-
 impl<'a> Code<'a> {
-    /// Runs the body for a block. `product` is the first register of a GEMM; `store` takes what is stored: the step, and rows
-    /// of its level.
+    /// Runs the body for a block. `product` is what the rows of a GEMM gave, and the step it stands for; `store` takes what is
+    /// stored: the step, and rows of its level.
     pub fn run<'r>(
         &'r self,
         block: &Block<'_>,
         registers: &mut Registers<'r>,
-        product: Option<Vec<f32>>,
+        product: Option<(usize, Memory<'r>)>,
         store: &mut dyn FnMut(usize, Operand<'_>),
     ) {
         let mut product = product;
         for (at, step) in self.body.steps.iter().enumerate() {
             let held = match &step.op {
-                StepOp::Product => product.take().map_or(Held::Nothing, Held::Own),
+                _ if product.as_ref().is_some_and(|(of, _)| *of == at) => {
+                    product.take().map_or(Held::Nothing, |(_, rows)| Held::Own(rows))
+                }
                 StepOp::Store(x, _) => {
                     store(at, registers.get(*x));
                     Held::Nothing
                 }
                 _ => self.step(at, step, block, registers),
             };
-            registers.held.push(held);
+            registers.push(held);
         }
+    }
+
+    /// The step that makes what a step stores, where that has a row of its own for every row.
+    pub fn maker(&self, store: usize) -> Option<usize> {
+        let StepOp::Store(mut x, _) = self.body.steps[store].op else { return None };
+        while let StepOp::Reshape(other) = self.body.steps[x.at()].op {
+            x = other;
+        }
+        let is_made = !matches!(self.body.steps[x.at()].op, StepOp::Load(_) | StepOp::Constant(_));
+        is_made.then_some(x.at())
     }
 
     fn step<'r>(&'r self, at: usize, step: &'r Step, block: &Block<'_>, registers: &mut Registers<'r>) -> Held<'r> {
@@ -109,7 +66,7 @@ impl<'a> Code<'a> {
             (Action::Plain, StepOp::Reshape(x)) => return Held::Alias(*x),
             _ => {}
         }
-        let mut out = registers.array(rows.len() * step.shape.len());
+        let mut out = registers.memory(at, rows.len() * step.shape.len());
         match (&self.actions[at], &step.op) {
             (Action::GatherReduce { load, how }, _) => self.gather_reduce(*load, *how, step, block, &mut out),
             (Action::ScaledGatherReduce { load, scale }, _) => {
@@ -146,7 +103,7 @@ impl<'a> Code<'a> {
             (Index::One(row), _) => Held::Same(&table[row * len..][..len]),
             (Index::Same, Rows::Range(range)) => Held::Rows(&table[range.start * len..range.end * len]),
             _ => {
-                let mut out = registers.array(rows.len() * len);
+                let mut out = registers.memory(at, rows.len() * len);
                 for (at, out) in out.chunks_exact_mut(len).enumerate() {
                     out.copy_from_slice(&table[index.get(rows.get(at)) * len..][..len]);
                 }

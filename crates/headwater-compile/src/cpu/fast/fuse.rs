@@ -24,6 +24,11 @@ pub(super) enum Action {
         /// Factors.
         scale: Register,
     },
+    /// `Product + Load` of the same rows: the product is added to them.
+    Accumulate {
+        /// The step that loads.
+        load: usize,
+    },
     /// `Dot(Load, Spread)`.
     GatherDot {
         /// The step that loads.
@@ -58,6 +63,24 @@ pub(super) fn fuse(body: &Body) -> Vec<Action> {
                 if let Some((scale, row)) = pair {
                     actions[at] = Action::ScaledGatherReduce { load: row.at(), scale };
                     actions[m.at()] = Action::Skip;
+                    actions[row.at()] = Action::Skip;
+                }
+            }
+            StepOp::Binary(Binary::Add, x, y) => {
+                let shape = |register: Register| body.steps[register.at()].shape;
+                let adds = |product: Register, row: Register| {
+                    let is_product = matches!(body.steps[product.at()].op, StepOp::Product);
+                    let is_same = matches!(&body.steps[row.at()].op, StepOp::Load(read) if read.hops.is_empty());
+                    is_product
+                        && is_same
+                        && uses[product.at()] == 1
+                        && uses[row.at()] == 1
+                        && shape(row) == shape(product)
+                };
+                let pair = [(x, y), (y, x)].into_iter().find(|(product, row)| adds(*product, *row));
+                if let Some((product, row)) = pair {
+                    actions[at] = Action::Accumulate { load: row.at() };
+                    actions[product.at()] = Action::Skip;
                     actions[row.at()] = Action::Skip;
                 }
             }

@@ -7,16 +7,18 @@ use headwater_tensor::ops::matmul::{Before, Strided, product_into};
 use rayon::prelude::*;
 
 use super::block::Block;
-use super::eval::{Code, Registers};
+use super::eval::Code;
+use super::fuse::Action;
 use super::index::Index;
+use super::registers::{Memory, Registers};
 use super::sparse::SparseRows;
-use super::traverse::{Store, copy, stores, with_spare};
+use super::traverse::{Store, Target, copy, lend, stores, with_spare};
 use super::vector::widest;
 use super::{Context, Written};
 use crate::adjacency::{Adjacency, Map};
 use crate::error::Result;
 use crate::inter::{Domain, Path, Shape};
-use crate::intra::{Gemm, StepOp};
+use crate::intra::Gemm;
 
 /// Numbers that a block's rows should have, in and out together.
 const BLOCK_NUMBERS: usize = 192 << 10;
@@ -78,7 +80,7 @@ pub(super) fn run(
 }
 
 /// Rows of one type, the type, and for every store its part of the output.
-type Part<'w> = (usize, Range<usize>, Vec<&'w mut [f32]>);
+type Part<'w> = (usize, Range<usize>, Vec<Option<&'w mut [f32]>>);
 
 fn cut<'w>(pieces: &[(usize, Range<usize>)], stores: &[Store], written: &'w mut [Written]) -> Vec<Part<'w>> {
     let mut rests: Vec<&'w mut [f32]> = written.iter_mut().map(|written| &mut written.values[..]).collect();
@@ -89,7 +91,7 @@ fn cut<'w>(pieces: &[(usize, Range<usize>)], stores: &[Store], written: &'w mut 
             let whole = std::mem::take(&mut rests[store.written]);
             let (part, behind) = whole.split_at_mut(rows.len() * store.shape.len());
             rests[store.written] = behind;
-            outs.push(part);
+            outs.push(Some(part));
         }
         parts.push((*kind, rows.clone(), outs));
     }
@@ -107,33 +109,55 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
-    fn block(
+    fn block<'w>(
         &self,
         kind: usize,
         rows: Range<usize>,
-        mut outs: Vec<&mut [f32]>,
-        code: &Code<'_>,
+        outs: Vec<Option<&'w mut [f32]>>,
+        code: &'w Code<'_>,
         stores: &[Store],
     ) -> Result<()> {
-        // A product that is only stored goes where it belongs at once.
-        let is_bare = matches!(code.body.steps[..], [_, crate::intra::Step { op: StepOp::Store(_, _), .. }]);
         with_spare(|spare| {
             let mut registers = Registers::new(spare);
-            let packed = self.packed(rows.clone(), &mut registers);
-            if let ([out], true) = (&mut outs[..], is_bare) {
-                self.multiply(kind, rows, packed.as_deref(), out)?;
-            } else {
-                let mut product = registers.array(rows.len() * self.heads * self.to);
-                self.multiply(kind, rows.clone(), packed.as_deref(), &mut product)?;
-                code.run(&Block::of_rows(rows), &mut registers, Some(product), &mut |step, rows| {
-                    if let Some(at) = stores.iter().position(|store| store.step == step) {
-                        copy(rows, stores[at].shape, outs[at]);
-                    }
-                });
-            }
+            let mut targets = lend(stores, outs, &mut registers);
+            let product = self.product(kind, rows.clone(), code, &mut registers)?;
+            code.run(&Block::of_rows(rows), &mut registers, Some(product), &mut |step, rows| {
+                let target =
+                    stores.iter().position(|store| store.step == step).map(|at| (&stores[at], &mut targets[at]));
+                if let Some((store, Target::Piece(out))) = target {
+                    copy(rows, store.shape, out);
+                }
+            });
             registers.finish();
             Ok(())
         })
+    }
+
+    /// The product of some rows, added to others where the body only does that with it; and the step that it then stands for.
+    fn product<'w>(
+        &self,
+        kind: usize,
+        rows: Range<usize>,
+        code: &Code<'_>,
+        registers: &mut Registers<'w>,
+    ) -> Result<(usize, Memory<'w>)> {
+        let packed = self.packed(rows.clone(), registers);
+        let len = self.heads * self.to;
+        let sum = code.actions.iter().enumerate().find_map(|(at, action)| match action {
+            Action::Accumulate { load } => code.loads[*load].as_ref().map(|(table, _)| (at, *table)),
+            _ => None,
+        });
+        let (step, before) =
+            if sum.is_some() { (sum.map_or(0, |sum| sum.0), Before::Kept) } else { (0, Before::Replaced) };
+        let mut product = registers.memory(step, rows.len() * len);
+        if let Some((_, table)) = sum {
+            product.copy_from_slice(&table[rows.start * len..rows.end * len]);
+        }
+        self.multiply(kind, rows, packed.as_deref(), &mut product, before)?;
+        if let Some(packed) = packed {
+            registers.give(packed);
+        }
+        Ok((step, product))
     }
 
     /// Rows that do not lie together, or are scaled, put together.
@@ -154,7 +178,14 @@ impl Product<'_> {
         Some(packed)
     }
 
-    fn multiply(&self, kind: usize, rows: Range<usize>, packed: Option<&[f32]>, out: &mut [f32]) -> Result<()> {
+    fn multiply(
+        &self,
+        kind: usize,
+        rows: Range<usize>,
+        packed: Option<&[f32]>,
+        out: &mut [f32],
+        before: Before,
+    ) -> Result<()> {
         let Self { heads, from, to, .. } = *self;
         let count = rows.len();
         for head in 0..heads {
@@ -166,20 +197,28 @@ impl Product<'_> {
             };
             let x = match (self.x, packed) {
                 (Rows::Sparse(x), _) => {
-                    sparse(x, rows.clone(), own, self.is_transposed, out, to);
+                    sparse(x, rows.clone(), own, self.is_transposed, Into { out, columns: to, before });
                     continue;
                 }
                 (Rows::Dense(..), Some(packed)) => &packed[head * from..],
                 (Rows::Dense(table, _), None) => &table[rows.start * heads * from + head * from..],
             };
             let x = Strided { data: x, rows: count, columns: from, row_stride: heads * from, column_stride: 1 };
-            product_into(x, w, &mut out[head * to..], heads * to, Before::Replaced)?;
+            product_into(x, w, &mut out[head * to..], heads * to, before)?;
         }
         Ok(())
     }
 }
 
-fn sparse(x: &SparseRows, rows: Range<usize>, w: &[f32], is_transposed: bool, out: &mut [f32], to: usize) {
+/// How a product meets what is there.
+struct Into<'a> {
+    out: &'a mut [f32],
+    columns: usize,
+    before: Before,
+}
+
+fn sparse(x: &SparseRows, rows: Range<usize>, w: &[f32], is_transposed: bool, into: Into<'_>) {
+    let to = into.columns;
     let turned: Vec<f32>;
     let w = if is_transposed {
         turned = (0..w.len()).map(|at| w[at % to * x.width + at / to]).collect();
@@ -187,7 +226,10 @@ fn sparse(x: &SparseRows, rows: Range<usize>, w: &[f32], is_transposed: bool, ou
     } else {
         w
     };
-    widest!(for (row, out) in rows.zip(out.chunks_exact_mut(to)) {
-        x.times(row, w, out);
+    if into.before == Before::Replaced {
+        into.out.fill(0.0);
+    }
+    widest!(for (row, out) in rows.zip(into.out.chunks_exact_mut(to)) {
+        x.add_times(row, w, out);
     });
 }

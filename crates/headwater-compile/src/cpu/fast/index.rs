@@ -46,7 +46,8 @@ impl<'a> Index<'a> {
         }
     }
 
-    fn then(self, next: Map<'a>, rows: usize) -> Self {
+    /// This map, and another one from where it leads. `rows` is how many rows this one has.
+    pub fn then(self, next: Map<'a>, rows: usize) -> Self {
         match (self, next) {
             (found, Map::Same) => found,
             (_, Map::First) => Self::One(0),

@@ -8,6 +8,7 @@ mod fuse;
 mod gemm;
 mod index;
 mod outer;
+mod registers;
 mod sparse;
 mod traverse;
 mod vector;
@@ -22,17 +23,17 @@ use headwater_graph::random::Key;
 use headwater_tensor::ops::matmul::{Before, Strided, product_into};
 
 pub use sparse::SparseRows;
-pub use workspace::Workspace;
+pub use workspace::{Timing, Workspace};
 
 use self::eval::Code;
 use self::fuse::{Action, fuse};
 use self::gemm::Rows;
 use self::index::Index;
 use super::dropout::Dropout;
-use crate::adjacency::Adjacency;
+use crate::adjacency::{Adjacency, Map};
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Shape};
-use crate::intra::{Body, Buffer, BufferId, Kernel, Library, Program, Read, Role, StepOp, Traverse};
+use crate::intra::{Body, Buffer, BufferId, Kernel, Library, Program, Read, Role, StepOp, Traverse, headline};
 use crate::pass::buffers::last_reads;
 
 /// A program made ready to run.
@@ -61,6 +62,13 @@ pub enum Given<'a> {
     Dense(&'a [f32]),
     /// Those that are not zero.
     Sparse(&'a SparseRows),
+    /// Rows of a larger table: kernels read them where they lie.
+    Picked {
+        /// All rows of the table.
+        table: &'a [f32],
+        /// Which of them, in order.
+        rows: &'a [u32],
+    },
 }
 
 /// What a run is on.
@@ -122,7 +130,8 @@ impl Executor {
             buffers.push(lent(buffer, run.graph, given)?);
         }
         for at in 0..self.program.kernels.len() {
-            self.kernel(at, run, &mut buffers, workspace)?;
+            let name = || format!("{} {at}: {}", self.program.name, headline(&self.program.kernels[at]));
+            workspace.timed(name, |workspace| self.kernel(at, run, &mut buffers, workspace))?;
             self.release(at, &mut buffers, workspace);
         }
         let mut outputs = BTreeMap::new();
@@ -195,10 +204,7 @@ impl<'a> Context<'a> {
         match kernel {
             Kernel::Gemm(gemm) => {
                 let x = self.rows(gemm.rows, &gemm.x)?;
-                let scale = match &gemm.scale {
-                    Some(scale) => Some((self.dense(scale.from), Index::new(self.graph, gemm.rows, &scale.hops)?)),
-                    None => None,
-                };
+                let scale = gemm.scale.as_ref().map(|scale| self.load(gemm.rows, scale)).transpose()?;
                 let code = self.code(std::slice::from_ref(&gemm.rows), &gemm.body, actions)?;
                 gemm::run(self, gemm, &x, scale, &code, written)
             }
@@ -218,9 +224,7 @@ impl<'a> Context<'a> {
         let mut loads = Vec::with_capacity(body.steps.len());
         for step in &body.steps {
             loads.push(match &step.op {
-                StepOp::Load(read) => {
-                    Some((self.dense(read.from), Index::new(self.graph, nest[step.level], &read.hops)?))
-                }
+                StepOp::Load(read) => Some(self.load(nest[step.level], read)?),
                 _ => None,
             });
         }
@@ -231,7 +235,19 @@ impl<'a> Context<'a> {
         Ok(match &self.buffers[read.from.at()] {
             Held::Lent(Given::Sparse(sparse)) => Rows::Sparse(sparse),
             Held::Own(Array::Sparse(sparse)) => Rows::Sparse(sparse),
-            _ => Rows::Dense(self.dense(read.from), Index::new(self.graph, from, &read.hops)?),
+            _ => {
+                let (table, index) = self.load(from, read)?;
+                Rows::Dense(table, index)
+            }
+        })
+    }
+
+    /// The table that rows of a domain read, and which row of it each.
+    fn load(&self, from: Domain, read: &Read) -> Result<(&[f32], Index<'_>)> {
+        let index = Index::new(self.graph, from, &read.hops)?;
+        Ok(match &self.buffers[read.from.at()] {
+            Held::Lent(Given::Picked { table, rows }) => (table, index.then(Map::Listed(rows), self.graph.rows(from))),
+            _ => (self.dense(read.from), index),
         })
     }
 
@@ -274,6 +290,10 @@ fn lent<'g>(buffer: &Buffer, graph: &Adjacency, given: &dyn Fn(&str) -> Option<G
     let array = given(&buffer.name);
     let found = match array {
         Some(Given::Dense(values)) => values.len(),
+        Some(Given::Picked { table, rows }) => {
+            let is_inside = |row: &u32| (*row as usize + 1) * buffer.shape.len() <= table.len();
+            if rows.iter().all(is_inside) { rows.len() * buffer.shape.len() } else { 0 }
+        }
         Some(Given::Sparse(sparse)) if sparse.width == buffer.shape.len() => sparse.rows() * sparse.width,
         _ => 0,
     };

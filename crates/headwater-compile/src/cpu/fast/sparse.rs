@@ -84,10 +84,9 @@ impl SparseRows {
         Self { width: self.width, starts: self.starts.clone(), columns: self.columns.clone(), values }
     }
 
-    /// The product of row `row` with a matrix of `out.len()` columns.
+    /// Adds the product of row `row` with a matrix of `out.len()` columns.
     #[inline(always)]
-    pub fn times(&self, row: usize, matrix: &[f32], out: &mut [f32]) {
-        out.fill(0.0);
+    pub fn add_times(&self, row: usize, matrix: &[f32], out: &mut [f32]) {
         let cols = out.len();
         for (column, value) in self.row(row) {
             let weights = &matrix[column as usize * cols..][..cols];

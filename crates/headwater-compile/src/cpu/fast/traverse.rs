@@ -6,7 +6,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::block::{Block, Nest, Rows};
-use super::eval::{Code, Registers};
+use super::eval::Code;
+use super::registers::Registers;
 use super::vector::{Operand, combine};
 use super::{Context, Written};
 use crate::error::Result;
@@ -67,16 +68,18 @@ type Scattered = (usize, Vec<u32>, Vec<f32>);
 fn in_blocks(nest: &Nest<'_>, code: &Code<'_>, blocks: &[Range<usize>], written: &mut [Written]) -> Vec<Scattered> {
     let stores = stores(code, written);
     let parts = cut(nest, blocks, &stores, written);
-    let run = |(rows, mut outs): Part<'_>| {
+    let run = |(rows, outs): Part<'_>| {
         let block = nest.block(rows);
         let mut scattered = Vec::new();
         with_spare(|spare| {
             let mut registers = Registers::new(spare);
+            let mut copied = lend(&stores, outs, &mut registers);
             code.run(&block, &mut registers, None, &mut |step, rows| {
                 let Some(store) = stores.iter().position(|store| store.step == step) else { return };
-                match &mut outs[store] {
-                    Some(out) => copy(rows, stores[store].shape, out),
-                    None => scattered.push(scatter(&stores[store], &block, rows)),
+                match &mut copied[store] {
+                    Target::Lent => {}
+                    Target::Piece(out) => copy(rows, stores[store].shape, out),
+                    Target::Scattered => scattered.push(scatter(&stores[store], &block, rows)),
                 }
             });
             registers.finish();
@@ -97,6 +100,35 @@ pub(super) struct Store {
     pub written: usize,
     pub level: usize,
     pub shape: Shape,
+    /// The step that can write there itself.
+    pub maker: Option<usize>,
+}
+
+/// Where a store of a block goes.
+pub(super) enum Target<'w> {
+    /// The step that makes it wrote it there.
+    Lent,
+    /// One piece of the output.
+    Piece(&'w mut [f32]),
+    /// Rows here and there.
+    Scattered,
+}
+
+/// Lets steps write what is stored as it is straight to its place.
+pub(super) fn lend<'w>(
+    stores: &[Store],
+    outs: Vec<Option<&'w mut [f32]>>,
+    registers: &mut Registers<'w>,
+) -> Vec<Target<'w>> {
+    let targets = stores.iter().zip(outs).map(|(store, out)| match (out, store.maker) {
+        (Some(out), Some(maker)) => {
+            registers.lend(maker, out);
+            Target::Lent
+        }
+        (Some(out), None) => Target::Piece(out),
+        (None, _) => Target::Scattered,
+    });
+    targets.collect()
 }
 
 /// The steps of a body that store.
@@ -105,7 +137,9 @@ pub(super) fn stores(code: &Code<'_>, written: &[Written]) -> Vec<Store> {
     for (step, made) in code.body.steps.iter().enumerate() {
         if let StepOp::Store(_, to) = made.op {
             let place = written.iter().position(|written| written.id == to);
-            found.extend(place.map(|written| Store { step, written, level: made.level, shape: made.shape }));
+            // Of two that store the same, one is a copy.
+            let maker = code.maker(step).filter(|maker| found.iter().all(|store: &Store| store.maker != Some(*maker)));
+            found.extend(place.map(|written| Store { step, written, level: made.level, shape: made.shape, maker }));
         }
     }
     found

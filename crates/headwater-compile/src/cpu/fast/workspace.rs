@@ -1,5 +1,7 @@
 //! Memory that kernels write into, kept from run to run: fresh pages cost more than most kernels.
 
+use std::time::{Duration, Instant};
+
 /// Arrays that are not in use.
 #[derive(Debug, Default)]
 pub struct Workspace {
@@ -7,6 +9,19 @@ pub struct Workspace {
     /// The most bytes that were in use together.
     peak_bytes: usize,
     used_bytes: usize,
+    /// When each kernel ran, where somebody asked.
+    timings: Option<Vec<Timing>>,
+}
+
+/// When a kernel ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timing {
+    /// What it is, as programs print it.
+    pub kernel: String,
+    /// When it began.
+    pub begun: Instant,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// Arrays that are kept at most.
@@ -37,6 +52,28 @@ impl Workspace {
         if array.capacity() > 0 && self.free.len() < MOST_KEPT {
             self.free.push(array);
         }
+    }
+
+    /// Notes from now on when kernels run.
+    pub fn time_kernels(&mut self) {
+        self.timings.get_or_insert_default();
+    }
+
+    /// What was noted since the last time.
+    pub fn timings(&mut self) -> Vec<Timing> {
+        self.timings.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Runs a kernel, and notes when.
+    pub(super) fn timed<R>(&mut self, kernel: impl FnOnce() -> String, run: impl FnOnce(&mut Self) -> R) -> R {
+        if self.timings.is_none() {
+            return run(self);
+        }
+        let begun = Instant::now();
+        let result = run(self);
+        let timing = Timing { kernel: kernel(), begun, took: begun.elapsed() };
+        self.timings.get_or_insert_default().push(timing);
+        result
     }
 
     /// The most bytes that were in use together.

@@ -35,6 +35,7 @@ impl Key {
 
     /// The draw numbered `counter`: 64 random bits.
     #[must_use]
+    #[inline]
     pub const fn draw(self, counter: u64) -> u64 {
         mix(self.0.wrapping_add(counter.wrapping_add(1).wrapping_mul(STEP)))
     }

@@ -62,6 +62,12 @@ pub(super) fn members(graph: &Adjacency, coarse: Domain, fine: Domain, path: Pat
             let (starts, rows) = graph.node_edges[side as usize].get_or_init(|| edges_of_nodes(graph, side));
             Members::Listed { starts: Cow::Borrowed(starts), rows: Cow::Borrowed(rows) }
         }
+        // What is written is the first of what is read: one row each, and none for the others.
+        (Node(Side::Src), Node(Side::Dst)) if graph.dst_is_src_prefix => {
+            let written = graph.rows(fine);
+            let starts = || (0..=graph.rows(coarse)).map(|row| row.min(written)).collect();
+            Members::Between(Cow::Borrowed(graph.written_starts.get_or_init(starts)))
+        }
         _ => match map {
             Map::Stretches(starts) => Members::Between(Cow::Borrowed(starts)),
             map => by_counting(map, graph.rows(fine), graph.rows(coarse)),

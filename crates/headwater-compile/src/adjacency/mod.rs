@@ -49,6 +49,8 @@ pub struct Adjacency {
     dst_in_src: OnceLock<Vec<u32>>,
     /// Where the edges of each destination begin, where one relation has all of them.
     dst_starts: OnceLock<Vec<usize>>,
+    /// How many written nodes lie before each node that is read, where they have the same numbers.
+    written_starts: OnceLock<Vec<usize>>,
     /// The edges of each source, and of each destination.
     node_edges: [OnceLock<(Vec<usize>, Vec<u32>)>; 2],
     by_dst: OnceLock<Pairs>,
@@ -104,6 +106,7 @@ impl Adjacency {
             dst_types,
             dst_in_src: OnceLock::new(),
             dst_starts: OnceLock::new(),
+            written_starts: OnceLock::new(),
             node_edges: Default::default(),
             by_dst: OnceLock::new(),
             by_src: OnceLock::new(),

@@ -53,6 +53,16 @@ impl Dropout {
         }
     }
 
+    /// Factors of some elements of a row whose first is element `first`: 0 or `scale`.
+    #[inline(always)]
+    pub fn factors_at(self, first: usize, columns: &[u32], scale: f32, factors: &mut [f32]) {
+        for (factor, column) in factors.iter_mut().zip(columns) {
+            let at = first as u64 + u64::from(*column);
+            let draw = self.key.draw(at / 4) >> (16 * (at % 4));
+            *factor = if draw & 0xffff >= self.threshold { scale } else { 0.0 };
+        }
+    }
+
     /// What kept elements are multiplied by.
     #[must_use]
     pub fn scale(self) -> f64 {
@@ -79,6 +89,9 @@ mod tests {
             dropout.factors(first, 2.0, &mut factors);
             let wanted: Vec<f32> = (first..first + count).map(|at| if dropout.keeps(at) { 2.0 } else { 0.0 }).collect();
             assert_eq!(factors, wanted, "from {first}");
+            let columns: Vec<u32> = (0..).take(count).collect();
+            dropout.factors_at(first, &columns, 2.0, &mut factors);
+            assert_eq!(factors, wanted, "one by one from {first}");
         }
         let (one, other) = (Dropout::new(Key::new(7), 1, 0.5), Dropout::new(Key::new(7), 2, 0.5));
         let same = (0..10_000).filter(|at| one.keeps(*at) == other.keeps(*at)).count();

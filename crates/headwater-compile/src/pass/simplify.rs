@@ -1,5 +1,6 @@
 //! The same results from fewer operators: what is computed twice is computed once, lifts of lifts are one, factors of 1 and
-//! terms of 0 go, numbers are computed, the inner product with two joined vectors is two inner products.
+//! terms of 0 go, numbers are computed, the sum of a product's elements is an inner product, and the inner product with two
+//! joined vectors is two inner products.
 
 use super::rewrite::{Rebuilt, rewrite};
 use crate::cpu::scalar;
@@ -22,6 +23,7 @@ fn visit(to: &mut Rebuilt, value: Value) -> Result<ValueId> {
         Op::Unary { f, x } => Ok(unary(to, f, x, value)),
         Op::Binary { f, x, y } => Ok(binary(to, f, x, y, value)),
         Op::Dot { x, y } => dot(to, x, y, value),
+        Op::SumWidth { x } => Ok(sum_width(to, x, value)),
         Op::Slice { x, from: 0 } | Op::Pad { x, from: 0 } | Op::Expand { x } if to.value(x).shape == value.shape => {
             Ok(x)
         }
@@ -90,6 +92,16 @@ fn dot(to: &mut Rebuilt, x: ValueId, y: ValueId, value: Value) -> Result<ValueId
     let left = to.push(Op::Dot { x: front, y: u }, value.domain, value.shape);
     let right = to.push(Op::Dot { x: back, y: v }, value.domain, value.shape);
     Ok(to.push(Op::Binary { f: Binary::Add, x: left, y: right }, value.domain, value.shape))
+}
+
+fn sum_width(to: &mut Rebuilt, x: ValueId, value: Value) -> ValueId {
+    if let Op::Binary { f: Binary::Mul, x: a, y: b } = to.value(x).op {
+        let is_whole = |id: ValueId| to.value(id).shape == to.value(x).shape;
+        if is_whole(a) && is_whole(b) {
+            return to.push(Op::Dot { x: a, y: b }, value.domain, value.shape);
+        }
+    }
+    to.keep(value)
 }
 
 /// A part of a vector, taken before it is lifted.

@@ -180,9 +180,7 @@ impl Network {
             };
             self.workspace.give(std::mem::replace(&mut gradient, next));
             for array in own.into_values().chain(found.into_values()) {
-                if let Array::Dense(values) = array {
-                    self.workspace.give(values);
-                }
+                self.workspace.give(array.into_values());
             }
         }
         self.workspace.give(gradient);

@@ -6,7 +6,7 @@ use super::block::{Block, Rows};
 use super::fuse::Action;
 use super::index::Index;
 use super::registers::{Held, Memory, Registers};
-use super::vector::{self, Operand, combine, dot, single, sizes, widest};
+use super::vector::{self, Operand, combine, single, sizes, widest};
 use crate::cpu::dropout::Dropout;
 use crate::inter::Reduce;
 use crate::intra::{Body, Register, Step, StepOp};
@@ -104,9 +104,7 @@ impl<'a> Code<'a> {
             (Index::Same, Rows::Range(range)) => Held::Rows(&table[range.start * len..range.end * len]),
             _ => {
                 let mut out = registers.memory(at, rows.len() * len);
-                for (at, out) in out.chunks_exact_mut(len).enumerate() {
-                    out.copy_from_slice(&table[index.get(rows.get(at)) * len..][..len]);
-                }
+                vector::copy_rows(table, len, &mut out, |at| index.get(rows.get(at)));
                 Held::Own(out)
             }
         }
@@ -128,8 +126,8 @@ impl<'a> Code<'a> {
             StepOp::Dot(x, y) => {
                 let width = sizes(shape(x)).1;
                 let (x, y) = (as_row(registers.get(*x), hold), as_row(registers.get(*y), other_hold));
-                widest!(for (at, out) in out.iter_mut().enumerate() {
-                    *out = dot(vector_of(x, at, heads, width), vector_of(y, at, heads, width));
+                widest!(for (row, out) in out.chunks_exact_mut(heads).enumerate() {
+                    vector::dots(vector_of(x, row, 1, heads * width), vector_of(y, row, 1, heads * width), width, out);
                 });
             }
             StepOp::SumWidth(x) => {
@@ -204,19 +202,20 @@ impl<'a> Code<'a> {
         let from = self.body.steps[load].level;
         let (starts, rows, len) = (block.starts(step.level, from), &block.levels[from], step.shape.len());
         let width = len / scale_heads;
+        let one = [match scales {
+            Operand::Number(scale) => scale,
+            _ => 0.0,
+        }];
         widest!(for (at, out) in out.chunks_exact_mut(len).enumerate() {
             out.fill(0.0);
             for item in starts[at]..starts[at + 1] {
                 let row = &table[index.get(rows.get(item)) * len..][..len];
-                for head in 0..scale_heads {
-                    let scale = match scales {
-                        Operand::Rows(scales) => scales[item * scale_heads + head],
-                        Operand::Same(scales) => scales[head],
-                        Operand::Number(scale) => scale,
-                    };
-                    let (row, out) = (&row[head * width..][..width], &mut out[head * width..][..width]);
-                    out.iter_mut().zip(row).for_each(|(out, x)| *out += scale * x);
-                }
+                let scales = match scales {
+                    Operand::Rows(scales) => &scales[item * scale_heads..][..scale_heads],
+                    Operand::Same(scales) => scales,
+                    Operand::Number(_) => &one,
+                };
+                vector::add_scaled(scales, width, row, out);
             }
         });
     }
@@ -237,9 +236,14 @@ impl<'a> Code<'a> {
         widest!(for at in 0..starts.len() - 1 {
             for item in starts[at]..starts[at + 1] {
                 let row = &table[index.get(rows.get(item)) * heads * width..][..heads * width];
-                for head in 0..heads {
-                    let other = vector_of(coarse, at * heads + head, heads, width);
-                    out[item * heads + head] = dot(&row[head * width..][..width], other);
+                let out = &mut out[item * heads..][..heads];
+                match coarse {
+                    Operand::Rows(rows) => vector::dots(row, &rows[at * heads * width..][..heads * width], width, out),
+                    Operand::Same(other) => vector::dots(row, other, width, out),
+                    Operand::Number(number) => {
+                        let sums = row.chunks_exact(width).map(|row| number * row.iter().sum::<f32>());
+                        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum);
+                    }
                 }
             }
         });
@@ -270,10 +274,8 @@ fn spread(x: Operand<'_>, starts: &[usize], len: usize, out: &mut [f32]) {
         let out = &mut out[own[0] * len..own[1] * len];
         match x {
             Operand::Rows(rows) if len == 1 => out.fill(rows[at]),
-            Operand::Rows(rows) => {
-                out.chunks_exact_mut(len).for_each(|out| out.copy_from_slice(&rows[at * len..][..len]))
-            }
-            Operand::Same(row) => out.chunks_exact_mut(len).for_each(|out| out.copy_from_slice(row)),
+            Operand::Rows(rows) => vector::copy_rows(rows, len, out, |_| at),
+            Operand::Same(row) => vector::copy_rows(row, len, out, |_| 0),
             Operand::Number(number) => out.fill(number),
         }
     }
@@ -314,29 +316,14 @@ fn softmax(x: Operand<'_>, starts: &[usize], len: usize, out: &mut [f32]) {
         Operand::Same(row) => out.chunks_exact_mut(len).for_each(|out| out.copy_from_slice(row)),
         Operand::Number(number) => out.fill(number),
     }
-    let (mut largest, mut sums) = (vec![0.0f32; len], vec![0.0f32; len]);
-    for own in starts.windows(2) {
-        let rows = &mut out[own[0] * len..own[1] * len];
-        widest!(soften(rows, &mut largest, &mut sums));
-    }
-}
-
-#[inline(always)]
-fn soften(rows: &mut [f32], largest: &mut [f32], sums: &mut [f32]) {
-    let len = sums.len();
-    largest.fill(f32::NEG_INFINITY);
-    sums.fill(0.0);
-    for row in rows.chunks_exact(len) {
-        largest.iter_mut().zip(row).for_each(|(largest, x)| *largest = largest.max(*x));
-    }
-    for row in rows.chunks_exact_mut(len) {
-        row.iter_mut().zip(largest.iter()).for_each(|(x, largest)| *x = vector::exp(*x - largest));
-        sums.iter_mut().zip(row.iter()).for_each(|(sum, x)| *sum += x);
-    }
-    sums.iter_mut().for_each(|sum| *sum = 1.0 / *sum);
-    for row in rows.chunks_exact_mut(len) {
-        row.iter_mut().zip(sums.iter()).for_each(|(x, sum)| *x *= sum);
-    }
+    // The exponentials of all rows at once: a row alone is shorter than a vector.
+    widest!(for own in starts.windows(2) {
+        vector::subtract_largest(&mut out[own[0] * len..own[1] * len], len);
+    });
+    vector::exp_all(out);
+    widest!(for own in starts.windows(2) {
+        vector::divide_by_sum(&mut out[own[0] * len..own[1] * len], len);
+    });
 }
 
 fn drop_out(dropout: Dropout, x: Operand<'_>, rows: &Rows<'_>, len: usize, out: &mut [f32]) {

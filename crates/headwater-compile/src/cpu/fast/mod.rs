@@ -55,6 +55,17 @@ pub enum Array {
     Sparse(SparseRows),
 }
 
+impl Array {
+    /// The memory of its elements.
+    #[must_use]
+    pub fn into_values(self) -> Vec<f32> {
+        match self {
+            Self::Dense(values) => values,
+            Self::Sparse(rows) => rows.values,
+        }
+    }
+}
+
 /// Rows that a caller lends.
 #[derive(Debug, Clone, Copy)]
 pub enum Given<'a> {
@@ -140,7 +151,7 @@ impl Executor {
                 (Held::Own(array), Role::Output) => {
                     outputs.insert(buffer.name.clone(), array);
                 }
-                (Held::Own(Array::Dense(values)), _) => workspace.give(values),
+                (Held::Own(array), _) => workspace.give(array.into_values()),
                 _ => {}
             }
         }
@@ -149,7 +160,7 @@ impl Executor {
 
     fn kernel(&self, at: usize, run: Run<'_>, buffers: &mut [Held<'_>], workspace: &mut Workspace) -> Result<()> {
         let kernel = &self.program.kernels[at];
-        if let Some((to, dropped)) = dropped(kernel, buffers, run.step) {
+        if let Some((to, dropped)) = dropped(kernel, buffers, run.step, workspace) {
             buffers[to.at()] = Held::Own(Array::Sparse(dropped));
             return Ok(());
         }
@@ -192,8 +203,8 @@ impl Executor {
     fn release(&self, at: usize, buffers: &mut [Held<'_>], workspace: &mut Workspace) {
         for (id, held) in buffers.iter_mut().enumerate() {
             let is_done = self.last_read[id] == at && self.program.buffers[id].role != Role::Output;
-            if is_done && let Held::Own(Array::Dense(values)) = std::mem::replace(held, Held::Nothing) {
-                workspace.give(values);
+            if is_done && let Held::Own(array) = std::mem::replace(held, Held::Nothing) {
+                workspace.give(array.into_values());
             }
         }
     }
@@ -313,7 +324,12 @@ fn sparse_reads(kernel: &Kernel) -> Vec<BufferId> {
 }
 
 /// What a kernel makes that only drops elements of sparse rows.
-fn dropped(kernel: &Kernel, buffers: &[Held<'_>], step: Key) -> Option<(BufferId, SparseRows)> {
+fn dropped(
+    kernel: &Kernel,
+    buffers: &[Held<'_>],
+    step: Key,
+    workspace: &mut Workspace,
+) -> Option<(BufferId, SparseRows)> {
     let Kernel::Traverse(Traverse { nest, body, .. }) = kernel else { return None };
     let [load, drop, store] = &body.steps[..] else { return None };
     let (StepOp::Load(read), StepOp::Dropout { probability, key, .. }, StepOp::Store(_, to)) =
@@ -330,5 +346,6 @@ fn dropped(kernel: &Kernel, buffers: &[Held<'_>], step: Key) -> Option<(BufferId
         return None;
     }
     let dropout = Dropout::new(step, *key, *probability);
-    Some((*to, sparse.dropped(dropout, vector::single(dropout.scale()))))
+    let values = workspace.take(sparse.count());
+    Some((*to, sparse.dropped(dropout, vector::single(dropout.scale()), values)))
 }

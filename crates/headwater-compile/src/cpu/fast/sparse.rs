@@ -3,9 +3,11 @@
 //! Zeros stay zeros under dropout, and a product with a matrix skips them, so what costs milliseconds with all elements costs
 //! microseconds with these. Results are those of the dense kernels up to the order of sums.
 
+use std::sync::Arc;
+
 use rayon::prelude::*;
 
-use super::vector::widest;
+use super::vector::{known_width, widest};
 use crate::cpu::dropout::Dropout;
 
 /// Rows of a matrix by their elements that are not zero.
@@ -13,12 +15,17 @@ use crate::cpu::dropout::Dropout;
 pub struct SparseRows {
     /// Elements of a whole row.
     pub width: usize,
-    /// Where each row begins.
-    pub starts: Vec<usize>,
-    /// The column of each element, ascending within a row.
-    pub columns: Vec<u32>,
+    /// Where each row begins, and the column of each element, ascending within a row. Copies of rows share them.
+    places: Arc<Places>,
     /// The elements.
     pub values: Vec<f32>,
+}
+
+/// Where elements lie.
+#[derive(Debug, PartialEq)]
+struct Places {
+    starts: Vec<usize>,
+    columns: Vec<u32>,
 }
 
 /// Rows that are worked on at a time.
@@ -34,22 +41,21 @@ impl SparseRows {
         if width == 0 || count as f64 > most * dense.len() as f64 {
             return None;
         }
-        let mut found =
-            Self { width, starts: vec![0], columns: Vec::with_capacity(count), values: Vec::with_capacity(count) };
+        let (mut starts, mut columns, mut values) = (vec![0], Vec::with_capacity(count), Vec::with_capacity(count));
         for row in dense.chunks_exact(width) {
             for (column, value) in (0u32..).zip(row).filter(|(_, value)| **value != 0.0) {
-                found.columns.push(column);
-                found.values.push(*value);
+                columns.push(column);
+                values.push(*value);
             }
-            found.starts.push(found.columns.len());
+            starts.push(columns.len());
         }
-        Some(found)
+        Some(Self { width, places: Arc::new(Places { starts, columns }), values })
     }
 
     /// Rows.
     #[must_use]
     pub fn rows(&self) -> usize {
-        self.starts.len() - 1
+        self.places.starts.len() - 1
     }
 
     /// All elements.
@@ -60,38 +66,58 @@ impl SparseRows {
         });
     }
 
-    /// After a dropout of elements.
+    /// Elements that are not zero.
     #[must_use]
-    pub fn dropped(&self, dropout: Dropout, scale: f32) -> Self {
-        let mut values = vec![0.0; self.values.len()];
+    pub fn count(&self) -> usize {
+        self.values.len()
+    }
+
+    /// After a dropout of elements, which are written to `values`: as many as there are.
+    #[must_use]
+    pub fn dropped(&self, dropout: Dropout, scale: f32, mut values: Vec<f32>) -> Self {
+        values.resize(self.values.len(), 0.0);
+        let (starts, columns) = (&self.places.starts, &self.places.columns);
         let chunks: Vec<usize> = (0..self.rows()).step_by(CHUNK_ROWS).chain([self.rows()]).collect();
         let mut rest = &mut values[..];
         let mut parts = Vec::new();
         for rows in chunks.windows(2) {
-            let (part, behind) = rest.split_at_mut(self.starts[rows[1]] - self.starts[rows[0]]);
+            let (part, behind) = rest.split_at_mut(starts[rows[1]] - starts[rows[0]]);
             parts.push((rows[0]..rows[1], part));
             rest = behind;
         }
-        parts.into_par_iter().for_each(|(rows, part)| {
-            let first = self.starts[rows.start];
-            for row in rows {
-                for at in self.starts[row]..self.starts[row + 1] {
-                    let keeps = dropout.keeps(row * self.width + self.columns[at] as usize);
-                    part[at - first] = if keeps { self.values[at] * scale } else { 0.0 };
-                }
-            }
+        parts.into_par_iter().for_each(|(rows, mut part)| {
+            widest!(for row in rows {
+                let own = starts[row]..starts[row + 1];
+                let (factors, behind) = std::mem::take(&mut part).split_at_mut(own.len());
+                dropout.factors_at(row * self.width, &columns[own.clone()], scale, factors);
+                factors.iter_mut().zip(&self.values[own]).for_each(|(factor, value)| *factor *= value);
+                part = behind;
+            });
         });
-        Self { width: self.width, starts: self.starts.clone(), columns: self.columns.clone(), values }
+        Self { width: self.width, places: Arc::clone(&self.places), values }
     }
 
     /// Adds the product of row `row` with a matrix of `out.len()` columns.
     #[inline(always)]
     pub fn add_times(&self, row: usize, matrix: &[f32], out: &mut [f32]) {
         let cols = out.len();
-        for (column, value) in self.row(row) {
-            let weights = &matrix[column as usize * cols..][..cols];
-            out.iter_mut().zip(weights).for_each(|(out, weight)| *out += value * weight);
-        }
+        known_width!(
+            cols,
+            COLS => {
+                // Sums that stay in registers.
+                let (matrix, out) = (matrix.as_chunks::<COLS>().0, &mut out.as_chunks_mut::<COLS>().0[0]);
+                let mut sums = *out;
+                for (column, value) in self.row(row) {
+                    let weights = &matrix[column as usize];
+                    (0..COLS).for_each(|at| sums[at] += value * weights[at]);
+                }
+                *out = sums;
+            },
+            for (column, value) in self.row(row) {
+                let weights = &matrix[column as usize * cols..][..cols];
+                out.iter_mut().zip(weights).for_each(|(out, weight)| *out += value * weight);
+            }
+        );
     }
 
     /// The sum over rows of the outer product with rows of `y`: `width` rows of `cols` columns.
@@ -127,7 +153,7 @@ impl SparseRows {
 
     #[inline(always)]
     fn row(&self, row: usize) -> impl Iterator<Item = (u32, f32)> + '_ {
-        let range = self.starts[row]..self.starts[row + 1];
-        self.columns[range.clone()].iter().copied().zip(self.values[range].iter().copied())
+        let range = self.places.starts[row]..self.places.starts[row + 1];
+        self.places.columns[range.clone()].iter().copied().zip(self.values[range].iter().copied())
     }
 }

@@ -194,13 +194,22 @@ fn zip_rows(
     for (row, out) in out.chunks_exact_mut((heads * width).max(1)).enumerate() {
         for (head, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
             let (a, b) = (part(x, row, head), part(y, row, head));
-            match (a.len(), b.len()) {
-                (1, 1) => out.fill(f(a[0], b[0])),
-                (_, 1) => out.iter_mut().zip(a).for_each(|(out, a)| *out = f(*a, b[0])),
-                (1, _) => out.iter_mut().zip(b).for_each(|(out, b)| *out = f(a[0], *b)),
-                _ => out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = f(*a, *b)),
-            }
+            known_width!(
+                width,
+                WIDTH => zip_vector(a, b, &mut out.as_chunks_mut::<WIDTH>().0[0], f),
+                zip_vector(a, b, out, f)
+            );
         }
+    }
+}
+
+#[inline(always)]
+fn zip_vector(a: &[f32], b: &[f32], out: &mut [f32], f: impl Fn(f32, f32) -> f32 + Copy) {
+    match (a.len(), b.len()) {
+        (1, 1) => out.fill(f(a[0], b[0])),
+        (_, 1) => out.iter_mut().zip(a).for_each(|(out, a)| *out = f(*a, b[0])),
+        (1, _) => out.iter_mut().zip(b).for_each(|(out, b)| *out = f(a[0], *b)),
+        _ => out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = f(*a, *b)),
     }
 }
 
@@ -218,7 +227,7 @@ fn part<'a>(operand: (Operand<'a>, Shape), row: usize, head: usize) -> &'a [f32]
 
 /// The inner product of two vectors.
 #[inline(always)]
-pub(super) fn dot(x: &[f32], y: &[f32]) -> f32 {
+fn dot(x: &[f32], y: &[f32]) -> f32 {
     // Sixteen sums at a time: one for every lane of the widest vectors.
     let mut sums = [0.0f32; 16];
     let (xs, ys) = (x.chunks_exact(16), y.chunks_exact(16));
@@ -229,6 +238,142 @@ pub(super) fn dot(x: &[f32], y: &[f32]) -> f32 {
         }
     }
     sums.iter().sum::<f32>() + rest
+}
+
+/// Runs `$body` with `$width` as a constant where it is one of a few small numbers: loops over that many elements have no
+/// overhead then.
+macro_rules! known_width {
+    ($width:expr, $known:ident => $body:expr, $other:expr) => {
+        match $width {
+            2 => {
+                const $known: usize = 2;
+                $body
+            }
+            4 => {
+                const $known: usize = 4;
+                $body
+            }
+            8 => {
+                const $known: usize = 8;
+                $body
+            }
+            16 => {
+                const $known: usize = 16;
+                $body
+            }
+            32 => {
+                const $known: usize = 32;
+                $body
+            }
+            64 => {
+                const $known: usize = 64;
+                $body
+            }
+            _ => $other,
+        }
+    };
+}
+
+pub(super) use known_width;
+
+/// Every element less the largest of its column.
+#[inline(always)]
+pub(super) fn subtract_largest(rows: &mut [f32], len: usize) {
+    known_width!(
+        len,
+        LEN => {
+            let rows = rows.as_chunks_mut::<LEN>().0;
+            let mut largest = [f32::NEG_INFINITY; LEN];
+            for row in rows.iter() {
+                (0..LEN).for_each(|at| largest[at] = largest[at].max(row[at]));
+            }
+            for row in rows {
+                (0..LEN).for_each(|at| row[at] -= largest[at]);
+            }
+        },
+        for at in 0..len {
+            let largest = rows[at..].iter().step_by(len).copied().fold(f32::NEG_INFINITY, f32::max);
+            rows[at..].iter_mut().step_by(len).for_each(|x| *x -= largest);
+        }
+    );
+}
+
+/// Every element over the sum of its column.
+#[inline(always)]
+pub(super) fn divide_by_sum(rows: &mut [f32], len: usize) {
+    known_width!(
+        len,
+        LEN => {
+            let rows = rows.as_chunks_mut::<LEN>().0;
+            let mut factor = [0.0f32; LEN];
+            for row in rows.iter() {
+                (0..LEN).for_each(|at| factor[at] += row[at]);
+            }
+            (0..LEN).for_each(|at| factor[at] = 1.0 / factor[at]);
+            for row in rows {
+                (0..LEN).for_each(|at| row[at] *= factor[at]);
+            }
+        },
+        for at in 0..len {
+            let factor = 1.0 / rows[at..].iter().step_by(len).sum::<f32>();
+            rows[at..].iter_mut().step_by(len).for_each(|x| *x *= factor);
+        }
+    );
+}
+
+/// The exponentials of all elements.
+pub(super) fn exp_all(values: &mut [f32]) {
+    widest!(values.iter_mut().for_each(|x| *x = exp(*x)));
+}
+
+/// Rows of a table, `len` elements each, one after the other: row `from(at)` at place `at`.
+pub(super) fn copy_rows(table: &[f32], len: usize, out: &mut [f32], from: impl Fn(usize) -> usize) {
+    known_width!(
+        len,
+        LEN => {
+            let (rows, outs) = (table.as_chunks::<LEN>().0, out.as_chunks_mut::<LEN>().0);
+            outs.iter_mut().enumerate().for_each(|(at, out)| *out = rows[from(at)]);
+        },
+        for (at, out) in out.chunks_exact_mut(len.max(1)).enumerate() {
+            out.copy_from_slice(&table[from(at) * len..][..len]);
+        }
+    );
+}
+
+/// Adds a row, each head of `width` elements times its own scale.
+#[inline(always)]
+pub(super) fn add_scaled(scales: &[f32], width: usize, row: &[f32], out: &mut [f32]) {
+    known_width!(
+        width,
+        WIDTH => {
+            let (rows, outs) = (row.as_chunks::<WIDTH>().0, out.as_chunks_mut::<WIDTH>().0);
+            for ((out, row), scale) in outs.iter_mut().zip(rows).zip(scales) {
+                for at in 0..WIDTH {
+                    out[at] += scale * row[at];
+                }
+            }
+        },
+        for ((out, row), scale) in out.chunks_exact_mut(width.max(1)).zip(row.chunks_exact(width.max(1))).zip(scales) {
+            out.iter_mut().zip(row).for_each(|(out, x)| *out += scale * x);
+        }
+    );
+}
+
+/// The inner products of all heads of two rows, `width` elements each.
+#[inline(always)]
+pub(super) fn dots(x: &[f32], y: &[f32], width: usize, out: &mut [f32]) {
+    known_width!(
+        width,
+        WIDTH => {
+            let (xs, ys) = (x.as_chunks::<WIDTH>().0, y.as_chunks::<WIDTH>().0);
+            for ((out, x), y) in out.iter_mut().zip(xs).zip(ys) {
+                *out = (0..WIDTH).map(|at| x[at] * y[at]).sum();
+            }
+        },
+        for ((out, x), y) in out.iter_mut().zip(x.chunks_exact(width.max(1))).zip(y.chunks_exact(width.max(1))) {
+            *out = dot(x, y);
+        }
+    );
 }
 
 /// Combines a row into `out`.

@@ -3,9 +3,12 @@
 //! Values are visited in order. Each joins the latest kernel that may take it, or begins one. A kernel may take a value if
 //! the value's rows are a level of its nest, or can become one; if what it reads from inside the kernel lies on levels of
 //! the nest; and if everything else it reads is made before. A matrix product takes values of its own rows.
+//!
+//! A product of a narrow value with a row that is read from elsewhere, made only to be added up, goes where it is added up:
+//! there it needs no memory, elsewhere it would be the largest thing that the layer writes.
 
 use super::{Fusion, is_map, nests, source, stay_in};
-use crate::inter::{Domain, Op, Path, Program, ValueId};
+use crate::inter::{Binary, Domain, Op, Path, Program, Side, ValueId};
 
 /// Values that share a kernel.
 #[derive(Debug, Clone)]
@@ -43,19 +46,29 @@ pub(super) struct Groups {
 /// Groups the values of a program.
 pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
     let mut found = Groups { groups: Vec::new(), home: vec![None; program.values.len()] };
+    let uses = program.uses();
+    let waits = |id: ValueId| {
+        fusion == Fusion::On && uses[id.at()] == 1 && is_scaled_row(program, id) && is_summed(program, id)
+    };
+    let mut waiting = vec![false; program.values.len()];
     for (id, value) in program.iter() {
         let is_given = matches!(value.op, Op::Input { .. } | Op::Parameter { .. } | Op::Constant(_));
         if is_given || is_map(program, id) {
             continue;
         }
+        if waits(id) {
+            waiting[id.at()] = true;
+            continue;
+        }
+        // What waited for this value comes with it.
+        let with: Vec<ValueId> = value.op.operands().into_iter().filter(|operand| waiting[operand.at()]).collect();
         let joined = match fusion {
-            Fusion::On => join(program, &found, id),
+            Fusion::On => join(program, &found, id, &with),
             Fusion::Off => None,
         };
         let at = match joined {
             Some((at, nest)) => {
                 found.groups[at].nest = nest;
-                found.groups[at].members.push(id);
                 at
             }
             None => {
@@ -63,12 +76,28 @@ pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
                 found.groups.len() - 1
             }
         };
-        found.home[id.at()] = Some(at);
+        for member in with.into_iter().chain([id]) {
+            found.groups[at].members.push(member);
+            found.home[member.at()] = Some(at);
+        }
     }
     found
 }
 
-/// A kernel of one value.
+/// Whether a value is a row read from elsewhere times something narrower.
+fn is_scaled_row(program: &Program, id: ValueId) -> bool {
+    let Op::Binary { f: Binary::Mul, x, y } = program[id].op else { return false };
+    let is_narrow = |narrow: ValueId| program[narrow].shape.len() < program[id].shape.len();
+    (is_map(program, x) && is_narrow(y)) || (is_map(program, y) && is_narrow(x))
+}
+
+/// Whether a value is made for a sum.
+fn is_summed(program: &Program, id: ValueId) -> bool {
+    let reader = program.values.iter().find(|value| value.op.operands().contains(&id));
+    reader.is_some_and(|reader| matches!(reader.op, Op::Reduce { .. }) && !reader.domain.is_type())
+}
+
+/// A kernel for one value.
 fn begin(program: &Program, id: ValueId) -> Group {
     let value = &program[id];
     let (kind, nest) = match value.op {
@@ -83,27 +112,47 @@ fn begin(program: &Program, id: ValueId) -> Group {
         Op::Reduce { path, .. } => path,
         _ => Path::Only,
     };
-    Group { kind, nest, path, members: vec![id] }
+    Group { kind, nest, path, members: Vec::new() }
 }
 
-/// The latest kernel that takes a value, and its nest then.
-fn join(program: &Program, groups: &Groups, id: ValueId) -> Option<(usize, Vec<Domain>)> {
+/// The kernel that takes a value, with what waited for it, and its nest then: the one that made what it reads, else the latest.
+fn join(program: &Program, groups: &Groups, id: ValueId, with: &[ValueId]) -> Option<(usize, Vec<Domain>)> {
     if !may_join(program, id) {
         return None;
     }
-    let sources: Vec<_> = program[id].op.operands().into_iter().map(|operand| source(program, operand)).collect();
-    let latest = sources.iter().filter_map(|source| groups.home[source.base.at()]).max().unwrap_or(0);
-    (latest..groups.groups.len()).rev().find_map(|at| {
+    let operands = with.iter().chain([&id]).flat_map(|id| program[*id].op.operands());
+    let sources: Vec<_> = operands.map(|operand| (operand, source(program, operand))).collect();
+    let home = |at: usize| groups.home[sources[at].1.base.at()];
+    let latest = (0..sources.len()).filter_map(home).max().unwrap_or(0);
+    let takes = |at: usize, needs: Needs| {
         let group = &groups.groups[at];
         let nest = nest_with(program, group, id)?;
-        let is_fed = sources.iter().any(|source| groups.home[source.base.at()] == Some(at));
-        let may_read = sources.iter().zip(program[id].op.operands()).all(|(source, operand)| {
-            groups.home[source.base.at()] != Some(at) || stay_in(&source.hops, program[operand].domain, &nest)
+        let is_fed = (0..sources.len()).any(|source| home(source) == Some(at));
+        let may_read = sources.iter().all(|(operand, source)| {
+            groups.home[source.base.at()] != Some(at) || stay_in(&source.hops, program[*operand].domain, &nest)
         });
-        // Rows that are visited anyway are worth a second look; single rows are not.
-        let is_beside = group.kind == Kind::Traverse && group.nest.len() > 1 && nest == group.nest;
-        (may_read && (is_fed || is_beside)).then_some((at, nest))
-    })
+        let fits = match needs {
+            Needs::Fed => is_fed,
+            // Rows that are visited anyway are worth a second look; single rows are not, and neither is another order of rows.
+            Needs::Rows => {
+                let is_far = program[id].domain == Domain::Edge
+                    && matches!(group.nest[0], Domain::Node(Side::Src) | Domain::Pair(Side::Src));
+                group.kind == Kind::Traverse && group.nest.len() > 1 && nest == group.nest && !is_far
+            }
+        };
+        (may_read && fits).then_some((at, nest))
+    };
+    let all = || (latest..groups.groups.len()).rev();
+    all().find_map(|at| takes(at, Needs::Fed)).or_else(|| all().find_map(|at| takes(at, Needs::Rows)))
+}
+
+/// What a value needs of a kernel that it joins.
+#[derive(Debug, Clone, Copy)]
+enum Needs {
+    /// Something that it reads is made there.
+    Fed,
+    /// Its rows are visited there.
+    Rows,
 }
 
 /// Whether a value is of a kind that shares kernels. What few rows make together is a kernel of its own: its rows are

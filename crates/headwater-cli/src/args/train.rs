@@ -27,6 +27,12 @@ pub struct TrainArgs {
     /// Width of hidden layers; of one head, where there are heads.
     #[arg(long)]
     pub hidden: Option<usize>,
+    /// Width that inputs of all node types are brought to where they differ; 0 takes the hidden width.
+    #[arg(long)]
+    pub input_width: Option<usize>,
+    /// Width of the row that is learnt for each node without features; 0 takes the input width.
+    #[arg(long)]
+    pub embedding: Option<usize>,
     /// Number of layers.
     #[arg(long)]
     pub layers: Option<usize>,
@@ -151,6 +157,8 @@ impl TrainArgs {
             out: self.out.clone(),
             model: self.model.clone(),
             hidden: self.hidden,
+            input_width: self.input_width,
+            embedding: self.embedding,
             layers: self.layers,
             heads: self.heads,
             output_heads: self.output_heads,

@@ -78,6 +78,8 @@ fn plain(model: Model) -> RunConfig {
         out: None,
         model,
         hidden: 64,
+        input_width: 0,
+        embedding: 0,
         layers: 2,
         heads: 1,
         output_heads: 1,

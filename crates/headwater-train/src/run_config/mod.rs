@@ -78,6 +78,10 @@ fields! {
         model: Model,
         /// Width of hidden layers; of one head, where there are heads.
         hidden: usize,
+        /// Width that inputs of all node types are brought to where they differ; 0 takes the hidden width.
+        input_width: usize,
+        /// Width of the row that is learnt for each node without features; 0 takes the input width.
+        embedding: usize,
         /// Number of layers.
         layers: usize,
         /// Attention heads of hidden layers.

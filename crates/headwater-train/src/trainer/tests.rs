@@ -1,5 +1,8 @@
 //! Small runs from end to end: they learn, they repeat, they go on where they were stopped, they fail with a reason.
 
+mod data;
+mod typed;
+
 use std::cell::Cell;
 use std::path::Path;
 

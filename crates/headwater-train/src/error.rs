@@ -79,6 +79,14 @@ pub enum Error {
         /// What it should be.
         expected: usize,
     },
+    /// Labels that nothing can be learnt from.
+    #[error("{}: {why}", path.display())]
+    Labels {
+        /// Their file.
+        path: PathBuf,
+        /// Which node has what, and what would be right.
+        why: String,
+    },
     /// A label that names no class.
     #[error("row {row} has label {label}; labels are below {classes}, or -1 for rows without one")]
     Label {

@@ -6,8 +6,9 @@ use headwater_graph::topology::Layout;
 use headwater_graph::{Dataset, Graph, NodeType, Relation, Schema, Silent, Topology};
 
 use crate::error::{Error, Result};
+use crate::labels::Labels;
 
-/// A classification of nodes.
+/// Nodes and what they should be.
 #[derive(Debug)]
 pub struct Task {
     /// Neighbours by target.
@@ -16,9 +17,9 @@ pub struct Task {
     pub features: Vec<Option<Feature>>,
     /// The node type that has labels.
     pub node_type: usize,
-    /// Class of each of its nodes; -1 is none.
-    pub labels: Vec<i64>,
-    /// Classes.
+    /// What each of its nodes should be.
+    pub labels: Labels,
+    /// Outputs of a node: classes, or numbers.
     pub classes: usize,
     /// Nodes to learn from, to choose by, and to measure with.
     pub train: Vec<u64>,
@@ -43,14 +44,9 @@ impl Task {
     pub fn open(dataset: &Dataset, inverse: Inverse) -> Result<Self> {
         let schema = dataset.schema();
         let wrong = |why: String| Error::Model { why };
-        let labelled = (0..schema.node_types().len()).find(|at| dataset.labels(*at).is_some());
-        let node_type = labelled.ok_or_else(|| wrong("no node type of the dataset has labels".to_owned()))?;
-        let labels = dataset.labels(node_type).map(|array| array.column::<i64>()).transpose()?;
-        let labels: Vec<i64> = labels.map_or_else(Vec::new, |labels| labels.as_slice().to_vec());
-        let classes = dataset.manifest().nodes[node_type].files.classes;
-        let most = labels.iter().copied().max().unwrap_or(-1) + 1;
-        let classes = classes.unwrap_or_else(|| u64::try_from(most).unwrap_or(0));
-        let classes = usize::try_from(classes).map_err(|_| wrong(format!("{classes} classes are too many")))?;
+        let labelled = (0..schema.node_types().len()).find_map(|at| Some((at, dataset.labels(at)?)));
+        let none = || wrong("no node type of the dataset has labels".to_owned());
+        let (node_type, array) = labelled.ok_or_else(none)?;
         let split = |split: Split| -> Result<Vec<u64>> {
             Ok(dataset.split(node_type, split)?.map_or_else(Vec::new, |ids| ids.iter().collect()))
         };
@@ -58,6 +54,8 @@ impl Task {
         if train.is_empty() {
             return Err(wrong("the dataset names no training nodes".to_owned()));
         }
+        let named = dataset.manifest().nodes[node_type].files.classes;
+        let (labels, classes) = Labels::open(array, named, &[&train, &valid, &test])?;
         let features = features(dataset)?;
         let graph = by_target(&dataset.graph()?, inverse)?;
         Ok(Self { graph, features, node_type, labels, classes, train, valid, test })

@@ -93,10 +93,10 @@ pub struct TrainArgs {
     /// Layers add to what they were given.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub residual: Option<bool>,
-    /// cross_entropy, nll, bce or mse.
+    /// cross_entropy, nll, bce or mse. Default: what suits the labels.
     #[arg(long, value_parser = word::<Loss>)]
     pub loss: Option<Loss>,
-    /// accuracy, f1_micro, f1_macro or roc_auc.
+    /// accuracy, f1_micro, f1_macro, roc_auc or r2. Default: what suits the labels.
     #[arg(long, value_parser = word::<Metric>)]
     pub metric: Option<Metric>,
     /// Of the learning rate: constant, step or cosine.

@@ -122,10 +122,6 @@ fields! {
         norm: Norm,
         /// Whether layers add to what they were given.
         residual: bool,
-        /// What is minimised.
-        loss: Loss,
-        /// What is measured.
-        metric: Metric,
         /// What becomes of the learning rate.
         schedule: Course,
         /// Epochs after which a `step` schedule multiplies.
@@ -162,6 +158,10 @@ fields! {
         dataset: PathBuf,
         /// Folder of the run. Without one a new one is made.
         out: PathBuf,
+        /// What is minimised. Without one it follows from the labels.
+        loss: Loss,
+        /// What is measured. Without one it follows from the labels.
+        metric: Metric,
     }
 }
 

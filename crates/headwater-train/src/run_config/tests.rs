@@ -79,7 +79,7 @@ fn a_file_reads_back_as_the_same_run() {
     assert_eq!(RunConfig::resolve(RunFile::default(), RunFile::read(&path).unwrap()).unwrap(), run);
     // Every field but those of a run that has none is written.
     let written: toml::Table = run.to_toml().unwrap().parse().unwrap();
-    assert_eq!(written.len(), RunFile::FIELDS.len() - 2);
+    assert_eq!(written.len(), RunFile::FIELDS.len() - 4);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use headwater_compile::cpu::fast::Given;
 
 use super::Trainer;
 use crate::error::Result;
-use crate::loss::{self, Targets};
+use crate::loss;
 use crate::metric::Meter;
 use crate::network::{Read, Stage};
 
@@ -37,7 +37,7 @@ impl Trainer {
         }
         let (columns, first) = (self.task.classes, self.first_row());
         let all = rows.unwrap_or_default();
-        let found = all[first * columns..(first + self.task.labels.len()) * columns].to_vec();
+        let found = all[first * columns..(first + self.task.labels.nodes()) * columns].to_vec();
         self.network.give(all);
         Ok(found)
     }
@@ -56,9 +56,9 @@ impl Trainer {
         let at = |node: &u64| usize::try_from(*node).unwrap_or(usize::MAX);
         let rows: Vec<f32> =
             nodes.iter().flat_map(|node| outputs[at(node) * columns..][..columns].iter().copied()).collect();
-        let labels: Vec<i64> = nodes.iter().map(|node| self.task.labels[at(node)]).collect();
-        let mut meter = Meter::new(self.config.metric, columns);
-        meter.add(loss::Rows { outputs: &rows, columns, targets: Targets::Classes(&labels) })?;
+        let labels = self.task.labels.of(nodes);
+        let mut meter = Meter::new(self.metric, columns);
+        meter.add(loss::Rows { outputs: &rows, columns, targets: labels.targets() })?;
         Ok(meter.value().unwrap_or(0.0))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Listener, Seconds, Trainer};
 use crate::blocks::scales;
 use crate::error::Result;
-use crate::loss::{self, Targets};
+use crate::loss;
 use crate::network::Stage;
 
 impl Trainer {
@@ -28,29 +28,19 @@ impl Trainer {
         let stages = vec![stage; self.network.depth()];
         let lent = self.whole.rows.lent();
         let trace = self.network.forward(&stages, lent.inputs(), step)?;
-        let labels = self.training_labels();
+        let labels = self.task.labels.only(&self.task.train);
         let first = self.first_row();
         let columns = self.task.classes;
         let mut gradient = vec![0.0; trace.outputs().len()];
-        let own = first * columns..(first + labels.len()) * columns;
-        let rows = loss::Rows { outputs: &trace.outputs()[own.clone()], columns, targets: Targets::Classes(&labels) };
-        let found = self.config.loss.of(rows, &mut gradient[own])?;
+        let own = first * columns..(first + labels.nodes()) * columns;
+        let rows = loss::Rows { outputs: &trace.outputs()[own.clone()], columns, targets: labels.targets() };
+        let found = self.loss.of(rows, &mut gradient[own])?;
         self.check_finite("loss", found.mean)?;
         let gradients = self.network.backward(&stages, lent.inputs(), trace, gradient)?;
         self.step(gradients)?;
         listener.batch(1, 1, found.mean);
         let seconds = Seconds { compute: begun.elapsed().as_secs_f64(), ..Seconds::default() };
         Ok(Some((found.mean, seconds)))
-    }
-
-    /// Labels of training nodes; -1 for all others.
-    fn training_labels(&self) -> Vec<i64> {
-        let mut labels = vec![-1; self.task.labels.len()];
-        for node in &self.task.train {
-            let at = usize::try_from(*node).unwrap_or(usize::MAX);
-            labels[at] = self.task.labels[at];
-        }
-        labels
     }
 
     /// The row of the first node of the type that has labels, among nodes of all types.

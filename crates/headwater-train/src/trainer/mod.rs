@@ -30,6 +30,8 @@ use crate::early_stop::{EarlyStop, Verdict};
 use crate::error::{Error, Result};
 use crate::gradient::Gradient;
 use crate::journal::{self, Journal};
+use crate::loss::Loss;
+use crate::metric::Metric;
 use crate::network::{Extras, Facts, Network, NodeInput};
 use crate::optimiser::Optimiser;
 use crate::run_config::{Model, RunConfig};
@@ -54,6 +56,8 @@ pub struct Trainer {
     network: Network,
     optimiser: Optimiser,
     schedule: Schedule,
+    loss: Loss,
+    metric: Metric,
     whole: Whole,
     folder: PathBuf,
     journal: Journal,
@@ -85,6 +89,9 @@ impl Trainer {
     /// A run in a folder: a new one, or the one that its newest checkpoint says.
     pub fn open(config: RunConfig, task: Task, folder: &Path) -> Result<Self> {
         let (name, text) = text_of(&config.model)?;
+        let loss = config.loss.unwrap_or_else(|| task.labels.usual_loss());
+        let metric = config.metric.unwrap_or_else(|| task.labels.usual_metric());
+        task.labels.check(loss, metric, task.classes)?;
         let (mut network, graph, loops) = network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
         let sizes = [
@@ -110,6 +117,8 @@ impl Trainer {
             network,
             optimiser,
             schedule,
+            loss,
+            metric,
             whole,
             journal,
             fingerprint,

@@ -11,14 +11,15 @@ use super::inputs::Lent;
 use super::{Listener, SAMPLE, SHUFFLE, Seconds, Trainer};
 use crate::blocks::{of_sample, scales};
 use crate::error::{Error, Result};
-use crate::loss::{self, Targets};
+use crate::labels::Labels;
+use crate::loss;
 use crate::network::{Extras, Stage};
 
 /// What a step runs on.
 struct Batch {
     blocks: Vec<(Adjacency, Extras)>,
     sample: Sample,
-    labels: Vec<i64>,
+    labels: Labels,
 }
 
 impl Trainer {
@@ -63,8 +64,7 @@ impl Trainer {
         let nodes = self.seeds();
         let key = Key::new(self.config.seed).of(SAMPLE).of(self.state.epoch).of(self.state.batch);
         let sample = sampler.sample(Seeds { node_type: self.task.node_type, nodes: &nodes, times: None }, key)?;
-        let label = |node: &u64| self.task.labels[usize::try_from(*node).unwrap_or(usize::MAX)];
-        let labels = nodes.iter().map(label).collect();
+        let labels = self.task.labels.of(&nodes);
         let needs_scales = self.network.extra_inputs().iter().any(|name| name.ends_with("_scale"));
         let mut blocks = Vec::new();
         for block in sample.blocks() {
@@ -103,8 +103,8 @@ impl Trainer {
         let columns = self.task.classes;
         // Seeds are of one type, so they are all that the last layer writes.
         let mut gradient = self.network.take(trace.outputs().len());
-        let rows = loss::Rows { outputs: trace.outputs(), columns, targets: Targets::Classes(&batch.labels) };
-        let found = self.config.loss.of(rows, &mut gradient)?;
+        let rows = loss::Rows { outputs: trace.outputs(), columns, targets: batch.labels.targets() };
+        let found = self.loss.of(rows, &mut gradient)?;
         self.check_finite("loss", found.mean)?;
         let gradients = self.network.backward(&stages, lent.inputs(), trace, gradient)?;
         self.step(gradients)?;

@@ -87,7 +87,7 @@ pub struct TrainArgs {
     /// Share of attention that a layer does not see.
     #[arg(long)]
     pub attention_dropout: Option<f64>,
-    /// Between layers: none or layer.
+    /// Between layers: none, layer or batch.
     #[arg(long, value_parser = word::<Norm>)]
     pub norm: Option<Norm>,
     /// Layers add to what they were given.

@@ -18,7 +18,7 @@ mod tests;
 
 pub use statistics::Statistics;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inter::{Domain, Op, Program};
 use crate::intra;
 use reorder::{Pairs, Search, reorder};
@@ -121,11 +121,12 @@ pub struct Compiled {
 
 /// Compiles a layer whose output is called `out`.
 pub fn compile(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<Compiled> {
+    let inference = inference(layer, statistics, on)?;
     let layer = if on.one_type { one_type::one_type(layer, statistics)? } else { layer.clone() };
     let recompute = if on.recompute { Recompute::On } else { Recompute::Off };
     let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
     let clean = |program: &Program| clean(program, statistics, on);
-    let alone = |program: &Program| Ok(cost::total(&select(program, fusion)?, statistics));
+    let alone = |program: &Program| Ok::<_, Error>(cost::total(&select(program, fusion)?, statistics));
     let apart = |joint: &Program| {
         let Split { forward, backward } = split(joint, recompute);
         Ok([alone(&forward)?, alone(&backward)?].into_iter().sum())
@@ -137,14 +138,24 @@ pub fn compile(layer: &Program, statistics: &Statistics, on: Optimisations) -> R
     let (joint, more) = reorder(&joint, &Search { price: &apart, pairs: Pairs::Off, ..search })?;
     plan.extend(more);
     let values = split(&joint, recompute);
-    let (inference, _) = reorder(&clean(&without_dropout(&layer))?, &Search { price: &alone, ..search })?;
     Ok(Compiled {
         forward: select(&values.forward, fusion)?,
         backward: select(&values.backward, fusion)?,
-        inference: select(&Program { name: format!("{} inference", layer.name), ..inference }, fusion)?,
+        inference,
         values,
         plan,
     })
+}
+
+/// Compiles a layer to kernels from inputs to outputs alone, without dropout.
+pub fn inference(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<intra::Program> {
+    let layer = if on.one_type { one_type::one_type(layer, statistics)? } else { layer.clone() };
+    let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
+    let clean = |program: &Program| clean(program, statistics, on);
+    let price = |program: &Program| Ok(cost::total(&select(program, fusion)?, statistics));
+    let search = Search { on, clean: &clean, price: &price, pairs: Pairs::On };
+    let (found, _) = reorder(&clean(&without_dropout(&layer))?, &search)?;
+    select(&Program { name: format!("{} inference", layer.name), ..found }, fusion)
 }
 
 /// The same values with fewer operators, each where its rows are fewest.

@@ -7,8 +7,9 @@ use headwater_compile::cpu::fast::{Array, Executor, Given, Run, Workspace};
 use headwater_compile::front::{self, Arguments, OptionValue};
 use headwater_compile::inter::{Domain, Op, Program, Shape, Unary};
 use headwater_compile::pass::decorate::{Around, Norm, decorate};
-use headwater_compile::pass::{Statistics, compile};
+use headwater_compile::pass::{self, Statistics};
 
+use super::running::Running;
 use super::{Extras, Facts, initial, optimisations};
 use crate::error::{Error, Result};
 use crate::gradient::Gradient;
@@ -28,6 +29,8 @@ pub(super) struct Layer {
     /// Elements of an output row.
     pub width: usize,
     pub self_loops: bool,
+    /// Whether a forward pass gives the moments of its batch, and inference reads running ones.
+    pub has_moments: bool,
 }
 
 /// Where a layer stands in its network.
@@ -63,6 +66,8 @@ pub(super) struct With<'a> {
     pub x: Option<Given<'a>>,
     pub extras: &'a Extras,
     pub parameters: &'a Parameters,
+    /// Moments of batches, where the layer normalises by them.
+    pub running: Option<&'a Running>,
 }
 
 /// What a forward pass leaves, by name: the layer's outputs and what it saved.
@@ -72,17 +77,14 @@ impl Layer {
     /// A layer of a run, at its place.
     pub fn new(config: &RunConfig, facts: &Facts<'_>, place: Place, parameters: &mut Parameters) -> Result<Self> {
         let is_last = place.at + 1 == config.layers;
-        // Inference would need the moments of past batches, which are not kept.
-        if config.norm == crate::run_config::Norm::Batch {
-            return Err(Error::Model { why: "batch norm cannot be trained with yet; use layer norm".to_owned() });
-        }
         let layer = front::read(facts.name, facts.text, &arguments(config, facts, is_last, place.width)?)?;
         if place.width.is_none() && inputs(&layer.program).any(|name| name == "x") {
             let why =
                 "nodes have no features, and the text reads them whatever its option \"features\" says".to_owned();
             return Err(Error::Model { why });
         }
-        let program = decorate(&layer.program, around(config, place, is_last))?;
+        let around = around(config, place, is_last);
+        let program = decorate(&layer.program, around)?;
         let prefix = format!("layers.{}", place.at);
         let making = Making {
             graph: facts.graph,
@@ -91,7 +93,14 @@ impl Layer {
             prefix: &prefix,
             group: RunConfig::group_of_layer(place.at),
         };
-        Ok(Self { self_loops: layer.self_loops, ..Self::compiled(config, &program, making, parameters)? })
+        let mut made = Self::compiled(config, &program, making, parameters)?;
+        made.self_loops = layer.self_loops;
+        if around.norm == Norm::Batch {
+            let program = decorate(&layer.program, Around { norm: Norm::Running, ..around })?;
+            made.inference = Executor::new(pass::inference(&program, &facts.statistics, optimisations())?);
+            made.has_moments = true;
+        }
+        Ok(made)
     }
 
     /// A program as a layer. Its parameters are added to those that are there.
@@ -101,7 +110,7 @@ impl Layer {
         making: Making<'_>,
         parameters: &mut Parameters,
     ) -> Result<Self> {
-        let compiled = compile(program, making.statistics, optimisations())?;
+        let compiled = pass::compile(program, making.statistics, optimisations())?;
         Ok(Self {
             forward: Executor::new(compiled.forward),
             backward: Executor::new(compiled.backward),
@@ -110,6 +119,7 @@ impl Layer {
             extras: inputs(program).filter(|name| *name != "x").map(str::to_owned).collect(),
             width: program.output("out").map_or(0, |out| program[out].shape.len()),
             self_loops: false,
+            has_moments: false,
         })
     }
 
@@ -158,8 +168,11 @@ impl Layer {
     }
 
     fn lend<'a>(&self, name: &str, with: With<'a>) -> Option<Given<'a>> {
-        if name == "x" {
-            return with.x;
+        match (name, with.running) {
+            ("x", _) => return with.x,
+            ("running_mean", Some(running)) => return Some(Given::Dense(&running.mean.values)),
+            ("running_variance", Some(running)) => return Some(Given::Dense(&running.variance.values)),
+            _ => {}
         }
         let own = self.parameters.iter().find(|(own, _)| own == name);
         if let Some((_, position)) = own {

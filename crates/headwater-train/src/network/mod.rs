@@ -7,6 +7,7 @@
 mod initial;
 pub mod input;
 mod layer;
+mod running;
 #[cfg(test)]
 mod tests;
 
@@ -16,12 +17,15 @@ use headwater_compile::Optimisations;
 use headwater_compile::adjacency::Adjacency;
 use headwater_compile::cpu::fast::{Array, Given, Run, Workspace};
 use headwater_compile::front;
+use headwater_compile::inter::Domain;
 use headwater_compile::pass::Statistics;
 use headwater_graph::random::Key;
 
 pub use self::input::{InputPlan, Inputs, Nodes, Read};
 use self::input::{InputStage, Kept, Wanted};
 use self::layer::{Layer, Outputs, Place, With, give_all};
+use self::running::Running;
+use crate::array;
 use crate::error::{Error, Result};
 use crate::gradient::Gradient;
 use crate::parameter::Parameters;
@@ -64,6 +68,8 @@ pub struct Network {
     plan: InputPlan,
     input: InputStage,
     layers: Vec<Layer>,
+    /// Moments of batches, of the layers that normalise by them.
+    running: Vec<Option<Running>>,
     /// What is learnt.
     pub parameters: Parameters,
     pub(crate) workspace: Workspace,
@@ -113,7 +119,9 @@ impl Network {
             let (found, wanted) = (width.unwrap_or(0), facts.classes);
             return Err(Error::Model { why: format!("the last layer has {found} outputs; the task has {wanted}") });
         }
-        Ok(Self { plan, input, layers, parameters, workspace: Workspace::default() })
+        let moments = |(at, layer): (usize, &Layer)| layer.has_moments.then(|| Running::new(at, layer.width));
+        let running = layers.iter().enumerate().map(moments).collect();
+        Ok(Self { plan, input, layers, running, parameters, workspace: Workspace::default() })
     }
 
     /// What the first layer reads.
@@ -146,13 +154,18 @@ impl Network {
         self.workspace.peak_bytes()
     }
 
-    /// From features to outputs. Layer `i` runs on stage `i`; dropouts draw from `step`.
+    /// From features to outputs, in training. Layer `i` runs on stage `i`; dropouts draw from `step`, and running moments see
+    /// the batch.
     pub fn forward<'a>(&mut self, stages: &[Stage<'_>], inputs: Inputs<'a>, step: Key) -> Result<Trace<'a>> {
         let (read, kept) = self.input.forward(inputs, &self.parameters, &mut self.workspace)?;
         let mut trace = Trace { read, kept, layers: Vec::new(), step };
         for (at, (layer, stage)) in self.layers.iter().zip(stages).enumerate() {
             let x = below(&trace.read, &trace.layers);
             let outputs = layer.forward(stage.with(x, step.of(at as u64), &self.parameters), &mut self.workspace)?;
+            if let Some(running) = &mut self.running[at] {
+                let rows = stage.graph.rows(Domain::DST);
+                running.see(dense(&outputs, "batch_mean"), dense(&outputs, "batch_variance"), rows)?;
+            }
             trace.layers.push(outputs);
         }
         Ok(trace)
@@ -198,7 +211,25 @@ impl Network {
 
     /// Outputs of layer `at` without dropout.
     pub fn infer(&mut self, at: usize, stage: Stage<'_>, x: Option<Given<'_>>) -> Result<Vec<f32>> {
-        self.layers[at].infer(stage.with(x, Key::new(0), &self.parameters), &mut self.workspace)
+        let with = With { running: self.running[at].as_ref(), ..stage.with(x, Key::new(0), &self.parameters) };
+        self.layers[at].infer(with, &mut self.workspace)
+    }
+
+    /// What is neither learnt nor forgotten: the running moments of batches, by names of their own.
+    #[must_use]
+    pub fn buffers(&self) -> Vec<array::Array> {
+        let both = |running: &Running| [running.mean.clone(), running.variance.clone()];
+        self.running.iter().flatten().flat_map(both).collect()
+    }
+
+    /// Takes over buffers that were saved.
+    pub fn restore_buffers(&mut self, saved: Vec<array::Array>) -> Result<()> {
+        let mut saved = saved;
+        self.running.iter_mut().flatten().try_for_each(|running| running.restore(&mut saved))?;
+        match saved.first() {
+            None => Ok(()),
+            Some(array) => Err(Error::OtherModel { difference: format!("it has a buffer {:?}", array.name) }),
+        }
     }
 
     /// Memory for `len` numbers.
@@ -217,7 +248,7 @@ impl<'a> Stage<'a> {
     where
         'a: 'b,
     {
-        With { run: Run { graph: self.graph, step }, x, extras: self.extras, parameters }
+        With { run: Run { graph: self.graph, step }, x, extras: self.extras, parameters, running: None }
     }
 }
 

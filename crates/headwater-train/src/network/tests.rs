@@ -1,5 +1,6 @@
 //! Networks learn, and their gradients are those of central differences.
 
+mod batch_norm;
 mod inputs;
 
 use headwater_compile::adjacency::{Adjacency, RelationEdges};

@@ -237,7 +237,7 @@ impl Trainer {
             fingerprint: &self.fingerprint,
             parameters: &self.network.parameters,
             optimiser: &self.optimiser,
-            buffers: &[],
+            buffers: &self.network.buffers(),
         })?;
         Ok(())
     }
@@ -333,7 +333,8 @@ fn begin(
         return Ok((state, Journal::create(&journal)?));
     };
     checkpoint.check(fingerprint)?;
-    let (state, _) = checkpoint.restore(&mut network.parameters, optimiser)?;
+    let (state, buffers) = checkpoint.restore(&mut network.parameters, optimiser)?;
+    network.restore_buffers(buffers)?;
     let journal = Journal::resume(&journal, state.journal_bytes)?;
     Ok((state, journal))
 }

@@ -263,7 +263,7 @@ impl TypeInput {
         if x.is_none() {
             return Err(Error::Model { why: format!("the features of {:?} were not read", self.name) });
         }
-        Ok(With { run: Run { graph, step: Key::new(0) }, x, extras: &NO_EXTRAS, parameters })
+        Ok(With { run: Run { graph, step: Key::new(0) }, x, extras: &NO_EXTRAS, parameters, running: None })
     }
 
     /// The learnt rows of nodes.

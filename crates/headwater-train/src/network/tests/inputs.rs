@@ -1,7 +1,7 @@
 //! Node types of different widths, one without features: gradients are those of central differences, learnt rows included.
 
 use headwater_compile::adjacency::{Adjacency, RelationEdges};
-use headwater_compile::cpu::fast::Given;
+use headwater_compile::cpu::fast::{Given, SparseRows};
 use headwater_compile::front::builtin;
 use headwater_compile::pass::Statistics;
 use headwater_graph::random::Key;
@@ -168,4 +168,24 @@ fn texts_that_do_without_features_learn_their_own_rows() {
         let config = RunConfig { full_graph, ..config(model) };
         assert_eq!(network(&config, &graph, [None; 3], model).input_plan(), &expected, "{model:?}");
     }
+}
+
+#[test]
+fn sparse_features_are_projected_as_dense_ones() {
+    let graph = graph();
+    let kept = features(WIDTHS);
+    let sparse = SparseRows::of(kept[0].as_deref().unwrap(), 8, 1.0).unwrap();
+    let other = kept[1].as_deref().map(Given::Dense);
+    let nodes = COUNTS.map(Nodes::All);
+    let mut network = network(&config(Architecture::Rgcn), &graph, WIDTHS, Architecture::Rgcn);
+    let mut found = Vec::new();
+    for first in [Given::Dense(kept[0].as_deref().unwrap()), Given::Sparse(&sparse)] {
+        let given = [Some(first), other, None];
+        let (loss, gradients) = step(&mut network, &graph, Inputs { features: &given, nodes: &nodes });
+        let at = network.parameters.position("input.paper.W").unwrap();
+        found.push((loss, gradients[at].values().to_vec()));
+    }
+    assert!((found[0].0 - found[1].0).abs() < 1e-6, "{} {}", found[0].0, found[1].0);
+    let pairs = found[0].1.iter().zip(&found[1].1);
+    assert!(pairs.into_iter().all(|(dense, sparse)| (dense - sparse).abs() < 1e-5));
 }

@@ -62,7 +62,7 @@ fn several_questions_are_answered() {
         ("macro", true, Some(Metric::F1Macro), 0.6),
         ("area", true, Some(Metric::RocAuc), 0.7),
     ] {
-        let epochs = if is_full { 40 } else { 8 };
+        let epochs = if is_full { 25 } else { 6 };
         let config = RunConfig { epochs, dropout: 0.1, metric, ..config(Architecture::Rgcn, is_full) };
         let summary = run(&config, &dataset, &folder.path().join(name)).unwrap();
         assert!(summary.test_accuracy > least, "{name}: {summary:?}");
@@ -77,7 +77,7 @@ fn numbers_are_guessed() {
     let folder = tempfile::tempdir().unwrap();
     for (columns, is_full) in [(1, false), (2, true)] {
         let dataset = numbers(&folder.path().join(format!("data-{columns}")), columns);
-        let epochs = if is_full { 60 } else { 10 };
+        let epochs = if is_full { 50 } else { 8 };
         let config = RunConfig { epochs, dropout: 0.0, ..config(Architecture::Rgcn, is_full) };
         let summary = run(&config, &dataset, &folder.path().join(format!("run-{columns}"))).unwrap();
         // The mean explains nothing of it.

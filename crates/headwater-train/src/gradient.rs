@@ -3,6 +3,8 @@
 //! A step over a sample touches few rows of a table that has one a node. Its gradient is those rows, so that neither memory
 //! nor time of a step grows with the graph.
 
+use rayon::prelude::*;
+
 use crate::error::{Error, Result};
 
 /// The gradient of one parameter.
@@ -49,7 +51,7 @@ impl RowGradient {
     pub fn new(ids: &[u64], values: Vec<f32>, width: usize) -> Result<Self> {
         crate::array::check_length("the gradient of rows", values.len(), ids.len() * width)?;
         let mut order: Vec<(u64, usize)> = ids.iter().copied().zip(0..).collect();
-        order.sort_unstable();
+        order.par_sort_unstable();
         if let Some(twice) = order.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let (name, why) = ("a table".to_owned(), format!("has two gradients of row {}", twice[0].0));
             return Err(Error::Parameter { name, why });

@@ -170,6 +170,12 @@ fn add_table(
     parameters: &mut Parameters,
 ) -> Result<usize> {
     let (name, shape) = (format!("{prefix}.embedding"), vec![nodes, width]);
+    // A width that somebody asks for may be more than there is room for; that is no reason to end the process.
+    let has_room = |count: usize| Vec::<f32>::new().try_reserve_exact(count).is_ok();
+    if !nodes.checked_mul(width).is_some_and(has_room) {
+        let why = format!("has {nodes} rows of {width}, for which there is no memory; expected fewer elements a row");
+        return Err(Error::Parameter { name, why });
+    }
     let values = Init::Normal { deviation: 1.0 }.values(config.seed, &name, &shape);
     parameters.push(Parameter { name, shape, values, group: RunConfig::group_of_layer(0) })
 }

@@ -170,6 +170,25 @@ fn texts_that_do_without_features_learn_their_own_rows() {
     }
 }
 
+/// 2^60 rows of numbers are more than any machine has.
+#[test]
+fn a_table_without_room_is_refused() {
+    let graph = graph();
+    let facts = Facts {
+        node_types: &[NodeInput { name: "atom".to_owned(), nodes: 1 << 60, width: None }],
+        classes: 4,
+        graph: &graph,
+        statistics: Statistics::of(&graph),
+        text: builtin("sage").unwrap(),
+        name: "sage",
+    };
+    for embedding in [1, 64] {
+        let said =
+            Network::new(&RunConfig { embedding, ..config(Architecture::Sage) }, &facts).unwrap_err().to_string();
+        assert!(said.contains("input.atom.embedding") && said.contains("no memory"), "{said}");
+    }
+}
+
 #[test]
 fn sparse_features_are_projected_as_dense_ones() {
     let graph = graph();

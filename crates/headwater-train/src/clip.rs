@@ -7,7 +7,7 @@ const PIECE: usize = 1 << 14;
 
 /// Scales all gradients so that their common Euclidean norm is at most `most`, as `clip_grad_norm_` does, and returns the
 /// norm that they had. Gradients whose norm is not finite are left as they are: the caller sees it and stops.
-pub fn clip(gradients: &mut [Vec<f32>], most: f64) -> f64 {
+pub fn clip<G: AsRef<[f32]> + AsMut<[f32]>>(gradients: &mut [G], most: f64) -> f64 {
     let norm = global_norm(gradients);
     // Torch's guard against a norm of 0.
     let scale = most / (norm + 1e-6);
@@ -44,9 +44,9 @@ fn squares_of_piece(values: &[f32]) -> f64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "gradients are f32")]
-fn scale_all(gradients: &mut [Vec<f32>], scale: f64) {
+fn scale_all<G: AsMut<[f32]>>(gradients: &mut [G], scale: f64) {
     for gradient in gradients {
-        gradient.par_chunks_mut(PIECE).flatten().for_each(|value| *value *= scale as f32);
+        gradient.as_mut().par_chunks_mut(PIECE).flatten().for_each(|value| *value *= scale as f32);
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
             let norm = clip(&mut gradients, 1.0);
             assert!(!norm.is_finite() && norm.is_nan() == is_nan && gradients[0] == [1.0] && gradients[1][1] == 2.0);
         }
-        assert_eq!(clip(&mut [], 1.0), 0.0);
+        assert_eq!(clip::<Vec<f32>>(&mut [], 1.0), 0.0);
         // The squares of f32 do not fit f32; the norm does.
         assert!((global_norm(&[[1e30f32, 1e30]]) / (2f64.sqrt() * 1e30) - 1.0).abs() < 1e-6);
     }

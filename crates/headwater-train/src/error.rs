@@ -21,15 +21,29 @@ pub enum Error {
     /// An array could not be handled.
     #[error(transparent)]
     Tensor(#[from] headwater_tensor::Error),
-    /// A loss that is not a number: features, labels or the rate are not what they should be.
-    #[error("epoch {epoch}, batch {batch}: the loss is {loss}; the last checkpoint is from before")]
+    /// A loss or a gradient that is not a number: features, labels or the rate are not what they should be.
+    #[error("epoch {epoch}, batch {batch}: the {what} is {value}; the last checkpoint is from before")]
     NotFinite {
         /// From 0.
         epoch: u64,
         /// From 0.
         batch: u64,
+        /// What is not.
+        what: &'static str,
         /// What it is.
-        loss: f64,
+        value: f64,
+    },
+    /// A feature that is not a number.
+    #[error("node {node} of type {node_type:?} has {value} as feature {column}; features are finite numbers")]
+    BadFeature {
+        /// The type.
+        node_type: String,
+        /// Which of its nodes.
+        node: u64,
+        /// Which of its features.
+        column: usize,
+        /// What it is.
+        value: f32,
     },
     /// A model that does not fit the data.
     #[error("the model does not fit: {why}")]
@@ -64,6 +78,14 @@ pub enum Error {
         found: usize,
         /// What it should be.
         expected: usize,
+    },
+    /// Labels that nothing can be learnt from.
+    #[error("{}: {why}", path.display())]
+    Labels {
+        /// Their file.
+        path: PathBuf,
+        /// Which node has what, and what would be right.
+        why: String,
     },
     /// A label that names no class.
     #[error("row {row} has label {label}; labels are below {classes}, or -1 for rows without one")]

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | What is a run? | [`run_config`] |
 //! | What is learned, and how does it begin? | [`parameter`], [`init`] |
-//! | How wrong is it, and how good? | [`loss`], [`metric`] |
+//! | What should it be? How wrong is it, and how good? | [`labels`], [`loss`], [`metric`] |
 //! | How does it get better? | [`optimiser`], [`mod@clip`], [`schedule`] |
 //! | When is it good enough? | [`early_stop`] |
 //! | What does a run leave behind? | [`checkpoint`], [`journal`], [`whole_file`] |
@@ -21,8 +21,10 @@ pub mod checkpoint;
 pub mod clip;
 pub mod early_stop;
 pub mod error;
+pub mod gradient;
 pub mod init;
 pub mod journal;
+pub mod labels;
 pub mod loss;
 pub mod metric;
 pub mod network;
@@ -38,8 +40,10 @@ pub use array::Array;
 pub use checkpoint::{Checkpoint, Checkpoints, Fingerprint, Snapshot};
 pub use early_stop::{EarlyStop, Patience};
 pub use error::{Error, Result};
+pub use gradient::{Gradient, RowGradient};
 pub use init::Init;
 pub use journal::Journal;
+pub use labels::Labels;
 pub use loss::{Loss, Rows, Targets};
 pub use metric::{Meter, Metric};
 pub use optimiser::Optimiser;

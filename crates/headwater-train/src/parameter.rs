@@ -81,6 +81,12 @@ impl Parameters {
         self.list.iter()
     }
 
+    /// The one at a place.
+    #[must_use]
+    pub fn at(&self, place: usize) -> Option<&Parameter> {
+        self.list.get(place)
+    }
+
     /// The one of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Parameter> {

@@ -6,21 +6,20 @@ use headwater_graph::topology::Layout;
 use headwater_graph::{Dataset, Graph, NodeType, Relation, Schema, Silent, Topology};
 
 use crate::error::{Error, Result};
+use crate::labels::Labels;
 
-/// A classification of nodes.
+/// Nodes and what they should be.
 #[derive(Debug)]
 pub struct Task {
     /// Neighbours by target.
     pub graph: Graph,
-    /// Rows of every node type, one table each; empty where nodes have none.
-    pub features: Vec<Feature>,
-    /// Elements of a node's features.
-    pub width: Option<usize>,
+    /// Features of every node type, one table each; `None` where a type has none.
+    pub features: Vec<Option<Feature>>,
     /// The node type that has labels.
     pub node_type: usize,
-    /// Class of each of its nodes; -1 is none.
-    pub labels: Vec<i64>,
-    /// Classes.
+    /// What each of its nodes should be.
+    pub labels: Labels,
+    /// Outputs of a node: classes, or numbers.
     pub classes: usize,
     /// Nodes to learn from, to choose by, and to measure with.
     pub train: Vec<u64>,
@@ -45,14 +44,9 @@ impl Task {
     pub fn open(dataset: &Dataset, inverse: Inverse) -> Result<Self> {
         let schema = dataset.schema();
         let wrong = |why: String| Error::Model { why };
-        let labelled = (0..schema.node_types().len()).find(|at| dataset.labels(*at).is_some());
-        let node_type = labelled.ok_or_else(|| wrong("no node type of the dataset has labels".to_owned()))?;
-        let labels = dataset.labels(node_type).map(|array| array.column::<i64>()).transpose()?;
-        let labels: Vec<i64> = labels.map_or_else(Vec::new, |labels| labels.as_slice().to_vec());
-        let classes = dataset.manifest().nodes[node_type].files.classes;
-        let most = labels.iter().copied().max().unwrap_or(-1) + 1;
-        let classes = classes.unwrap_or_else(|| u64::try_from(most).unwrap_or(0));
-        let classes = usize::try_from(classes).map_err(|_| wrong(format!("{classes} classes are too many")))?;
+        let labelled = (0..schema.node_types().len()).find_map(|at| Some((at, dataset.labels(at)?)));
+        let none = || wrong("no node type of the dataset has labels".to_owned());
+        let (node_type, array) = labelled.ok_or_else(none)?;
         let split = |split: Split| -> Result<Vec<u64>> {
             Ok(dataset.split(node_type, split)?.map_or_else(Vec::new, |ids| ids.iter().collect()))
         };
@@ -60,21 +54,26 @@ impl Task {
         if train.is_empty() {
             return Err(wrong("the dataset names no training nodes".to_owned()));
         }
-        let (features, width) = features(dataset)?;
+        let named = dataset.manifest().nodes[node_type].files.classes;
+        let (labels, classes) = Labels::open(array, named, &[&train, &valid, &test])?;
+        let features = features(dataset)?;
         let graph = by_target(&dataset.graph()?, inverse)?;
-        Ok(Self { graph, features, width, node_type, labels, classes, train, valid, test })
+        Ok(Self { graph, features, node_type, labels, classes, train, valid, test })
     }
 
-    /// The features of nodes of every type, one type after the other.
-    pub fn gather(&self, ids: &[&[u64]], out: &mut [f32]) -> Result<()> {
-        let width = self.width.unwrap_or(0);
-        let mut rest = out;
-        for (table, ids) in self.features.iter().zip(ids) {
-            let (own, behind) = rest.split_at_mut(ids.len() * width);
-            table.cpu_get(ids, Stored::F32, bytemuck::cast_slice_mut(own))?;
-            rest = behind;
+    /// The features of nodes of one type.
+    pub fn gather(&self, node_type: usize, ids: &[u64], out: &mut [f32]) -> Result<()> {
+        match &self.features[node_type] {
+            Some(table) => Ok(table.cpu_get(ids, Stored::F32, bytemuck::cast_slice_mut(out))?),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Elements of the features of every node type.
+    #[must_use]
+    pub fn widths(&self) -> Vec<Option<usize>> {
+        let width = |table: &Feature| usize::try_from(table.shape()[1]).unwrap_or(usize::MAX);
+        self.features.iter().map(|table| table.as_ref().map(width)).collect()
     }
 
     /// Nodes of every type.
@@ -84,13 +83,14 @@ impl Task {
     }
 }
 
-/// Tables of all types, and the width they share.
-fn features(dataset: &Dataset) -> Result<(Vec<Feature>, Option<usize>)> {
-    let types = dataset.schema().node_types();
+/// Tables of all types that have features.
+fn features(dataset: &Dataset) -> Result<Vec<Option<Feature>>> {
     let mut tables = Vec::new();
-    let mut widths = Vec::new();
-    for (at, node_type) in types.iter().enumerate() {
-        let Some(array) = dataset.features(at) else { continue };
+    for (at, node_type) in dataset.schema().node_types().iter().enumerate() {
+        let Some(array) = dataset.features(at) else {
+            tables.push(None);
+            continue;
+        };
         let elements = array.shape().iter().skip(1).product::<usize>();
         let stored = Stored::of(array.kind().dtype().map_err(headwater_tensor::Error::from)?)?;
         let source = Source::memory(array.data().clone(), Vec::new(), RowFormat::packed(elements, stored))?;
@@ -98,17 +98,9 @@ fn features(dataset: &Dataset) -> Result<(Vec<Feature>, Option<usize>)> {
             let why = format!("{} has {} rows for {} nodes", array.path().display(), source.rows(), node_type.count);
             return Err(Error::Model { why });
         }
-        tables.push(Feature::new(source, FeatureOptions { with_gpu: false, ..FeatureOptions::default() })?);
-        widths.push((node_type.name.clone(), elements));
+        tables.push(Some(Feature::new(source, FeatureOptions { with_gpu: false, ..FeatureOptions::default() })?));
     }
-    let Some((_, width)) = widths.first().cloned() else { return Ok((tables, None)) };
-    let differs = widths.iter().any(|(_, other)| *other != width);
-    if differs || tables.len() != types.len() {
-        let found: Vec<String> = widths.iter().map(|(name, width)| format!("{name} has {width}")).collect();
-        let why = format!("node types need features of one width, or none of them any; {}", found.join(", "));
-        return Err(Error::Model { why });
-    }
-    Ok((tables, Some(width)))
+    Ok(tables)
 }
 
 /// The graph with lists of every target's sources, and with inverse relations where they are asked for.

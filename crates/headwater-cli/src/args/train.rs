@@ -27,6 +27,12 @@ pub struct TrainArgs {
     /// Width of hidden layers; of one head, where there are heads.
     #[arg(long)]
     pub hidden: Option<usize>,
+    /// Width that inputs of all node types are brought to where they differ; 0 takes the hidden width.
+    #[arg(long)]
+    pub input_width: Option<usize>,
+    /// Width of the row that is learnt for each node without features; 0 takes the input width.
+    #[arg(long)]
+    pub embedding: Option<usize>,
     /// Number of layers.
     #[arg(long)]
     pub layers: Option<usize>,
@@ -81,16 +87,16 @@ pub struct TrainArgs {
     /// Share of attention that a layer does not see.
     #[arg(long)]
     pub attention_dropout: Option<f64>,
-    /// Between layers: none or layer.
+    /// Between layers: none, layer or batch.
     #[arg(long, value_parser = word::<Norm>)]
     pub norm: Option<Norm>,
     /// Layers add to what they were given.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub residual: Option<bool>,
-    /// cross_entropy, nll, bce or mse.
+    /// cross_entropy, nll, bce or mse. Default: what suits the labels.
     #[arg(long, value_parser = word::<Loss>)]
     pub loss: Option<Loss>,
-    /// accuracy, f1_micro, f1_macro or roc_auc.
+    /// accuracy, f1_micro, f1_macro, roc_auc or r2. Default: what suits the labels.
     #[arg(long, value_parser = word::<Metric>)]
     pub metric: Option<Metric>,
     /// Of the learning rate: constant, step or cosine.
@@ -151,6 +157,8 @@ impl TrainArgs {
             out: self.out.clone(),
             model: self.model.clone(),
             hidden: self.hidden,
+            input_width: self.input_width,
+            embedding: self.embedding,
             layers: self.layers,
             heads: self.heads,
             output_heads: self.output_heads,

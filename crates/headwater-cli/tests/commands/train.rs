@@ -3,6 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use headwater::graph::dataset::{DatasetWriter, Description, NodeFiles, Splits};
+use headwater::graph::{Layout, NodeType, Relation, Schema, Topology};
 use serde_json::Value;
 
 use crate::program::{fails_with, headwater, made, program, succeeds};
@@ -111,4 +113,90 @@ fn a_run_that_is_killed_ends_with_the_same_weights() {
         headwater(&["train", "--resume", &killed, "--json"]).status.success(),
         "a run that is over goes on to nothing"
     );
+}
+
+/// Papers with features of one width, authors with those of another, venues with none. Whose paper it is tells its class.
+fn typed(path: &std::path::Path) {
+    let labels: Vec<i64> = (0..60).map(|node| node % 3).collect();
+    typed_with(path, |writer| writer.array("labels", &[60], &labels).unwrap());
+}
+
+/// The same with other labels.
+fn typed_with(path: &std::path::Path, labels: impl Fn(&DatasetWriter)) {
+    let counts = [("paper", 60u64), ("author", 30), ("venue", 3)];
+    let types = counts.map(|(name, count)| NodeType { name: name.to_owned(), count });
+    let ends = [(1, "writes", 0), (2, "prints", 0), (0, "written_by", 1), (0, "printed_in", 2)];
+    let relations = ends.map(|(source, name, target)| Relation { source, name: name.to_owned(), target });
+    let schema = Schema::new(types.into(), relations.into()).unwrap();
+    let writer = DatasetWriter::create(path).unwrap();
+    for (at, (source, _, target)) in ends.into_iter().enumerate() {
+        let offsets: Vec<u64> = (0..=counts[target].1).map(|node| 2 * node).collect();
+        let near = |node: u64, by: u64| u32::try_from((node + 3 * by) % counts[source].1).unwrap();
+        let lists: Vec<u32> = (0..counts[target].1).flat_map(|node| [near(node, 0), near(node, 1)]).collect();
+        let made = Topology::new(Layout::Csc, counts[source].1, offsets.into(), lists.into()).unwrap();
+        writer.relation(at, &made).unwrap();
+    }
+    let rows = |name: &str, count: u64, width: u64| {
+        let values: Vec<f32> = (0..count * width).map(|at| (at * 7919 % 100) as f32 / 100.0).collect();
+        writer.array(name, &[count, width], &values).unwrap();
+        Some(name.to_owned())
+    };
+    let mut nodes = vec![NodeFiles::default(); 3];
+    nodes[0].features = rows("paper.features", 60, 8);
+    nodes[1].features = rows("author.features", 30, 5);
+    labels(&writer);
+    nodes[0].labels = Some("labels".to_owned());
+    let split = |name: &str, ids: std::ops::Range<u32>| {
+        writer.array(name, &[ids.len() as u64], &ids.collect::<Vec<u32>>()).unwrap();
+        Some(name.to_owned())
+    };
+    nodes[0].splits =
+        Splits { train: split("train", 0..30), valid: split("valid", 30..45), test: split("test", 45..60) };
+    writer.finish(Description { nodes, ..Description::new("typed", schema, Layout::Csc, "made by a test") }).unwrap();
+}
+
+#[test]
+fn node_types_of_any_width_are_trained_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    typed(&data);
+    let data = data.to_str().unwrap();
+    for (model, more) in [
+        ("rgat", &["--batch", "16"][..]),
+        ("rgat", &["--full-graph", "--embedding", "4"]),
+        ("hgt", &["--batch", "16", "--input-width", "12"]),
+        ("hgt", &["--full-graph"]),
+    ] {
+        let out = folder.path().join(format!("{model}-{}", more.len()));
+        let small = ["--model", model, "--hidden", "8", "--heads", "2", "--epochs", "6", "--dropout", "0", "--json"];
+        let out = out.to_str().unwrap();
+        let text = succeeds(&[&["train", data, "-o", out][..], &small, more].concat());
+        let losses: Vec<f64> =
+            text.lines().filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["loss"].as_f64()).collect();
+        assert!(losses.len() == 6 && losses[5] < losses[0], "{model} {more:?}: {losses:?}");
+    }
+}
+
+#[test]
+fn labels_of_every_kind_are_trained_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let answers: Vec<u8> = (0..120).map(|at| u8::from(at % 3 == 0)).collect();
+    typed_with(at("answers").as_ref(), |writer| writer.array("labels", &[60, 2], &answers).unwrap());
+    let numbers: Vec<f32> = (0..60u8).map(|at| f32::from(at % 3) + 0.5).collect();
+    typed_with(at("numbers").as_ref(), |writer| writer.array("labels", &[60], &numbers).unwrap());
+    for (data, more) in
+        [("answers", &["--metric", "roc_auc", "--norm", "batch"][..]), ("answers", &["--full-graph"]), ("numbers", &[])]
+    {
+        let (data, out) = (at(data), at(&format!("{data}-{}", more.len())));
+        let small = ["train", &data, "-o", &out, "--model", "rgcn", "--hidden", "8", "--epochs", "2", "--json"];
+        let summary = last_json(&succeeds(&[&small[..], more].concat()));
+        assert!(summary["test_accuracy"].is_number(), "{summary}");
+    }
+    fails_with(&["train", &at("numbers"), "-o", &at("wrong"), "--metric", "accuracy"], "accuracy takes classes");
+    typed_with(at("bad").as_ref(), |writer| {
+        let labels: Vec<i64> = (0..60).map(|node| if node == 41 { -3 } else { node % 3 }).collect();
+        writer.array("labels", &[60], &labels).unwrap();
+    });
+    fails_with(&["train", &at("bad"), "-o", &at("wrong")], "node 41 has label -3");
 }

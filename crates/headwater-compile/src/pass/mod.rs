@@ -156,14 +156,14 @@ pub fn compile(layer: &Program, workload: impl Into<Workload>, on: Optimisations
     Ok(Compiled {
         forward: select(&values.forward, fusion)?,
         backward: select(&values.backward, fusion)?,
-        inference: compile_inference(layer, &inference, on)?,
+        inference: self::inference(layer, &inference, on)?,
         values,
         plan,
     })
 }
 
-/// The kernels of a layer from inputs to outputs, without dropout.
-pub fn compile_inference(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<intra::Program> {
+/// Compiles a layer to kernels from inputs to outputs alone, without dropout.
+pub fn inference(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<intra::Program> {
     let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
     let clean = |program: &Program| clean(program, statistics, on);
     let price = |program: &Program| Ok(cost::total(&select(program, fusion)?, statistics));

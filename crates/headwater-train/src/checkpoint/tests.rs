@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use self::breaking::{Breaking, End};
 use super::*;
+use crate::gradient::Gradient;
 use crate::optimiser::{Adam, Group, Rule};
 use crate::parameter::Parameter;
 
@@ -34,7 +35,7 @@ impl Run {
                 .unwrap();
         }
         let mut optimiser = Optimiser::new(Rule::Adam(Adam::default()), &[Group::default()], &parameters).unwrap();
-        let gradients: Vec<Vec<f32>> = parameters.iter().map(|p| p.values.clone()).collect();
+        let gradients: Vec<Gradient> = parameters.iter().map(|p| Gradient::Dense(p.values.clone())).collect();
         optimiser.step(&mut parameters, &gradients, 0.1).unwrap();
         let best = Some(Best { value: 0.1 + f64::from(salt), epoch: 1, step });
         let early_stop = EarlyStop::default();

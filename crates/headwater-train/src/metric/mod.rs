@@ -1,10 +1,12 @@
 //! How good a model is, in the numbers that papers print.
 //!
 //! A [`Meter`] is fed batch by batch and keeps counts, not outputs; only the area under a curve, which is about ranks,
-//! keeps scores. All sums are of whole numbers, so the value does not depend on batches, order or threads.
+//! keeps scores. Sums are of whole numbers, or go in the order of the rows, so the value depends on neither batches nor
+//! threads.
 
 mod accuracy;
 mod area;
+mod determination;
 mod f1;
 #[cfg(test)]
 mod tests;
@@ -13,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use accuracy::Accuracy;
 use area::Area;
+use determination::Determination;
 use f1::Confusion;
 
 use crate::error::{Error, Result};
@@ -30,6 +33,8 @@ pub enum Metric {
     F1Macro,
     /// Area under the ROC curve; the mean over columns that have both a yes and a no.
     RocAuc,
+    /// The coefficient of determination of numbers; the mean over columns whose targets differ.
+    R2,
 }
 
 /// A metric over the batches seen so far.
@@ -45,6 +50,7 @@ enum Counts {
     Accuracy(Accuracy),
     Confusion(Confusion),
     Area(Area),
+    Determination(Determination),
 }
 
 impl Metric {
@@ -56,6 +62,7 @@ impl Metric {
             Self::F1Micro => "f1_micro",
             Self::F1Macro => "f1_macro",
             Self::RocAuc => "roc_auc",
+            Self::R2 => "r2",
         }
     }
 }
@@ -68,6 +75,7 @@ impl Meter {
             Metric::Accuracy => Counts::Accuracy(Accuracy::default()),
             Metric::F1Micro | Metric::F1Macro => Counts::Confusion(Confusion::new(columns)),
             Metric::RocAuc => Counts::Area(Area::default()),
+            Metric::R2 => Counts::Determination(Determination::new(columns)),
         };
         Self { metric, columns, counts }
     }
@@ -79,9 +87,14 @@ impl Meter {
         crate::array::check_length("a row of outputs", rows.columns, self.columns)?;
         match rows.targets {
             Targets::Classes(labels) => count_labels(labels, rows.columns)?,
+            Targets::Values(_) if self.metric == Metric::R2 => 0,
             Targets::Values(values) => count_values(values, rows.columns, 0.0..=1.0, "0, 1, or NaN for none")?,
         };
         match &mut self.counts {
+            Counts::Determination(sums) => match rows.targets {
+                Targets::Values(targets) => sums.add(rows, targets),
+                found @ Targets::Classes(_) => return Err(no_numbers(found)),
+            },
             Counts::Accuracy(counts) => counts.add(rows),
             Counts::Confusion(counts) => counts.add(rows),
             Counts::Area(scores) => scores.add(rows)?,
@@ -97,6 +110,7 @@ impl Meter {
             (Counts::Confusion(counts), Metric::F1Micro) => counts.micro(),
             (Counts::Confusion(counts), _) => counts.macro_mean(),
             (Counts::Area(scores), _) => scores.value(),
+            (Counts::Determination(sums), _) => sums.value(),
         }
     }
 }
@@ -118,6 +132,10 @@ fn answer(outputs: &[f32]) -> Option<usize> {
 /// Whether a target is a yes.
 fn is_yes(target: f32) -> bool {
     target > 0.5
+}
+
+fn no_numbers(found: Targets<'_>) -> Error {
+    Error::TargetKind { what: Metric::R2.name(), expected: "a number for each output", found: found.to_string() }
 }
 
 fn too_many_classes(columns: usize) -> Error {

@@ -69,6 +69,30 @@ fn areas_of_known_curves() {
     assert_eq!(value(Metric::RocAuc, 2, &two, Targets::Classes(&[1, 0, -1])), Some(1.0));
 }
 
+/// As scikit-learn's `r2_score` with the mean over columns.
+#[test]
+fn numbers_are_explained_as_scikit_learn_says() {
+    for (columns, outputs, targets, expected) in [
+        (1, &[2.5f32, 0.0, 2.0, 8.0][..], &[3.0f32, -0.5, 2.0, 7.0][..], Some(0.948_608_137_044_967_9)),
+        (2, &[0.0, 2.0, -1.0, 2.0, 8.0, -5.0], &[0.5, 1.0, -1.0, 1.0, 7.0, -6.0], Some(0.936_800_526_662_277_7)),
+        (1, &[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0], Some(-1.5)),
+        (1, &[1.0, 9.0, 3.0], &[1.0, f32::NAN, 3.0], Some(1.0)),
+        // A column whose targets are all the same says nothing.
+        (2, &[0.0, 5.0, 0.0, 5.0], &[1.0, 4.0, 1.0, 6.0], Some(0.0)),
+        (1, &[1.0, 2.0], &[4.0, 4.0], None),
+        (1, &[], &[], None),
+    ] {
+        let found = value(Metric::R2, columns, outputs, Targets::Values(targets));
+        let is_near = match (found, expected) {
+            (Some(found), Some(expected)) => (found - expected).abs() < 1e-7,
+            (found, expected) => found == expected,
+        };
+        assert!(is_near, "{outputs:?} {targets:?}: {found:?}");
+    }
+    let rows = Rows { outputs: &[0.0; 2], columns: 1, targets: Targets::Classes(&[0, 0]) };
+    assert!(Meter::new(Metric::R2, 1).add(rows).unwrap_err().to_string().contains("r2"));
+}
+
 #[test]
 fn rows_without_a_label_do_not_count() {
     let outputs = one_hot(&[0, 1, 1], 2);

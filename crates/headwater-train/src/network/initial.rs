@@ -9,13 +9,15 @@ pub(super) fn initial(model: &str, name: &str, program: &Program) -> Init {
     match (model, name) {
         (_, "norm_scale" | "skip" | "mu") => Init::Ones,
         (_, "norm_shift" | "epsilon") => Init::Zeros,
-        // `Linear` layers: SAGEConv has two, GIN's network is made of two, HGTConv projects with them.
+        // `Linear` layers: SAGEConv has two, GIN's network is made of two, HGTConv and inputs are projected
+        // with them.
         ("sage", "b") => Init::FanIn { fan_in: rows_of(program, "W_neigh") },
         ("gin", "b1") => Init::FanIn { fan_in: rows_of(program, "W1") },
         ("gin", "b2") => Init::FanIn { fan_in: rows_of(program, "W2") },
         ("hgt", "K_b" | "Q_b" | "V_b") => Init::FanIn { fan_in: rows_of(program, "K") },
         ("hgt", "A_b") => Init::FanIn { fan_in: rows_of(program, "A") },
-        ("sage" | "gin", _) | ("hgt", "K" | "Q" | "V" | "A") => Init::Kaiming,
+        ("input", "b") => Init::FanIn { fan_in: rows_of(program, "W") },
+        ("sage" | "gin" | "input", _) | ("hgt", "K" | "Q" | "V" | "A") => Init::Kaiming,
         (_, "b") => Init::Zeros,
         _ => Init::Glorot,
     }

@@ -1,76 +1,191 @@
-//! One layer: its text read, what stands around it added, compiled, its parameters begun.
+//! One layer: its text read, what stands around it added, compiled, its parameters begun; and how it is run.
 
 use std::collections::BTreeMap;
 
-use headwater_compile::cpu::fast::{Executor, Given};
+use headwater_compile::adjacency::Adjacency;
+use headwater_compile::cpu::fast::{Array, Executor, Given, Run, Workspace};
 use headwater_compile::front::{self, Arguments, OptionValue};
 use headwater_compile::inter::{Domain, Op, Program, Shape, Unary};
 use headwater_compile::pass::decorate::{Around, Norm, decorate};
-use headwater_compile::pass::{Workload, compile};
+use headwater_compile::pass::{self, Workload};
 
+use super::running::Running;
 use super::{Extras, Facts, initial, optimisations};
 use crate::error::{Error, Result};
+use crate::gradient::Gradient;
 use crate::parameter::{Parameter, Parameters};
 use crate::run_config::{Activation, RunConfig};
 
 /// A layer and where its parameters are.
 #[derive(Debug)]
 pub(super) struct Layer {
-    pub forward: Executor,
-    pub backward: Executor,
-    pub inference: Executor,
+    forward: Executor,
+    backward: Executor,
+    inference: Executor,
     /// Names in the layer's text, and places among the network's.
-    pub parameters: Vec<(String, usize)>,
+    parameters: Vec<(String, usize)>,
     /// Inputs besides `x`.
     pub extras: Vec<String>,
     /// Elements of an output row.
     pub width: usize,
     pub self_loops: bool,
+    /// Whether a forward pass gives the moments of its batch, and inference reads running ones.
+    pub has_moments: bool,
 }
 
+/// Where a layer stands in its network.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// How many layers are below it.
+    pub at: usize,
+    /// Elements of a row that it reads; `None` where there are no rows.
+    pub width: Option<usize>,
+    /// Whether something below it learns.
+    pub wants_input_gradient: bool,
+}
+
+/// How the parameters of a layer are made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Making<'a> {
+    /// Parameters of nodes, pairs and types have as many rows as this has.
+    pub graph: &'a Adjacency,
+    /// What the layer usually runs on.
+    pub workload: Workload,
+    /// The model by whose rules they begin.
+    pub model: &'a str,
+    /// What their names begin with.
+    pub prefix: &'a str,
+    /// Their group.
+    pub group: usize,
+}
+
+/// What a layer runs with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct With<'a> {
+    pub run: Run<'a>,
+    pub x: Option<Given<'a>>,
+    pub extras: &'a Extras,
+    pub parameters: &'a Parameters,
+    /// Moments of batches, where the layer normalises by them.
+    pub running: Option<&'a Running>,
+}
+
+/// What a forward pass leaves, by name: the layer's outputs and what it saved.
+pub(super) type Outputs = BTreeMap<String, Array>;
+
 impl Layer {
-    /// Layer `at` of a run, which reads rows of `width` elements.
-    pub fn new(
-        config: &RunConfig,
-        facts: &Facts<'_>,
-        at: usize,
-        width: Option<usize>,
-        parameters: &mut Parameters,
-    ) -> Result<Self> {
-        let is_last = at + 1 == config.layers;
-        // Inference would need the moments of past batches, which are not kept.
-        if config.norm == crate::run_config::Norm::Batch {
-            return Err(Error::Model { why: "batch norm cannot be trained with yet; use layer norm".to_owned() });
-        }
-        let layer = front::read(facts.name, facts.text, &arguments(config, facts, is_last, width)?)?;
-        if width.is_none() && inputs(&layer.program).any(|name| name == "x") {
-            let why = "nodes have no features, and the model's first layer reads them; rgcn can do without".to_owned();
+    /// A layer of a run, at its place.
+    pub fn new(config: &RunConfig, facts: &Facts<'_>, place: Place, parameters: &mut Parameters) -> Result<Self> {
+        let is_last = place.at + 1 == config.layers;
+        let layer = front::read(facts.name, facts.text, &arguments(config, facts, is_last, place.width)?)?;
+        if place.width.is_none() && inputs(&layer.program).any(|name| name == "x") {
+            let why =
+                "nodes have no features, and the text reads them whatever its option \"features\" says".to_owned();
             return Err(Error::Model { why });
         }
-        let program = decorate(&layer.program, around(config, at, is_last))?;
-        let training = facts.blocks.get(at).copied().unwrap_or(facts.statistics);
-        let compiled = compile(&program, Workload { training, inference: facts.statistics }, optimisations())?;
-        let out = program.output("out").map_or(0, |out| program[out].shape.len());
-        let own = add_parameters(config, facts, at, &program, parameters)?;
+        let around = around(config, place, is_last);
+        let program = decorate(&layer.program, around)?;
+        let prefix = format!("layers.{}", place.at);
+        let training = facts.blocks.get(place.at).copied().unwrap_or(facts.statistics);
+        let making = Making {
+            graph: facts.graph,
+            workload: Workload { training, inference: facts.statistics },
+            model: facts.name,
+            prefix: &prefix,
+            group: RunConfig::group_of_layer(place.at),
+        };
+        let mut made = Self::compiled(config, &program, making, parameters)?;
+        made.self_loops = layer.self_loops;
+        if around.norm == Norm::Batch {
+            let program = decorate(&layer.program, Around { norm: Norm::Running, ..around })?;
+            made.inference = Executor::new(pass::inference(&program, &facts.statistics, optimisations())?);
+            made.has_moments = true;
+        }
+        Ok(made)
+    }
+
+    /// A program as a layer. Its parameters are added to those that are there.
+    pub fn compiled(
+        config: &RunConfig,
+        program: &Program,
+        making: Making<'_>,
+        parameters: &mut Parameters,
+    ) -> Result<Self> {
+        let compiled = pass::compile(program, making.workload, optimisations())?;
         Ok(Self {
             forward: Executor::new(compiled.forward),
             backward: Executor::new(compiled.backward),
             inference: Executor::new(compiled.inference),
-            parameters: own,
-            extras: inputs(&program).filter(|name| *name != "x").map(str::to_owned).collect(),
-            width: out,
-            self_loops: layer.self_loops,
+            parameters: add_parameters(config, program, making, parameters)?,
+            extras: inputs(program).filter(|name| *name != "x").map(str::to_owned).collect(),
+            width: program.output("out").map_or(0, |out| program[out].shape.len()),
+            self_loops: false,
+            has_moments: false,
         })
     }
 
-    /// A parameter or an extra input.
-    pub fn lend<'a>(&self, name: &str, parameters: &'a Parameters, extras: &'a Extras) -> Option<Given<'a>> {
+    /// Outputs, and what the backward pass reads.
+    pub fn forward(&self, with: With<'_>, workspace: &mut Workspace) -> Result<Outputs> {
+        Ok(self.forward.run(with.run, &|name| self.lend(name, with), workspace)?)
+    }
+
+    /// Outputs without dropout.
+    pub fn infer(&self, with: With<'_>, workspace: &mut Workspace) -> Result<Vec<f32>> {
+        let mut found = self.inference.run(with.run, &|name| self.lend(name, with), workspace)?;
+        match found.remove("out") {
+            Some(Array::Dense(values)) => Ok(values),
+            _ => Err(Error::Model { why: "a layer has no output".to_owned() }),
+        }
+    }
+
+    /// From the gradient of the outputs to that of `x`, which is empty where it is not wanted. Those of parameters go to
+    /// their places in `gradients`.
+    pub fn backward(
+        &self,
+        with: With<'_>,
+        saved: &Outputs,
+        gradient: &[f32],
+        gradients: &mut [Gradient],
+        workspace: &mut Workspace,
+    ) -> Result<Vec<f32>> {
+        let lend = |name: &str| match (name, saved.get(name)) {
+            ("d.out", _) => Some(Given::Dense(gradient)),
+            (_, Some(Array::Dense(values))) => Some(Given::Dense(values)),
+            (_, Some(Array::Sparse(rows))) => Some(Given::Sparse(rows)),
+            (name, None) => self.lend(name, with),
+        };
+        let mut found = self.backward.run(with.run, &lend, workspace)?;
+        for (name, position) in &self.parameters {
+            if let Some(Array::Dense(values)) = found.remove(&format!("d.{name}")) {
+                gradients[*position] = Gradient::Dense(values);
+            }
+        }
+        let below = match found.remove("d.x") {
+            Some(Array::Dense(values)) => values,
+            _ => Vec::new(),
+        };
+        give_all(found, workspace);
+        Ok(below)
+    }
+
+    fn lend<'a>(&self, name: &str, with: With<'a>) -> Option<Given<'a>> {
+        match (name, with.running) {
+            ("x", _) => return with.x,
+            ("running_mean", Some(running)) => return Some(Given::Dense(&running.mean.values)),
+            ("running_variance", Some(running)) => return Some(Given::Dense(&running.variance.values)),
+            _ => {}
+        }
         let own = self.parameters.iter().find(|(own, _)| own == name);
         if let Some((_, position)) = own {
-            return parameters.iter().nth(*position).map(|parameter| Given::Dense(&parameter.values));
+            return with.parameters.at(*position).map(|parameter| Given::Dense(&parameter.values));
         }
-        extras.get(name).map(|values| Given::Dense(values))
+        with.extras.get(name).map(|values| Given::Dense(values))
     }
+}
+
+/// Gives the memory of arrays back.
+pub(super) fn give_all(arrays: Outputs, workspace: &mut Workspace) {
+    arrays.into_values().for_each(|array| workspace.give(array.into_values()));
 }
 
 fn inputs(program: &Program) -> impl Iterator<Item = &str> {
@@ -111,7 +226,7 @@ fn fits(heads: usize, outputs: usize) -> bool {
     heads > 0 && outputs.is_multiple_of(heads)
 }
 
-fn around(config: &RunConfig, at: usize, is_last: bool) -> Around {
+fn around(config: &RunConfig, place: Place, is_last: bool) -> Around {
     let activation = match config.activation {
         Activation::None => None,
         Activation::Relu => Some(Unary::Relu),
@@ -130,15 +245,14 @@ fn around(config: &RunConfig, at: usize, is_last: bool) -> Around {
         norm: if is_last { Norm::None } else { norm },
         activation: activation.filter(|_| !is_last),
         residual: config.residual && !is_last,
-        wants_input_gradient: at > 0,
+        wants_input_gradient: place.wants_input_gradient,
     }
 }
 
 fn add_parameters(
     config: &RunConfig,
-    facts: &Facts<'_>,
-    at: usize,
     program: &Program,
+    making: Making<'_>,
     parameters: &mut Parameters,
 ) -> Result<Vec<(String, usize)>> {
     let mut own = Vec::new();
@@ -148,11 +262,11 @@ fn add_parameters(
             let why = format!("{name:?} has a row a node, which needs --full-graph");
             return Err(Error::Model { why });
         }
-        let shape = shape(facts.graph.rows(value.domain), value.domain, value.shape);
-        let full = format!("layers.{at}.{name}");
-        let values = initial::initial(facts.name, name, program).values(config.seed, &full, &shape);
-        let group = RunConfig::group_of_layer(at);
-        own.push((name.clone(), parameters.push(Parameter { name: full, shape, values, group })?));
+        let shape = shape(making.graph.rows(value.domain), value.domain, value.shape);
+        let full = format!("{}.{name}", making.prefix);
+        let values = initial::initial(making.model, name, program).values(config.seed, &full, &shape);
+        let parameter = Parameter { name: full, shape, values, group: making.group };
+        own.push((name.clone(), parameters.push(parameter)?));
     }
     Ok(own)
 }

@@ -1,10 +1,13 @@
 //! A stack of compiled layers with their parameters.
 //!
 //! Each layer has three programs: forward and backward for training, and inference. They read the layer's input, its
-//! parameters, what the graph gives ([`Extras`]) and what the forward pass saved. What a layer writes, the next one reads.
+//! parameters, what the graph gives ([`Extras`]) and what the forward pass saved. What a layer writes, the next one reads; what
+//! the first one reads is made by `input/`.
 
 mod initial;
+pub mod input;
 mod layer;
+mod running;
 #[cfg(test)]
 mod tests;
 
@@ -13,19 +16,26 @@ use std::collections::BTreeMap;
 use headwater_compile::Optimisations;
 use headwater_compile::adjacency::Adjacency;
 use headwater_compile::cpu::fast::{Array, Given, Run, Timing, Workspace};
+use headwater_compile::front;
+use headwater_compile::inter::Domain;
 use headwater_compile::pass::Statistics;
 use headwater_graph::random::Key;
 
-use self::layer::Layer;
+pub use self::input::{InputPlan, Inputs, Nodes, Read};
+use self::input::{InputStage, Kept, Wanted};
+use self::layer::{Layer, Outputs, Place, With, give_all};
+use self::running::Running;
+use crate::array;
 use crate::error::{Error, Result};
+use crate::gradient::Gradient;
 use crate::parameter::Parameters;
 use crate::run_config::RunConfig;
 
 /// What a network is made for.
 #[derive(Debug, Clone)]
 pub struct Facts<'a> {
-    /// Elements of a node's features; `None` where nodes have none.
-    pub in_width: Option<usize>,
+    /// What there is of each node type.
+    pub node_types: &'a [NodeInput],
     /// Outputs of a node.
     pub classes: usize,
     /// The whole graph: how many rows parameters of nodes, pairs and types have.
@@ -40,16 +50,31 @@ pub struct Facts<'a> {
     pub name: &'a str,
 }
 
+/// A node type as far as a network depends on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeInput {
+    /// Its name.
+    pub name: String,
+    /// How many nodes it has.
+    pub nodes: usize,
+    /// Elements of a node's features; `None` where it has none.
+    pub width: Option<usize>,
+}
+
 /// Inputs of layers besides `x`, by name: scales out of degrees, norms of edges.
 pub type Extras = BTreeMap<String, Vec<f32>>;
 
 /// Layers and what they learn.
 #[derive(Debug)]
 pub struct Network {
+    plan: InputPlan,
+    input: InputStage,
     layers: Vec<Layer>,
+    /// Moments of batches, of the layers that normalise by them.
+    running: Vec<Option<Running>>,
     /// What is learnt.
     pub parameters: Parameters,
-    workspace: Workspace,
+    pub(crate) workspace: Workspace,
 }
 
 /// What one layer runs on.
@@ -61,14 +86,16 @@ pub struct Stage<'a> {
     pub extras: &'a Extras,
 }
 
-/// What a forward pass leaves for the backward pass: the outputs of every layer, and what it saved.
+/// What a forward pass leaves for the backward pass: what the first layer read, the outputs of every layer, and what was saved.
 #[derive(Debug)]
-pub struct Trace {
-    layers: Vec<BTreeMap<String, Array>>,
+pub struct Trace<'a> {
+    read: Read<'a>,
+    kept: Vec<Kept>,
+    layers: Vec<Outputs>,
     step: Key,
 }
 
-impl Trace {
+impl Trace<'_> {
     /// The outputs of the last layer.
     #[must_use]
     pub fn outputs(&self) -> &[f32] {
@@ -80,10 +107,13 @@ impl Network {
     /// The layers of a run.
     pub fn new(config: &RunConfig, facts: &Facts<'_>) -> Result<Self> {
         let mut parameters = Parameters::new();
+        let plan = input_plan(config, facts)?;
+        let input = InputStage::new(config, &plan, facts.node_types, &mut parameters)?;
         let mut layers = Vec::new();
-        let mut width = facts.in_width;
+        let mut width = plan.width();
         for at in 0..config.layers {
-            let layer = Layer::new(config, facts, at, width, &mut parameters)?;
+            let place = Place { at, width, wants_input_gradient: at > 0 || plan.learns() };
+            let layer = Layer::new(config, facts, place, &mut parameters)?;
             width = Some(layer.width);
             layers.push(layer);
         }
@@ -91,7 +121,15 @@ impl Network {
             let (found, wanted) = (width.unwrap_or(0), facts.classes);
             return Err(Error::Model { why: format!("the last layer has {found} outputs; the task has {wanted}") });
         }
-        Ok(Self { layers, parameters, workspace: Workspace::default() })
+        let moments = |(at, layer): (usize, &Layer)| layer.has_moments.then(|| Running::new(at, layer.width));
+        let running = layers.iter().enumerate().map(moments).collect();
+        Ok(Self { plan, input, layers, running, parameters, workspace: Workspace::default() })
+    }
+
+    /// What the first layer reads.
+    #[must_use]
+    pub fn input_plan(&self) -> &InputPlan {
+        &self.plan
     }
 
     /// How many there are.
@@ -128,17 +166,18 @@ impl Network {
         self.workspace.timings()
     }
 
-    /// From features to outputs. Layer `i` runs on stage `i`; dropouts draw from `step`.
-    pub fn forward(&mut self, stages: &[Stage<'_>], x: Option<Given<'_>>, step: Key) -> Result<Trace> {
-        let mut trace = Trace { layers: Vec::new(), step };
+    /// From features to outputs, in training. Layer `i` runs on stage `i`; dropouts draw from `step`, and running moments see
+    /// the batch.
+    pub fn forward<'a>(&mut self, stages: &[Stage<'_>], inputs: Inputs<'a>, step: Key) -> Result<Trace<'a>> {
+        let (read, kept) = self.input.forward(inputs, &self.parameters, &mut self.workspace)?;
+        let mut trace = Trace { read, kept, layers: Vec::new(), step };
         for (at, (layer, stage)) in self.layers.iter().zip(stages).enumerate() {
-            let before = trace.layers.last();
-            let lend = |name: &str| match name {
-                "x" => before.map_or(x, |before| Some(Given::Dense(dense(before, "out")))),
-                name => layer.lend(name, &self.parameters, stage.extras),
-            };
-            let run = Run { graph: stage.graph, step: step.of(at as u64) };
-            let outputs = layer.forward.run(run, &lend, &mut self.workspace)?;
+            let x = below(&trace.read, &trace.layers);
+            let outputs = layer.forward(stage.with(x, step.of(at as u64), &self.parameters), &mut self.workspace)?;
+            if let Some(running) = &mut self.running[at] {
+                let rows = stage.graph.rows(Domain::DST);
+                running.see(dense(&outputs, "batch_mean"), dense(&outputs, "batch_variance"), rows)?;
+            }
             trace.layers.push(outputs);
         }
         Ok(trace)
@@ -148,62 +187,60 @@ impl Network {
     pub fn backward(
         &mut self,
         stages: &[Stage<'_>],
-        x: Option<Given<'_>>,
-        trace: Trace,
+        inputs: Inputs<'_>,
+        trace: Trace<'_>,
         gradient: Vec<f32>,
-    ) -> Result<Vec<Vec<f32>>> {
-        let mut gradients: Vec<Vec<f32>> = self.parameters.iter().map(|_| Vec::new()).collect();
-        let (mut layers, step) = (trace.layers, trace.step);
+    ) -> Result<Vec<Gradient>> {
+        let Trace { read, kept, mut layers, step } = trace;
+        let mut gradients: Vec<Gradient> = self.parameters.iter().map(|_| Gradient::Dense(Vec::new())).collect();
         let mut gradient = gradient;
         for (at, (layer, stage)) in self.layers.iter().zip(stages).enumerate().rev() {
             let own = layers.pop().unwrap_or_default();
-            let before = layers.last();
-            let lend = |name: &str| match name {
-                "d.out" => Some(Given::Dense(&gradient)),
-                "x" => before.map_or(x, |before| Some(Given::Dense(dense(before, "out")))),
-                name => match own.get(name) {
-                    Some(Array::Dense(values)) => Some(Given::Dense(values)),
-                    Some(Array::Sparse(rows)) => Some(Given::Sparse(rows)),
-                    None => layer.lend(name, &self.parameters, stage.extras),
-                },
-            };
-            let run = Run { graph: stage.graph, step: step.of(at as u64) };
-            let mut found = layer.backward.run(run, &lend, &mut self.workspace)?;
-            for (name, position) in &layer.parameters {
-                if let Some(Array::Dense(values)) = found.remove(&format!("d.{name}")) {
-                    gradients[*position] = values;
-                }
-            }
-            let next = match found.remove("d.x") {
-                Some(Array::Dense(values)) => values,
-                _ => Vec::new(),
-            };
+            let with = stage.with(below(&read, &layers), step.of(at as u64), &self.parameters);
+            let next = layer.backward(with, &own, &gradient, &mut gradients, &mut self.workspace)?;
             self.workspace.give(std::mem::replace(&mut gradient, next));
-            for array in own.into_values().chain(found.into_values()) {
-                self.workspace.give(array.into_values());
-            }
+            give_all(own, &mut self.workspace);
         }
+        self.input.backward(inputs, kept, &gradient, &self.parameters, &mut gradients, &mut self.workspace)?;
         self.workspace.give(gradient);
+        if let Read::Made(rows) = read {
+            self.workspace.give(rows);
+        }
         Ok(gradients)
     }
 
     /// Gives the memory of gradients back.
-    pub fn recycle(&mut self, gradients: Vec<Vec<f32>>) {
-        gradients.into_iter().for_each(|values| self.workspace.give(values));
+    pub fn recycle(&mut self, gradients: Vec<Gradient>) {
+        gradients.into_iter().for_each(|gradient| self.workspace.give(gradient.into_values()));
+    }
+
+    /// What the first layer reads of these nodes.
+    pub fn read<'a>(&mut self, inputs: Inputs<'a>) -> Result<Read<'a>> {
+        let (read, kept) = self.input.forward(inputs, &self.parameters, &mut self.workspace)?;
+        kept.into_iter().for_each(|kept| kept.give(&mut self.workspace));
+        Ok(read)
     }
 
     /// Outputs of layer `at` without dropout.
     pub fn infer(&mut self, at: usize, stage: Stage<'_>, x: Option<Given<'_>>) -> Result<Vec<f32>> {
-        let layer = &self.layers[at];
-        let lend = |name: &str| match name {
-            "x" => x,
-            name => layer.lend(name, &self.parameters, stage.extras),
-        };
-        let run = Run { graph: stage.graph, step: Key::new(0) };
-        let mut found = layer.inference.run(run, &lend, &mut self.workspace)?;
-        match found.remove("out") {
-            Some(Array::Dense(values)) => Ok(values),
-            _ => Err(Error::Model { why: "a layer has no output".to_owned() }),
+        let with = With { running: self.running[at].as_ref(), ..stage.with(x, Key::new(0), &self.parameters) };
+        self.layers[at].infer(with, &mut self.workspace)
+    }
+
+    /// What is neither learnt nor forgotten: the running moments of batches, by names of their own.
+    #[must_use]
+    pub fn buffers(&self) -> Vec<array::Array> {
+        let both = |running: &Running| [running.mean.clone(), running.variance.clone()];
+        self.running.iter().flatten().flat_map(both).collect()
+    }
+
+    /// Takes over buffers that were saved.
+    pub fn restore_buffers(&mut self, saved: Vec<array::Array>) -> Result<()> {
+        let mut saved = saved;
+        self.running.iter_mut().flatten().try_for_each(|running| running.restore(&mut saved))?;
+        match saved.first() {
+            None => Ok(()),
+            Some(array) => Err(Error::OtherModel { difference: format!("it has a buffer {:?}", array.name) }),
         }
     }
 
@@ -218,12 +255,38 @@ impl Network {
     }
 }
 
+impl<'a> Stage<'a> {
+    fn with<'b>(self, x: Option<Given<'b>>, step: Key, parameters: &'b Parameters) -> With<'b>
+    where
+        'a: 'b,
+    {
+        With { run: Run { graph: self.graph, step }, x, extras: self.extras, parameters, running: None }
+    }
+}
+
+/// What the layer above these reads.
+fn below<'a>(read: &'a Read<'_>, layers: &'a [Outputs]) -> Option<Given<'a>> {
+    match layers.last() {
+        Some(outputs) => Some(Given::Dense(dense(outputs, "out"))),
+        None => read.given(),
+    }
+}
+
+/// What the first layer reads. One that can learn rows of its own does so where nothing has features; it needs all nodes.
+fn input_plan(config: &RunConfig, facts: &Facts<'_>) -> Result<InputPlan> {
+    let signature = front::signature(facts.name, facts.text)?;
+    let has_option = signature.options.iter().any(|option| option.name == "features");
+    let widths: Vec<Option<usize>> = facts.node_types.iter().map(|node_type| node_type.width).collect();
+    let (width, embedding) = config.input_widths();
+    Ok(InputPlan::new(&widths, Wanted { width, embedding, does_without: has_option && config.full_graph }))
+}
+
 /// What passes may do for the CPU.
 fn optimisations() -> Optimisations {
     Optimisations::CPU
 }
 
-fn dense<'a>(arrays: &'a BTreeMap<String, Array>, name: &str) -> &'a [f32] {
+fn dense<'a>(arrays: &'a Outputs, name: &str) -> &'a [f32] {
     match arrays.get(name) {
         Some(Array::Dense(values)) => values,
         _ => &[],

@@ -1,12 +1,16 @@
 //! Networks learn, and their gradients are those of central differences.
 
+mod batch_norm;
+mod inputs;
+
 use headwater_compile::adjacency::{Adjacency, RelationEdges};
 use headwater_compile::cpu::fast::Given;
 use headwater_compile::front::builtin;
 use headwater_compile::pass::Statistics;
 use headwater_graph::random::Key;
 
-use super::{Extras, Facts, Network, Stage};
+use super::{Extras, Facts, Inputs, Network, NodeInput, Nodes, Stage};
+use crate::gradient::Gradient;
 use crate::loss::{Loss, Rows, Targets};
 use crate::optimiser::Optimiser;
 use crate::run_config::{Activation, Architecture, Model, RunConfig, RunFile};
@@ -34,8 +38,9 @@ fn config(model: Architecture) -> RunConfig {
 
 fn network(config: &RunConfig, graph: &Adjacency) -> Network {
     let Model::Named(model) = config.model else { panic!("a named model") };
+    let nodes = graph.rows(headwater_compile::inter::Domain::SRC);
     let facts = Facts {
-        in_width: Some(5),
+        node_types: &[NodeInput { name: "node".to_owned(), nodes, width: Some(5) }],
         classes: 4,
         graph,
         statistics: Statistics::of(graph),
@@ -55,12 +60,14 @@ fn extras(nodes: usize) -> Extras {
     ["src_scale", "dst_scale", "self_scale"].into_iter().map(|name| (name.to_owned(), vec![0.5; nodes])).collect()
 }
 
-fn loss(network: &mut Network, stages: &[Stage<'_>], x: &[f32], labels: &[i64]) -> (f64, Vec<Vec<f32>>) {
-    let trace = network.forward(stages, Some(Given::Dense(x)), Key::new(1)).unwrap();
+fn loss(network: &mut Network, stages: &[Stage<'_>], x: &[f32], labels: &[i64]) -> (f64, Vec<Gradient>) {
+    let (features, nodes) = ([Some(Given::Dense(x))], [Nodes::All(x.len() / 5)]);
+    let inputs = Inputs { features: &features, nodes: &nodes };
+    let trace = network.forward(stages, inputs, Key::new(1)).unwrap();
     let mut gradient = vec![0.0; trace.outputs().len()];
     let rows = Rows { outputs: trace.outputs(), columns: 4, targets: Targets::Classes(labels) };
     let found = Loss::CrossEntropy.of(rows, &mut gradient).unwrap();
-    (found.mean, network.backward(stages, Some(Given::Dense(x)), trace, gradient).unwrap())
+    (found.mean, network.backward(stages, inputs, trace, gradient).unwrap())
 }
 
 #[test]
@@ -74,6 +81,7 @@ fn every_model_has_the_gradients_of_central_differences() {
         let mut network = network(&config, &graph);
         let (_, gradients) = loss(&mut network, &stages, &x, &labels);
         for (at, gradient) in gradients.iter().enumerate() {
+            let gradient = gradient.values();
             let count = gradient.len();
             assert_eq!(count, network.parameters.iter().nth(at).unwrap().values.len(), "{model:?}");
             for element in [0, count / 2, count - 1] {

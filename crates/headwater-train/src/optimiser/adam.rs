@@ -63,6 +63,11 @@ impl Adam {
 }
 
 impl Step {
+    /// The step as `SparseAdam` takes it: without decay, and with `epsilon` inside of the correction.
+    pub(super) fn on_rows(self) -> Self {
+        Self { decay: 0.0, keep: 1.0, epsilon: self.epsilon / self.root, ..self }
+    }
+
     pub(super) fn take(self, values: &mut [f32], gradient: &[f32], mean: &mut [f32], square: &mut [f32]) {
         let moments = mean.iter_mut().zip(square);
         for ((value, &gradient), (mean, square)) in values.iter_mut().zip(gradient).zip(moments) {

@@ -3,8 +3,11 @@
 //! The rules are those of `torch.optim`, term by term, so that published settings mean the same here. Each is one pass
 //! over the memory of a parameter, its gradient and its state, in pieces: the result does not depend on the
 //! number of threads, because no number depends on another.
+//!
+//! A gradient of some rows changes those rows and what is remembered of them (`rows.rs`); all others stay.
 
 mod adam;
+mod rows;
 mod sgd;
 #[cfg(test)]
 mod tests;
@@ -18,6 +21,7 @@ pub use sgd::Sgd;
 
 use crate::array::{Array, check_length};
 use crate::error::{Error, Result};
+use crate::gradient::{Gradient, RowGradient};
 use crate::parameter::{Parameter, Parameters};
 
 /// Numbers that one thread updates at a time: their four arrays fit into its second cache.
@@ -95,8 +99,17 @@ enum Step {
 struct Piece<'a> {
     step: Step,
     values: &'a mut [f32],
-    gradient: &'a [f32],
+    slope: Slope<'a>,
     state: Vec<&'a mut [f32]>,
+}
+
+/// The gradient of a part of a parameter.
+#[derive(Debug, Clone, Copy)]
+enum Slope<'a> {
+    /// Of every element.
+    Dense(&'a [f32]),
+    /// Of some rows; the part begins with this one.
+    Rows(&'a RowGradient, u64),
 }
 
 impl Optimiser {
@@ -117,16 +130,19 @@ impl Optimiser {
 
     /// One step at the given learning rate. The gradients stand in the order of the parameters. Nothing is changed when
     /// they do not fit.
-    pub fn step<G: AsRef<[f32]>>(&mut self, parameters: &mut Parameters, gradients: &[G], rate: f64) -> Result<()> {
+    pub fn step(&mut self, parameters: &mut Parameters, gradients: &[Gradient], rate: f64) -> Result<()> {
         self.check(parameters, gradients)?;
         self.steps += 1;
         let mut pieces = Vec::new();
         let memory = self.state.iter_mut().zip(&self.decays);
         for ((values, gradient), (state, &decay)) in parameters.values_mut().zip(gradients).zip(memory) {
             let step = self.rule.at(Now { rate, decay, step: self.steps });
-            pieces.extend(cut(step, values, gradient.as_ref(), state));
+            match gradient {
+                Gradient::Dense(gradient) => pieces.extend(cut(step, values, gradient, state)),
+                Gradient::Rows(rows) => pieces.extend(rows::cut(step, values, rows, state)),
+            }
         }
-        let elements: usize = pieces.iter().map(|piece| piece.values.len()).sum();
+        let elements: usize = gradients.iter().map(|gradient| gradient.values().len()).sum();
         if elements < ALONE {
             pieces.into_iter().for_each(Piece::take);
         } else {
@@ -135,12 +151,15 @@ impl Optimiser {
         Ok(())
     }
 
-    fn check<G: AsRef<[f32]>>(&self, parameters: &Parameters, gradients: &[G]) -> Result<()> {
+    fn check(&self, parameters: &Parameters, gradients: &[Gradient]) -> Result<()> {
         check_length("the list of parameters", parameters.len(), self.state.len())?;
         check_length("the list of gradients", gradients.len(), self.state.len())?;
         for ((parameter, gradient), state) in parameters.iter().zip(gradients).zip(&self.state) {
             let (name, count) = (&parameter.name, parameter.values.len());
-            check_length(format!("the gradient of {name:?}"), gradient.as_ref().len(), count)?;
+            match gradient {
+                Gradient::Dense(values) => check_length(format!("the gradient of {name:?}"), values.len(), count)?,
+                Gradient::Rows(rows) => rows::check(parameter, rows)?,
+            }
             state.iter().try_for_each(|slot| check_length(format!("{:?}", slot.name), slot.values.len(), count))?;
         }
         Ok(())
@@ -193,16 +212,30 @@ fn cut<'a>(
     let mut state: Vec<_> = state.iter_mut().map(|slot| slot.values.chunks_mut(PIECE)).collect();
     values.chunks_mut(PIECE).zip(gradient.chunks(PIECE)).map(move |(values, gradient)| {
         let state = state.iter_mut().filter_map(Iterator::next).collect();
-        Piece { step, values, gradient, state }
+        Piece { step, values, slope: Slope::Dense(gradient), state }
     })
 }
 
 impl Piece<'_> {
     fn take(mut self) {
-        match (self.step, self.state.as_mut_slice()) {
-            (Step::Plain(step), []) => step.take(self.values, self.gradient),
-            (Step::Momentum(step), [momentum]) => step.take(self.values, self.gradient, momentum),
-            (Step::Adam(step), [mean, square]) => step.take(self.values, self.gradient, mean, square),
+        match self.slope {
+            Slope::Dense(gradient) => self.step.take(self.values, gradient, &mut self.state, 0),
+            Slope::Rows(rows, first) => rows::take(self, rows, first),
+        }
+    }
+}
+
+impl Step {
+    /// Steps of the elements from `at` on, as many as have gradients.
+    fn take(self, values: &mut [f32], gradient: &[f32], state: &mut [&mut [f32]], at: usize) {
+        let own = at..at + gradient.len();
+        let values = &mut values[own.clone()];
+        match (self, state) {
+            (Self::Plain(step), _) => step.take(values, gradient),
+            (Self::Momentum(step), [momentum]) => step.take(values, gradient, &mut momentum[own]),
+            (Self::Adam(step), [mean, square]) => {
+                step.take(values, gradient, &mut mean[own.clone()], &mut square[own]);
+            }
             // The state has as many arrays as the rule asked for when it was made.
             _ => {}
         }

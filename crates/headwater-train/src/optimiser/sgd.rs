@@ -34,6 +34,11 @@ impl Sgd {
 }
 
 impl Step {
+    /// The step without the momentum of rows that had no gradient for a while.
+    pub(super) fn on_rows(self) -> Plain {
+        self.plain.on_rows()
+    }
+
     pub(super) fn take(self, values: &mut [f32], gradient: &[f32], momentum: &mut [f32]) {
         for ((value, &gradient), direction) in values.iter_mut().zip(gradient).zip(momentum) {
             let gradient = gradient + self.plain.decay * *value;
@@ -49,6 +54,11 @@ impl Plain {
     #[expect(clippy::cast_possible_truncation, reason = "parameters are f32")]
     pub(super) fn new(now: Now) -> Self {
         Self { rate: now.rate as f32, decay: now.decay as f32 }
+    }
+
+    /// The step without decay: rows that are seen more often would decay faster.
+    pub(super) fn on_rows(self) -> Self {
+        Self { decay: 0.0, ..self }
     }
 
     pub(super) fn take(self, values: &mut [f32], gradient: &[f32]) {

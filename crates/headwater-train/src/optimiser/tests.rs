@@ -18,6 +18,10 @@ fn parameters(values: &[f32]) -> Parameters {
     all
 }
 
+fn dense(values: &[f32]) -> Gradient {
+    Gradient::Dense(values.to_vec())
+}
+
 fn optimiser(rule: Rule, decay: f64, parameters: &Parameters) -> Optimiser {
     Optimiser::new(rule, &[Group { decay }], parameters).unwrap()
 }
@@ -81,7 +85,7 @@ fn every_rule_is_torchs() {
         let mut all = parameters(&START);
         let mut optimiser = optimiser(rule, decay, &all);
         for ((gradient, rate), expected) in GRADIENTS.iter().zip(RATES).zip(expected) {
-            optimiser.step(&mut all, &[gradient], rate).unwrap();
+            optimiser.step(&mut all, &[dense(gradient)], rate).unwrap();
             for (found, expected) in all.get("w").unwrap().values.iter().zip(expected) {
                 let found = f64::from(*found);
                 assert!((found - expected).abs() <= 3e-7 * (0.1 + expected.abs()), "{rule:?} {decay}: {found} {expected}");
@@ -97,7 +101,7 @@ fn decay_goes_by_group() {
     all.push(Parameter { name: "b".to_owned(), shape: vec![1], values: vec![1.0], group: 1 }).unwrap();
     let groups = [Group { decay: 0.5 }, Group::default()];
     let mut optimiser = Optimiser::new(Rule::Sgd(Sgd::default()), &groups, &all).unwrap();
-    optimiser.step(&mut all, &[[0.0f32], [0.0]], 0.1).unwrap();
+    optimiser.step(&mut all, &[dense(&[0.0]), dense(&[0.0])], 0.1).unwrap();
     assert_eq!((all.get("w").unwrap().values[0], all.get("b").unwrap().values[0]), (0.95, 1.0));
 }
 
@@ -112,7 +116,7 @@ fn threads_and_pieces_change_nothing() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let mut all = parameters(&start);
             let mut optimiser = optimiser(rule, 0.01, &all);
-            pool.install(|| (0..3).for_each(|_| optimiser.step(&mut all, &[&gradient], 0.05).unwrap()));
+            pool.install(|| (0..3).for_each(|_| optimiser.step(&mut all, &[dense(&gradient)], 0.05).unwrap()));
             (all, optimiser)
         };
         let (all, whole) = run(1);
@@ -120,7 +124,7 @@ fn threads_and_pieces_change_nothing() {
         for at in [0, PIECE - 1, PIECE, count - 1] {
             let mut one = parameters(&start[at..=at]);
             let mut optimiser = optimiser(rule, 0.01, &one);
-            (0..3).for_each(|_| optimiser.step(&mut one, &[&gradient[at..=at]], 0.05).unwrap());
+            (0..3).for_each(|_| optimiser.step(&mut one, &[dense(&gradient[at..=at])], 0.05).unwrap());
             assert_eq!(one.get("w").unwrap().values[0], all.get("w").unwrap().values[at], "{rule:?} {at}");
         }
     }
@@ -131,12 +135,12 @@ fn a_state_put_back_goes_on_as_if_nothing_had_been() {
     for rule in [Rule::Sgd(Sgd::default()), Rule::Sgd(MOMENTUM), Rule::Adam(Adam::default()), Rule::AdamW(SLOW)] {
         let mut all = parameters(&START);
         let mut straight = optimiser(rule, 0.01, &all);
-        straight.step(&mut all, &[&GRADIENTS[0]], 0.1).unwrap();
+        straight.step(&mut all, &[dense(&GRADIENTS[0])], 0.1).unwrap();
         let mut resumed_all = all.clone();
         let mut resumed = optimiser(rule, 0.01, &resumed_all);
         resumed.restore(straight.steps(), straight.arrays().cloned().collect()).unwrap();
         for (all, optimiser) in [(&mut all, &mut straight), (&mut resumed_all, &mut resumed)] {
-            optimiser.step(all, &[&GRADIENTS[1]], 0.1).unwrap();
+            optimiser.step(all, &[dense(&GRADIENTS[1])], 0.1).unwrap();
         }
         assert_eq!((all, straight), (resumed_all, resumed));
     }
@@ -147,10 +151,10 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     let mut all = parameters(&START);
     let mut adam = optimiser(Rule::Adam(Adam::default()), 0.0, &all);
     let before = (all.clone(), adam.clone());
-    let short = adam.step(&mut all, &[&START[..3]], 0.1).unwrap_err().to_string();
+    let short = adam.step(&mut all, &[dense(&START[..3])], 0.1).unwrap_err().to_string();
     assert!(short.contains("gradient of \"w\"") && short.contains('3') && short.contains('4'), "{short}");
-    assert!(adam.step(&mut all, &[&START, &START], 0.1).is_err());
-    assert!(adam.step(&mut Parameters::new(), &[] as &[&[f32]], 0.1).is_err());
+    assert!(adam.step(&mut all, &[dense(&START), dense(&START)], 0.1).is_err());
+    assert!(adam.step(&mut Parameters::new(), &[], 0.1).is_err());
     let momentum = optimiser(Rule::Sgd(MOMENTUM), 0.0, &all);
     for (arrays, word) in [
         (momentum.arrays().cloned().collect(), "\"w/mean\""),
@@ -163,4 +167,95 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert_eq!((all, adam), before);
     let missing = Optimiser::new(Rule::Sgd(MOMENTUM), &[], &parameters(&START)).unwrap_err().to_string();
     assert!(missing.contains("group 0"), "{missing}");
+}
+
+/// Gradients of some rows at each of five steps; every row misses some steps.
+const TOUCHED: [&[u64]; 5] = [&[2, 0], &[1], &[3, 2, 1], &[0], &[2, 3]];
+
+fn table() -> Parameters {
+    let mut all = Parameters::new();
+    let values = (0..8).map(|at| at as f32 / 4.0 - 1.0).collect();
+    all.push(Parameter { name: "table".to_owned(), shape: vec![4, 2], values, group: 0 }).unwrap();
+    all
+}
+
+fn rows(step: usize) -> (Vec<f32>, Gradient) {
+    let ids = TOUCHED[step];
+    let values: Vec<f32> = (0..2 * ids.len()).map(|at| 0.3 * (at + step) as f32 - 0.5).collect();
+    (values.clone(), Gradient::Rows(RowGradient::new(ids, values, 2).unwrap()))
+}
+
+/// The formulas of torch's `SparseAdam` and of SGD without momentum, in f64, one element after the other.
+#[test]
+fn rows_step_as_torchs_sparse_adam() {
+    let rate = 0.05;
+    for (rule, adam) in [
+        (Rule::Adam(SLOW), Some(SLOW)),
+        (Rule::AdamW(SLOW), Some(SLOW)),
+        (Rule::Sgd(Sgd::default()), None),
+        (Rule::Sgd(MOMENTUM), None),
+    ] {
+        let mut all = table();
+        let mut optimiser = optimiser(rule, 0.1, &all);
+        let mut wanted: Vec<f64> = all.get("table").unwrap().values.iter().map(|v| f64::from(*v)).collect();
+        let (mut mean, mut square) = ([0.0f64; 8], [0.0f64; 8]);
+        for (step, touched) in TOUCHED.iter().enumerate() {
+            let (values, gradient) = rows(step);
+            optimiser.step(&mut all, &[gradient], rate).unwrap();
+            for (at, value) in values.iter().enumerate() {
+                let (element, gradient) = (2 * usize::try_from(touched[at / 2]).unwrap() + at % 2, f64::from(*value));
+                let Some(adam) = adam else {
+                    wanted[element] -= rate * gradient;
+                    continue;
+                };
+                mean[element] += (1.0 - adam.beta1) * (gradient - mean[element]);
+                square[element] += (1.0 - adam.beta2) * (gradient * gradient - square[element]);
+                let number = i32::try_from(step + 1).unwrap();
+                let size = rate * (1.0 - adam.beta2.powi(number)).sqrt() / (1.0 - adam.beta1.powi(number));
+                wanted[element] -= size * mean[element] / (square[element].sqrt() + adam.epsilon);
+            }
+            for (found, wanted) in all.get("table").unwrap().values.iter().zip(&wanted) {
+                assert!((f64::from(*found) - wanted).abs() < 1e-6, "{rule:?} step {step}: {found} {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_do_not_depend_on_threads_or_pieces() {
+    let (count, width) = (3000, 33);
+    let ids: Vec<u64> = (0..count).filter(|id| id % 3 != 1).map(|id| id * 7 % count).collect();
+    let values: Vec<f32> = (0..ids.len() * width).map(|i| (i % 409) as f32 / 200.0 - 1.0).collect();
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let mut all = Parameters::new();
+        let shape = vec![usize::try_from(count).unwrap(), width];
+        let begun = vec![0.5; shape.iter().product()];
+        all.push(Parameter { name: "table".to_owned(), shape, values: begun, group: 0 }).unwrap();
+        let mut optimiser = optimiser(Rule::Adam(SLOW), 0.0, &all);
+        let gradient = [Gradient::Rows(RowGradient::new(&ids, values.clone(), width).unwrap())];
+        pool.install(|| (0..3).for_each(|_| optimiser.step(&mut all, &gradient, 0.05).unwrap()));
+        (all, optimiser)
+    };
+    let found = run(1);
+    assert_eq!(found, run(4));
+    let at = ids.iter().position(|id| *id == 2999).unwrap();
+    let gradient = RowGradient::new(&[0], values[at * width..][..width].to_vec(), width).unwrap();
+    let mut one = Parameters::new();
+    one.push(Parameter { name: "w".to_owned(), shape: vec![1, width], values: vec![0.5; width], group: 0 }).unwrap();
+    let mut alone = optimiser(Rule::Adam(SLOW), 0.0, &one);
+    (0..3).for_each(|_| alone.step(&mut one, &[Gradient::Rows(gradient.clone())], 0.05).unwrap());
+    assert_eq!(one.get("w").unwrap().values, found.0.get("table").unwrap().values[2999 * width..]);
+}
+
+#[test]
+fn rows_that_a_table_does_not_have_are_refused() {
+    let mut all = table();
+    let mut optimiser = optimiser(Rule::Adam(SLOW), 0.0, &all);
+    for (ids, width, words) in [(&[4u64][..], 2, "row 4"), (&[0], 3, "3 elements; expected 2")] {
+        let gradient = Gradient::Rows(RowGradient::new(ids, vec![0.0; ids.len() * width], width).unwrap());
+        let said = optimiser.step(&mut all, &[gradient], 0.1).unwrap_err().to_string();
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!((all, optimiser.steps()), (table(), 0));
 }

@@ -24,6 +24,8 @@ impl RunConfig {
     fn check_counts(&self) -> Result<()> {
         for (field, value, range) in [
             ("hidden", self.hidden, 1..=1 << 20),
+            ("input_width", self.input_width, 0..=1 << 20),
+            ("embedding", self.embedding, 0..=1 << 20),
             ("layers", self.layers, 1..=MOST_LAYERS),
             ("heads", self.heads, 1..=1 << 10),
             ("output_heads", self.output_heads, 1..=1 << 10),

@@ -7,8 +7,6 @@
 use std::path::Path;
 
 use super::{Activation, Architecture, Course, Features, Model, Norm, OptimiserName, RunConfig, Watch};
-use crate::loss::Loss;
-use crate::metric::Metric;
 
 /// A run of this model on this dataset of which nothing else is known.
 #[must_use]
@@ -76,8 +74,12 @@ fn plain(model: Model) -> RunConfig {
     RunConfig {
         dataset: None,
         out: None,
+        loss: None,
+        metric: None,
         model,
         hidden: 64,
+        input_width: 0,
+        embedding: 0,
         layers: 2,
         heads: 1,
         output_heads: 1,
@@ -98,8 +100,6 @@ fn plain(model: Model) -> RunConfig {
         attention_dropout: 0.0,
         norm: Norm::None,
         residual: false,
-        loss: Loss::CrossEntropy,
-        metric: Metric::Accuracy,
         schedule: Course::Constant,
         schedule_epochs: 50,
         schedule_gamma: 0.5,

@@ -78,6 +78,10 @@ fields! {
         model: Model,
         /// Width of hidden layers; of one head, where there are heads.
         hidden: usize,
+        /// Width that inputs of all node types are brought to where they differ; 0 takes the hidden width.
+        input_width: usize,
+        /// Width of the row that is learnt for each node without features; 0 takes the input width.
+        embedding: usize,
         /// Number of layers.
         layers: usize,
         /// Attention heads of hidden layers.
@@ -118,10 +122,6 @@ fields! {
         norm: Norm,
         /// Whether layers add to what they were given.
         residual: bool,
-        /// What is minimised.
-        loss: Loss,
-        /// What is measured.
-        metric: Metric,
         /// What becomes of the learning rate.
         schedule: Course,
         /// Epochs after which a `step` schedule multiplies.
@@ -158,6 +158,10 @@ fields! {
         dataset: PathBuf,
         /// Folder of the run. Without one a new one is made.
         out: PathBuf,
+        /// What is minimised. Without one it follows from the labels.
+        loss: Loss,
+        /// What is measured. Without one it follows from the labels.
+        metric: Metric,
     }
 }
 

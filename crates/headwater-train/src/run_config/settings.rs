@@ -6,6 +6,14 @@ use crate::optimiser::{Adam, Group, Rule, Sgd};
 use crate::schedule::{self, Schedule};
 
 impl RunConfig {
+    /// Width of what the first layer reads where it is made, and of a learnt row.
+    #[must_use]
+    pub fn input_widths(&self) -> (usize, usize) {
+        let or = |width: usize, other: usize| if width > 0 { width } else { other };
+        let width = or(self.input_width, self.hidden);
+        (width, or(self.embedding, width))
+    }
+
     /// How steps are taken.
     #[must_use]
     pub fn rule(&self) -> Rule {

@@ -79,7 +79,7 @@ fn a_file_reads_back_as_the_same_run() {
     assert_eq!(RunConfig::resolve(RunFile::default(), RunFile::read(&path).unwrap()).unwrap(), run);
     // Every field but those of a run that has none is written.
     let written: toml::Table = run.to_toml().unwrap().parse().unwrap();
-    assert_eq!(written.len(), RunFile::FIELDS.len() - 2);
+    assert_eq!(written.len(), RunFile::FIELDS.len() - 4);
 }
 
 #[test]
@@ -87,6 +87,8 @@ fn values_that_cannot_be_are_named() {
     for (text, words) in [
         ("hidden = 0", &["hidden is 0", "1 to"][..]),
         ("hidden = 1000000000000", &["hidden"]),
+        ("input_width = 2000000", &["input_width is 2000000"]),
+        ("embedding = 2000000", &["embedding is 2000000"]),
         ("layers = 0", &["layers is 0"]),
         ("layers = 100000000000", &["layers is 100000000000", "100"]),
         ("heads = 0", &["heads"]),
@@ -169,6 +171,18 @@ fn fields_mean_what_they_say() {
     assert!((falling.at(4) - 0.1).abs() < 1e-12 && (falling.at(100) - 0.001).abs() < 1e-12);
     let stepping = of("schedule = 'step'\nschedule_epochs = 2\nschedule_gamma = 0.1\nrate = 0.1").schedule(5);
     assert!((stepping.at(9) - 0.1).abs() < 1e-12 && (stepping.at(10) - 0.01).abs() < 1e-12);
+}
+
+#[test]
+fn widths_of_inputs_follow_each_other() {
+    for (text, expected) in [
+        ("hidden = 8", (8, 8)),
+        ("hidden = 8\ninput_width = 12", (12, 12)),
+        ("hidden = 8\nembedding = 4", (8, 4)),
+        ("hidden = 8\ninput_width = 12\nembedding = 4", (12, 4)),
+    ] {
+        assert_eq!(resolve(text).unwrap().input_widths(), expected, "{text}");
+    }
 }
 
 #[test]

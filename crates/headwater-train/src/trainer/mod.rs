@@ -6,6 +6,7 @@
 
 mod evaluate;
 mod full;
+mod inputs;
 mod report;
 mod sampled;
 #[cfg(test)]
@@ -15,19 +16,23 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use headwater_compile::adjacency::Adjacency;
-use headwater_compile::cpu::fast::SparseRows;
 use headwater_compile::front::builtin;
 use headwater_compile::pass::Statistics;
 use headwater_graph::random::Key;
 
+use self::inputs::WholeRows;
 pub use report::{EpochReport, Listener, Quiet, Split as Seconds, Summary};
 
 use crate::blocks::{SelfLoops, degrees, whole};
 use crate::checkpoint::{Best, Checkpoints, Fingerprint, Snapshot, State};
+use crate::clip::{clip, global_norm};
 use crate::early_stop::{EarlyStop, Verdict};
 use crate::error::{Error, Result};
+use crate::gradient::Gradient;
 use crate::journal::{self, Journal};
-use crate::network::{Extras, Facts, Network};
+use crate::loss::Loss;
+use crate::metric::Metric;
+use crate::network::{Extras, Facts, Network, NodeInput};
 use crate::optimiser::Optimiser;
 use crate::run_config::{Model, RunConfig};
 use crate::schedule::Schedule;
@@ -51,6 +56,8 @@ pub struct Trainer {
     network: Network,
     optimiser: Optimiser,
     schedule: Schedule,
+    loss: Loss,
+    metric: Metric,
     whole: Whole,
     folder: PathBuf,
     journal: Journal,
@@ -66,14 +73,7 @@ struct Whole {
     extras: Extras,
     degrees: Vec<Vec<f32>>,
     /// All features, where they are needed at once.
-    rows: Option<Rows>,
-}
-
-/// All features.
-#[derive(Debug)]
-enum Rows {
-    Dense(Vec<f32>),
-    Sparse(SparseRows),
+    rows: WholeRows,
 }
 
 /// How a run ended.
@@ -89,9 +89,16 @@ impl Trainer {
     /// A run in a folder: a new one, or the one that its newest checkpoint says.
     pub fn open(config: RunConfig, task: Task, folder: &Path) -> Result<Self> {
         let (name, text) = text_of(&config.model)?;
+        let loss = config.loss.unwrap_or_else(|| task.labels.usual_loss());
+        let metric = config.metric.unwrap_or_else(|| task.labels.usual_metric());
+        task.labels.check(loss, metric, task.classes)?;
         let (mut network, graph, loops) = network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
-        let sizes = [("classes", task.classes), ("width", task.width.unwrap_or(0)), ("layers", config.layers)];
+        let sizes = [
+            ("classes", task.classes),
+            ("width", network.input_plan().width().unwrap_or(0)),
+            ("layers", config.layers),
+        ];
         let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size as u64)).collect();
         let fingerprint = Fingerprint::new(&text, sizes, &network.parameters);
         std::fs::create_dir_all(folder).map_err(|source| Error::Io {
@@ -102,7 +109,7 @@ impl Trainer {
         let (state, journal) = begin(&config, folder, &fingerprint, &mut network, &mut optimiser)?;
         let schedule = config.schedule(steps_of_epoch(&config, &task));
         let degrees = degrees(&task.graph);
-        let whole = Whole { graph, loops, extras: Extras::new(), degrees, rows: None };
+        let whole = Whole { graph, loops, extras: Extras::new(), degrees, rows: WholeRows::default() };
         let mut trainer = Self {
             folder: folder.to_owned(),
             config,
@@ -110,6 +117,8 @@ impl Trainer {
             network,
             optimiser,
             schedule,
+            loss,
+            metric,
             whole,
             journal,
             fingerprint,
@@ -197,11 +206,14 @@ impl Trainer {
     }
 
     /// A step with these gradients.
-    fn step(&mut self, gradients: Vec<Vec<f32>>) -> Result<()> {
+    fn step(&mut self, gradients: Vec<Gradient>) -> Result<()> {
         let mut gradients = gradients;
-        if let Some(most) = self.config.most_norm() {
-            crate::clip::clip(&mut gradients, most);
-        }
+        let norm = match self.config.most_norm() {
+            Some(most) => clip(&mut gradients, most),
+            None => global_norm(&gradients),
+        };
+        // Some activations turn what is not a number into one, and the loss looks well. Gradients do not.
+        self.check_finite("norm of the gradients", norm)?;
         let rate = self.schedule.at(self.state.step);
         self.optimiser.step(&mut self.network.parameters, &gradients, rate)?;
         self.network.recycle(gradients);
@@ -209,12 +221,12 @@ impl Trainer {
         Ok(())
     }
 
-    /// Refuses a loss that is not a number. The last checkpoint stays.
-    fn check_loss(&self, loss: f64) -> Result<()> {
-        if loss.is_finite() {
+    /// Refuses a number that is none. The last checkpoint stays.
+    fn check_finite(&self, what: &'static str, value: f64) -> Result<()> {
+        if value.is_finite() {
             return Ok(());
         }
-        Err(Error::NotFinite { epoch: self.state.epoch, batch: self.state.batch, loss })
+        Err(Error::NotFinite { epoch: self.state.epoch, batch: self.state.batch, what, value })
     }
 
     fn step_key(&self) -> Key {
@@ -230,7 +242,7 @@ impl Trainer {
             fingerprint: &self.fingerprint,
             parameters: &self.network.parameters,
             optimiser: &self.optimiser,
-            buffers: &[],
+            buffers: &self.network.buffers(),
         })?;
         Ok(())
     }
@@ -275,16 +287,29 @@ fn text_of(model: &Model) -> Result<(String, String)> {
 /// The network of a run and the graph it is for. Whether nodes need an edge to themselves is known when the text is read, and how
 /// many rows some parameters have only with the graph; so where they do, both are made once more.
 fn network(config: &RunConfig, task: &Task, name: &str, text: &str) -> Result<(Network, Adjacency, SelfLoops)> {
+    let node_types = node_types(task);
     let made = |loops: SelfLoops| {
         let graph = whole(&task.graph, loops)?;
         let statistics = Statistics::of(&graph);
         let blocks = if config.full_graph { Vec::new() } else { sampled::typical(config, task, loops)? };
-        let facts =
-            Facts { in_width: task.width, classes: task.classes, graph: &graph, statistics, blocks, text, name };
+        let (node_types, classes) = (&node_types[..], task.classes);
+        let facts = Facts { node_types, classes, graph: &graph, statistics, blocks, text, name };
         Ok::<_, Error>((Network::new(config, &facts)?, graph, loops))
     };
     let found = made(SelfLoops::AsTheyAre)?;
     if found.0.wants_self_loops() { made(SelfLoops::Added) } else { Ok(found) }
+}
+
+/// The node types of a task, as a network sees them.
+fn node_types(task: &Task) -> Vec<NodeInput> {
+    let types = task.graph.schema().node_types().iter().zip(task.widths());
+    types
+        .map(|(own, width)| NodeInput {
+            name: own.name.clone(),
+            nodes: usize::try_from(own.count).unwrap_or(usize::MAX),
+            width,
+        })
+        .collect()
 }
 
 fn steps_of_epoch(config: &RunConfig, task: &Task) -> u64 {
@@ -315,7 +340,8 @@ fn begin(
         return Ok((state, Journal::create(&journal)?));
     };
     checkpoint.check(fingerprint)?;
-    let (state, _) = checkpoint.restore(&mut network.parameters, optimiser)?;
+    let (state, buffers) = checkpoint.restore(&mut network.parameters, optimiser)?;
+    network.restore_buffers(buffers)?;
     let journal = Journal::resume(&journal, state.journal_bytes)?;
     Ok((state, journal))
 }

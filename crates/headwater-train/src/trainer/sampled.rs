@@ -3,17 +3,17 @@
 use std::time::Instant;
 
 use headwater_compile::adjacency::Adjacency;
-use headwater_compile::cpu::fast::Given;
 use headwater_compile::pass::Statistics;
 use headwater_graph::generate::Bijection;
 use headwater_graph::random::Key;
 use headwater_graph::sample::{EdgeIds, NeighbourSampler, Sample, SampleOptions, Seeds};
 
-use super::full::normalise;
+use super::inputs::Lent;
 use super::{Listener, SAMPLE, SHUFFLE, Seconds, Trainer};
 use crate::blocks::{SelfLoops, of_sample, scales};
-use crate::error::Result;
-use crate::loss::{self, Targets};
+use crate::error::{Error, Result};
+use crate::labels::Labels;
+use crate::loss;
 use crate::network::{Extras, Stage};
 use crate::run_config::RunConfig;
 use crate::task::Task;
@@ -22,7 +22,7 @@ use crate::task::Task;
 struct Batch {
     blocks: Vec<(Adjacency, Extras)>,
     sample: Sample,
-    labels: Vec<i64>,
+    labels: Labels,
 }
 
 impl Trainer {
@@ -39,9 +39,18 @@ impl Trainer {
             let begun = Instant::now();
             let batch = self.draw(&sampler)?;
             let sampled = Instant::now();
-            let x = self.features_of(&batch.sample)?;
+            let ids: Vec<&[u64]> = batch.sample.nodes.iter().map(|nodes| nodes.ids.as_slice()).collect();
+            let features = self.features_of(&ids)?;
             let gathered = Instant::now();
-            let loss = self.sampled_step(&batch, x)?;
+            let loss = match self.sampled_step(&batch, Lent::listed(&features, &ids)) {
+                // Whoever looks for the reason is told the feature, if there is one.
+                Err(why @ Error::NotFinite { .. }) => {
+                    self.check_features(&features, &ids)?;
+                    return Err(why);
+                }
+                found => found?,
+            };
+            self.give_features(features);
             seconds.sample += (sampled - begun).as_secs_f64();
             seconds.gather += (gathered - sampled).as_secs_f64();
             seconds.compute += gathered.elapsed().as_secs_f64();
@@ -57,8 +66,7 @@ impl Trainer {
         let nodes = seeds(&self.config, &self.task, self.state.epoch, self.state.batch);
         let key = Key::new(self.config.seed).of(SAMPLE).of(self.state.epoch).of(self.state.batch);
         let sample = sampler.sample(Seeds { node_type: self.task.node_type, nodes: &nodes, times: None }, key)?;
-        let label = |node: &u64| self.task.labels[usize::try_from(*node).unwrap_or(usize::MAX)];
-        let labels = nodes.iter().map(label).collect();
+        let labels = self.task.labels.of(&nodes);
         let needs_scales = self.network.extra_inputs().iter().any(|name| name.ends_with("_scale"));
         let mut blocks = Vec::new();
         for block in sample.blocks() {
@@ -81,34 +89,18 @@ impl Trainer {
         counts.iter().enumerate().flat_map(of_type).collect()
     }
 
-    /// The features of all nodes of a sample.
-    fn features_of(&mut self, sample: &Sample) -> Result<Option<Vec<f32>>> {
-        let Some(width) = self.task.width else { return Ok(None) };
-        let ids: Vec<&[u64]> = sample.nodes.iter().map(|nodes| nodes.ids.as_slice()).collect();
-        let mut rows = self.network.take(sample.node_count() * width);
-        self.task.gather(&ids, &mut rows)?;
-        if self.config.normalise_features {
-            normalise(&mut rows, width);
-        }
-        Ok(Some(rows))
-    }
-
-    fn sampled_step(&mut self, batch: &Batch, x: Option<Vec<f32>>) -> Result<f64> {
+    fn sampled_step(&mut self, batch: &Batch, lent: Lent<'_>) -> Result<f64> {
         let step = self.step_key();
         let stages: Vec<Stage<'_>> = batch.blocks.iter().map(|(graph, extras)| Stage { graph, extras }).collect();
-        let lent = x.as_deref().map(Given::Dense);
-        let trace = self.network.forward(&stages, lent, step)?;
+        let trace = self.network.forward(&stages, lent.inputs(), step)?;
         let columns = self.task.classes;
         // Seeds are of one type, so they are all that the last layer writes.
         let mut gradient = self.network.take(trace.outputs().len());
-        let rows = loss::Rows { outputs: trace.outputs(), columns, targets: Targets::Classes(&batch.labels) };
-        let found = self.config.loss.of(rows, &mut gradient)?;
-        self.check_loss(found.mean)?;
-        let gradients = self.network.backward(&stages, lent, trace, gradient)?;
+        let rows = loss::Rows { outputs: trace.outputs(), columns, targets: batch.labels.targets() };
+        let found = self.loss.of(rows, &mut gradient)?;
+        self.check_finite("loss", found.mean)?;
+        let gradients = self.network.backward(&stages, lent.inputs(), trace, gradient)?;
         self.step(gradients)?;
-        if let Some(rows) = x {
-            self.network.give(rows);
-        }
         Ok(found.mean)
     }
 }

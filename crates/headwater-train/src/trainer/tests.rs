@@ -1,5 +1,9 @@
 //! Small runs from end to end: they learn, they repeat, they go on where they were stopped, they fail with a reason.
 
+mod data;
+mod targets;
+mod typed;
+
 use std::cell::Cell;
 use std::path::Path;
 
@@ -129,11 +133,29 @@ fn a_text_that_asks_for_self_loops_gets_them() {
 }
 
 #[test]
-fn batch_norm_is_refused_until_it_can_be_inferred_with() {
+fn batch_norm_goes_on_where_it_was_stopped() {
     let folder = tempfile::tempdir().unwrap();
-    let config = RunConfig { norm: crate::run_config::Norm::Batch, ..config(Architecture::Sage, false) };
-    let found = run(&config, &folder.path().join("run"), folder.path());
-    assert!(matches!(found, Err(Error::Model { .. })), "{found:?}");
+    let newest = |run: &Path| Checkpoints::new(&run.join("checkpoints"), 2).newest().unwrap().unwrap();
+    for is_full in [false, true] {
+        let norm = crate::run_config::Norm::Batch;
+        let config = RunConfig { norm, epochs: if is_full { 25 } else { 4 }, ..config(Architecture::Sage, is_full) };
+        let (whole, parts) = (folder.path().join(format!("whole-{is_full}")), folder.path().join(format!("{is_full}")));
+        let summary = run(&config, &whole, folder.path()).unwrap();
+        assert!(summary.test_accuracy > 0.6, "{is_full}: {summary:?}");
+        let mut trainer = Trainer::open(config.clone(), planted(folder.path()), &parts).unwrap();
+        assert_eq!(trainer.run(&StopAfter(Cell::new(7))).unwrap().1, Ending::Stopped);
+        drop(trainer);
+        run(&config, &parts, folder.path()).unwrap();
+        let (wanted, found) = (newest(&whole), newest(&parts));
+        assert_eq!(
+            found.buffers.iter().map(|b| b.name.as_str()).collect::<Vec<_>>(),
+            ["layers.0.running_mean", "layers.0.running_variance"]
+        );
+        assert_eq!((found.parameters, found.buffers), (wanted.parameters, wanted.buffers), "{is_full}");
+        // Layer norm learns arrays of the same names; it has no moments.
+        let other = RunConfig { norm: crate::run_config::Norm::Layer, ..config };
+        assert!(matches!(run(&other, &parts, folder.path()), Err(Error::OtherModel { .. })));
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! | How wrong is it, and how good? | [`loss`], [`metric`] |
 //! | How does it get better? | [`optimiser`], [`mod@clip`], [`schedule`] |
 //! | When is it good enough? | [`early_stop`] |
+//! | What does it say of all nodes? | [`layerwise`] |
 //! | What does a run leave behind? | [`checkpoint`], [`journal`], [`whole_file`] |
 //!
 //! Everything here is f32, in parallel, and equal to the bit for any number of threads.
@@ -23,6 +24,7 @@ pub mod early_stop;
 pub mod error;
 pub mod init;
 pub mod journal;
+pub mod layerwise;
 pub mod loss;
 pub mod metric;
 pub mod network;

@@ -1,12 +1,24 @@
-//! How good a network is: layer by layer over the whole graph, without dropout, then the metric of each split.
+//! How good a network is: its outputs without dropout, then the metric of each split.
+//!
+//! A run that sees the whole graph anyway asks each layer once. One that is trained on samples goes layer by layer in chunks
+//! (`layerwise`), and computes only what the splits need.
+
+use std::path::Path;
 
 use headwater_compile::cpu::fast::Given;
 
-use super::{Rows, Trainer};
+use super::Trainer;
+use super::whole::{Held, Rows, Whole};
 use crate::error::Result;
+use crate::layerwise::{Layerwise, Outputs};
 use crate::loss::{self, Targets};
 use crate::metric::Meter;
-use crate::network::Stage;
+use crate::network::{Network, Stage};
+use crate::run_config::RunConfig;
+use crate::task::Task;
+
+/// Rows that are measured at a time.
+const PIECE: usize = 1 << 16;
 
 /// The metric of each split; 0 where it has no nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,45 +27,95 @@ pub(super) struct Measured {
     pub test: f64,
 }
 
+/// What outputs are made of: borrowed from a run, or from a network that is only asked.
+pub(super) struct Inference<'a> {
+    pub config: &'a RunConfig,
+    pub task: &'a Task,
+    pub whole: &'a Whole,
+    pub network: &'a mut Network,
+    /// Where files without a name may be.
+    pub scratch: &'a Path,
+}
+
 impl Trainer {
-    /// Outputs of all nodes of the type that has labels.
-    pub fn predict(&mut self) -> Result<Vec<f32>> {
-        let stage = Stage { graph: &self.whole.graph, extras: &self.whole.extras };
-        let mut rows: Option<Vec<f32>> = None;
-        for at in 0..self.network.depth() {
-            let x = match &rows {
-                Some(rows) => Some(Given::Dense(rows)),
-                None => self.whole.rows.as_ref().map(Rows::given),
-            };
-            let next = self.network.infer(at, stage, x)?;
-            if let Some(before) = rows.replace(next) {
-                self.network.give(before);
-            }
-        }
-        let (columns, first) = (self.task.classes, self.first_row());
-        let all = rows.unwrap_or_default();
-        let found = all[first * columns..(first + self.task.labels.len()) * columns].to_vec();
-        self.network.give(all);
-        Ok(found)
+    /// Outputs of these nodes of the type that has labels.
+    pub fn outputs(&mut self, nodes: &[u64]) -> Result<Outputs> {
+        self.inference().outputs(nodes)
     }
 
     /// The metrics of the validation and the test nodes.
     pub(super) fn evaluate(&mut self) -> Result<Measured> {
-        let outputs = self.predict()?;
-        Ok(Measured {
-            valid: self.measure(&outputs, &self.task.valid)?,
-            test: self.measure(&outputs, &self.task.test)?,
-        })
+        let asked = [&self.task.valid[..], &self.task.test].concat();
+        let mut inference = self.inference();
+        let outputs = inference.outputs(&asked)?;
+        let task = inference.task;
+        let (valid, test) = (inference.measure(&outputs, &task.valid)?, inference.measure(&outputs, &task.test)?);
+        inference.recycle(outputs);
+        Ok(Measured { valid, test })
     }
 
-    fn measure(&self, outputs: &[f32], nodes: &[u64]) -> Result<f64> {
+    fn inference(&mut self) -> Inference<'_> {
+        let Self { config, task, whole, network, folder, .. } = self;
+        Inference { config, task, whole, network, scratch: folder }
+    }
+}
+
+impl Inference<'_> {
+    /// Outputs of these nodes of the type that has labels; others may be there too.
+    pub fn outputs(&mut self, nodes: &[u64]) -> Result<Outputs> {
+        if let Some(held) = &self.whole.held {
+            let rows = at_once(self.network, held)?;
+            return Ok(Outputs::whole(&self.task.node_counts(), self.task.classes, rows));
+        }
+        let mut asked = vec![Vec::new(); self.task.node_counts().len()];
+        asked[self.task.node_type] = nodes.to_vec();
+        let layerwise = Layerwise {
+            task: self.task,
+            loops: self.whole.loops,
+            degrees: &self.whole.degrees,
+            normalise: self.config.normalise_features,
+            limits: self.whole.limits,
+            scratch: self.scratch,
+        };
+        layerwise.outputs(self.network, &asked)
+    }
+
+    /// The metric of these nodes, whose outputs are known.
+    pub fn measure(&self, outputs: &Outputs, nodes: &[u64]) -> Result<f64> {
         let columns = self.task.classes;
-        let at = |node: &u64| usize::try_from(*node).unwrap_or(usize::MAX);
-        let rows: Vec<f32> =
-            nodes.iter().flat_map(|node| outputs[at(node) * columns..][..columns].iter().copied()).collect();
-        let labels: Vec<i64> = nodes.iter().map(|node| self.task.labels[at(node)]).collect();
         let mut meter = Meter::new(self.config.metric, columns);
-        meter.add(loss::Rows { outputs: &rows, columns, targets: Targets::Classes(&labels) })?;
+        let mut rows = vec![0.0; nodes.len().min(PIECE) * columns];
+        for nodes in nodes.chunks(PIECE) {
+            let rows = &mut rows[..nodes.len() * columns];
+            outputs.gather(self.task.node_type, nodes, rows)?;
+            let label = |node: &u64| self.task.labels[usize::try_from(*node).unwrap_or(usize::MAX)];
+            let labels: Vec<i64> = nodes.iter().map(label).collect();
+            meter.add(loss::Rows { outputs: rows, columns, targets: Targets::Classes(&labels) })?;
+        }
         Ok(meter.value().unwrap_or(0.0))
     }
+
+    /// Gives the memory of outputs back.
+    pub fn recycle(&mut self, outputs: Outputs) {
+        if self.whole.held.is_some() {
+            outputs.into_memory().into_iter().for_each(|rows| self.network.give(rows));
+        }
+    }
+}
+
+/// Outputs of all nodes, each layer over the whole graph.
+fn at_once(network: &mut Network, held: &Held) -> Result<Vec<f32>> {
+    let stage = Stage { graph: &held.graph, extras: &held.extras };
+    let mut rows: Option<Vec<f32>> = None;
+    for at in 0..network.depth() {
+        let x = match &rows {
+            Some(rows) => Some(Given::Dense(rows)),
+            None => held.rows.as_ref().map(Rows::given),
+        };
+        let next = network.infer(at, stage, x)?;
+        if let Some(before) = rows.replace(next) {
+            network.give(before);
+        }
+    }
+    Ok(rows.unwrap_or_default())
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything random is a function of the seed, the epoch and the batch or the step, so a run that was stopped anywhere goes on
 //! from its last checkpoint as if nothing had happened. `full.rs` steps over the whole graph, `sampled.rs` over batches;
-//! `evaluate.rs` measures, layer by layer over the whole graph.
+//! `evaluate.rs` measures. `whole.rs` is the graph they are about.
 
 mod evaluate;
 mod full;
@@ -10,32 +10,29 @@ mod report;
 mod sampled;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use headwater_compile::adjacency::Adjacency;
-use headwater_compile::cpu::fast::SparseRows;
 use headwater_compile::front::builtin;
-use headwater_compile::pass::Statistics;
 use headwater_graph::random::Key;
 
 pub use report::{EpochReport, Listener, Quiet, Split as Seconds, Summary};
 
-use crate::blocks::{SelfLoops, degrees, whole};
+use self::whole::Whole;
 use crate::checkpoint::{Best, Checkpoints, Fingerprint, Snapshot, State};
 use crate::early_stop::{EarlyStop, Verdict};
 use crate::error::{Error, Result};
 use crate::journal::{self, Journal};
-use crate::network::{Extras, Facts, Network};
+use crate::layerwise::Limits;
+use crate::network::Network;
 use crate::optimiser::Optimiser;
 use crate::run_config::{Model, RunConfig};
 use crate::schedule::Schedule;
 use crate::task::Task;
 use crate::whole_file::write_whole;
 
-/// Part of the features that may be other than zero where they are kept as sparse rows.
-const MOST_FILLED: f64 = 0.25;
 /// The lines of a run, in its folder.
 const JOURNAL: &str = "metrics.jsonl";
 /// What draws are for.
@@ -58,24 +55,6 @@ pub struct Trainer {
     state: State,
 }
 
-/// The whole graph, as layers take it.
-#[derive(Debug)]
-struct Whole {
-    graph: Adjacency,
-    loops: SelfLoops,
-    extras: Extras,
-    degrees: Vec<Vec<f32>>,
-    /// All features, where they are needed at once.
-    rows: Option<Rows>,
-}
-
-/// All features.
-#[derive(Debug)]
-enum Rows {
-    Dense(Vec<f32>),
-    Sparse(SparseRows),
-}
-
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
@@ -89,7 +68,7 @@ impl Trainer {
     /// A run in a folder: a new one, or the one that its newest checkpoint says.
     pub fn open(config: RunConfig, task: Task, folder: &Path) -> Result<Self> {
         let (name, text) = text_of(&config.model)?;
-        let (mut network, graph, loops) = network(&config, &task, &name, &text)?;
+        let (mut network, whole) = Whole::with_network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
         let sizes = [("classes", task.classes), ("width", task.width.unwrap_or(0)), ("layers", config.layers)];
         let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size as u64)).collect();
@@ -101,9 +80,7 @@ impl Trainer {
         })?;
         let (state, journal) = begin(&config, folder, &fingerprint, &mut network, &mut optimiser)?;
         let schedule = config.schedule(steps_of_epoch(&config, &task));
-        let degrees = degrees(&task.graph);
-        let whole = Whole { graph, loops, extras: Extras::new(), degrees, rows: None };
-        let mut trainer = Self {
+        Ok(Self {
             folder: folder.to_owned(),
             config,
             task,
@@ -114,15 +91,18 @@ impl Trainer {
             journal,
             fingerprint,
             state,
-        };
-        trainer.prepare_whole()?;
-        Ok(trainer)
+        })
     }
 
     /// Where a run stands.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// What evaluations and predictions may hold in memory.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.whole.limits = limits;
     }
 
     /// Runs until it ends.
@@ -136,6 +116,7 @@ impl Trainer {
                 break;
             };
             let epoch_seconds = begun.elapsed().as_secs_f64();
+            let evaluated = Instant::now();
             let measured = self.evaluate()?;
             let report = EpochReport {
                 epoch: self.state.epoch,
@@ -145,6 +126,7 @@ impl Trainer {
                 rate: self.schedule.at(self.state.step.saturating_sub(1)),
                 epoch_seconds,
                 seconds,
+                evaluate_seconds: evaluated.elapsed().as_secs_f64(),
             };
             let is_over = self.finish_epoch(&report)?;
             listener.epoch(&report);
@@ -265,19 +247,6 @@ fn text_of(model: &Model) -> Result<(String, String)> {
             Ok((path.display().to_string(), text))
         }
     }
-}
-
-/// The network of a run and the graph it is for. Whether nodes need an edge to themselves is known when the text is read, and how
-/// many rows some parameters have only with the graph; so where they do, both are made once more.
-fn network(config: &RunConfig, task: &Task, name: &str, text: &str) -> Result<(Network, Adjacency, SelfLoops)> {
-    let made = |loops: SelfLoops| {
-        let graph = whole(&task.graph, loops)?;
-        let statistics = Statistics::of(&graph);
-        let facts = Facts { in_width: task.width, classes: task.classes, graph: &graph, statistics, text, name };
-        Ok::<_, Error>((Network::new(config, &facts)?, graph, loops))
-    };
-    let found = made(SelfLoops::AsTheyAre)?;
-    if found.0.wants_self_loops() { made(SelfLoops::Added) } else { Ok(found) }
 }
 
 fn steps_of_epoch(config: &RunConfig, task: &Task) -> u64 {

@@ -32,6 +32,9 @@ pub struct EpochReport {
     pub epoch_seconds: f64,
     /// Where they went.
     pub seconds: Split,
+    /// The evaluation.
+    #[serde(default)]
+    pub evaluate_seconds: f64,
 }
 
 /// A whole run.

@@ -8,10 +8,10 @@ use headwater_graph::generate::Bijection;
 use headwater_graph::random::Key;
 use headwater_graph::sample::{EdgeIds, NeighbourSampler, Sample, SampleOptions, Seeds};
 
-use super::full::normalise;
 use super::{Listener, SAMPLE, SHUFFLE, Seconds, Trainer};
 use crate::blocks::{of_sample, scales};
 use crate::error::Result;
+use crate::layerwise::normalise;
 use crate::loss::{self, Targets};
 use crate::network::{Extras, Stage};
 
@@ -57,7 +57,7 @@ impl Trainer {
         let sample = sampler.sample(Seeds { node_type: self.task.node_type, nodes: &nodes, times: None }, key)?;
         let label = |node: &u64| self.task.labels[usize::try_from(*node).unwrap_or(usize::MAX)];
         let labels = nodes.iter().map(label).collect();
-        let needs_scales = self.network.extra_inputs().iter().any(|name| name.ends_with("_scale"));
+        let needs_scales = self.network.needs_scales();
         let mut blocks = Vec::new();
         for block in sample.blocks() {
             let graph = of_sample(&self.task.graph, &sample, &block, self.whole.loops)?;

@@ -119,11 +119,12 @@ fn a_text_that_asks_for_self_loops_gets_them() {
     for (head, wanted) in [("@layer(self_loops=True)\n", SelfLoops::Added), ("", SelfLoops::AsTheyAre)] {
         let text = folder.path().join("mine.py");
         std::fs::write(&text, format!("{head}{layer}")).unwrap();
-        let config = RunConfig { model: Model::Text(text), ..config(Architecture::Sage, false) };
+        let config = RunConfig { model: Model::Text(text), ..config(Architecture::Sage, true) };
         let trainer =
             Trainer::open(config, planted(folder.path()), &folder.path().join(format!("{wanted:?}"))).unwrap();
         assert_eq!(trainer.whole.loops, wanted);
-        let edges = trainer.whole.graph.rows(headwater_compile::inter::Domain::Edge) as u64;
+        let held = trainer.whole.held.as_ref().unwrap();
+        let edges = held.graph.rows(headwater_compile::inter::Domain::Edge) as u64;
         assert_eq!(edges > trainer.task.graph.edges(), wanted == SelfLoops::Added);
     }
 }

@@ -1,0 +1,35 @@
+//! Which nodes each layer must compute for the last one to compute the nodes that are asked for.
+
+use headwater_graph::Graph;
+use rayon::prelude::*;
+
+use super::lists::{each_source, into_type};
+use super::node_set::NodeSet;
+
+/// Nodes that one thread takes at a time.
+const PART: usize = 1024;
+
+/// The nodes of every layer, first layer first: those that are asked for, and before them always the nodes of the layer behind
+/// with all their neighbours.
+pub(super) fn needed(graph: &Graph, counts: &[u64], asked: &[Vec<u64>], layers: usize) -> Vec<NodeSet> {
+    let mut found = vec![NodeSet::of(counts, asked)];
+    for _ in 1..layers {
+        let next = with_neighbours(graph, &found[found.len() - 1]);
+        found.push(next);
+    }
+    found.reverse();
+    found
+}
+
+fn with_neighbours(graph: &Graph, nodes: &NodeSet) -> NodeSet {
+    let all = nodes.copied();
+    let targets: Vec<(usize, u64)> = nodes.all().collect();
+    targets.par_chunks(PART).for_each(|targets| {
+        for (of_type, node) in targets {
+            for (source, lists) in into_type(graph, *of_type) {
+                each_source(lists, *node, |neighbour| _ = all.insert(source, neighbour));
+            }
+        }
+    });
+    all
+}

@@ -1,0 +1,153 @@
+//! What a layer gives, a row a node: in memory, or in a file without a name where there would be too much.
+//!
+//! Rows of nodes that nobody needs are never written, and neither memory nor file has room for them until they are.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+use crate::error::{Error, Result};
+
+/// Rows that one thread copies or reads at a time.
+const PART: usize = 256;
+
+/// Rows of all nodes, some of them filled.
+#[derive(Debug)]
+pub struct Outputs {
+    /// The first row of each node type.
+    firsts: Vec<usize>,
+    width: usize,
+    home: Home,
+}
+
+#[derive(Debug)]
+enum Home {
+    Memory(Vec<f32>),
+    File { file: File, path: PathBuf },
+}
+
+/// Where outputs may go.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room<'a> {
+    /// More bytes than these go to a file.
+    pub memory_bytes: u64,
+    /// The folder it is made in.
+    pub scratch: &'a Path,
+}
+
+impl Outputs {
+    /// Room for rows of so many nodes of each type.
+    pub(super) fn new(counts: &[u64], width: usize, room: Room<'_>) -> Result<Self> {
+        let rows = usize::try_from(counts.iter().sum::<u64>()).unwrap_or(usize::MAX);
+        let bytes = (rows as u64).saturating_mul(4 * width as u64);
+        let home = if bytes <= room.memory_bytes {
+            Home::Memory(vec![0.0; rows.saturating_mul(width)])
+        } else {
+            nameless(room.scratch, bytes)?
+        };
+        Ok(Self { firsts: firsts(counts), width, home })
+    }
+
+    /// Rows that are all there, in memory.
+    pub(crate) fn whole(counts: &[u64], width: usize, rows: Vec<f32>) -> Self {
+        Self { firsts: firsts(counts), width, home: Home::Memory(rows) }
+    }
+
+    /// Elements of a row.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Whether rows are in a file.
+    #[must_use]
+    pub fn is_on_disk(&self) -> bool {
+        matches!(self.home, Home::File { .. })
+    }
+
+    /// The rows of nodes of one type. Nodes that nobody asked to be computed have zeros.
+    pub(crate) fn gather(&self, of_type: usize, nodes: &[u64], out: &mut [f32]) -> Result<()> {
+        let width = self.width.max(1);
+        let parts = out.par_chunks_mut(PART * width).zip(nodes.par_chunks(PART));
+        parts.try_for_each(|(out, nodes)| self.read(of_type, nodes, out))
+    }
+
+    fn read(&self, of_type: usize, nodes: &[u64], out: &mut [f32]) -> Result<()> {
+        for (run, out) in runs(nodes, out, self.width) {
+            let first = self.row(of_type, run) * self.width;
+            match &self.home {
+                Home::Memory(rows) => out.copy_from_slice(&rows[first..first + out.len()]),
+                Home::File { file, path } => {
+                    let bytes = bytemuck::cast_slice_mut(out);
+                    file.read_exact_at(bytes, 4 * first as u64).map_err(Error::io("read", path))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the rows of nodes of one type.
+    pub(super) fn put(&mut self, of_type: usize, nodes: &[u64], rows: &[f32]) -> Result<()> {
+        let first_of_type = self.firsts[of_type];
+        for (run, rows) in runs_of(nodes, rows, self.width) {
+            let first = (first_of_type + usize::try_from(run).unwrap_or(usize::MAX)) * self.width;
+            match &mut self.home {
+                Home::Memory(all) => all[first..first + rows.len()].copy_from_slice(rows),
+                Home::File { file, path } => {
+                    let bytes = bytemuck::cast_slice(rows);
+                    file.write_all_at(bytes, 4 * first as u64).map_err(Error::io("write", path))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory of the rows, to be used again.
+    pub(crate) fn into_memory(self) -> Option<Vec<f32>> {
+        match self.home {
+            Home::Memory(rows) => Some(rows),
+            Home::File { .. } => None,
+        }
+    }
+
+    fn row(&self, of_type: usize, node: u64) -> usize {
+        self.firsts[of_type] + usize::try_from(node).unwrap_or(usize::MAX)
+    }
+}
+
+fn firsts(counts: &[u64]) -> Vec<usize> {
+    let sum = |sum: &mut u64, count: &u64| Some(std::mem::replace(sum, *sum + count));
+    counts.iter().scan(0, sum).map(|first| usize::try_from(first).unwrap_or(usize::MAX)).collect()
+}
+
+/// A file of so many bytes that is gone when it is closed, however the process ends.
+fn nameless(folder: &Path, bytes: u64) -> Result<Home> {
+    let path = folder.join(format!(".layer-{}.partial", std::process::id()));
+    let mut options = File::options();
+    let made = options.read(true).write(true).create(true).truncate(true).open(&path);
+    let file = made.map_err(Error::io("create", &path))?;
+    fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+    file.set_len(bytes).map_err(Error::io("make room in", &path))?;
+    Ok(Home::File { file, path })
+}
+
+/// Stretches of nodes that follow each other, with their rows.
+fn runs<'a>(nodes: &'a [u64], out: &'a mut [f32], width: usize) -> impl Iterator<Item = (u64, &'a mut [f32])> {
+    let mut rest = out;
+    nodes.chunk_by(|a, b| a + 1 == *b).map(move |run| {
+        let (own, behind) = std::mem::take(&mut rest).split_at_mut(run.len() * width);
+        rest = behind;
+        (run[0], own)
+    })
+}
+
+fn runs_of<'a>(nodes: &'a [u64], rows: &'a [f32], width: usize) -> impl Iterator<Item = (u64, &'a [f32])> {
+    let mut rest = rows;
+    nodes.chunk_by(|a, b| a + 1 == *b).map(move |run| {
+        let (own, behind) = rest.split_at(run.len() * width);
+        rest = behind;
+        (run[0], own)
+    })
+}

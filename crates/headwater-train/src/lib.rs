@@ -11,7 +11,8 @@
 //! | How wrong is it, and how good? | [`loss`], [`metric`] |
 //! | How does it get better? | [`optimiser`], [`mod@clip`], [`schedule`] |
 //! | When is it good enough? | [`early_stop`] |
-//! | What does it say of all nodes? | [`layerwise`] |
+//! | What does it say of these nodes? | [`layerwise`], [`node_list`], [`predictions`] |
+//! | Which graph was it trained on? | [`origin`] |
 //! | What does a run leave behind? | [`checkpoint`], [`journal`], [`whole_file`] |
 //!
 //! Everything here is f32, in parallel, and equal to the bit for any number of threads.
@@ -28,8 +29,11 @@ pub mod layerwise;
 pub mod loss;
 pub mod metric;
 pub mod network;
+pub mod node_list;
 pub mod optimiser;
+pub mod origin;
 pub mod parameter;
+pub mod predictions;
 pub mod run_config;
 pub mod schedule;
 pub mod task;
@@ -45,6 +49,7 @@ pub use journal::Journal;
 pub use loss::{Loss, Rows, Targets};
 pub use metric::{Meter, Metric};
 pub use optimiser::Optimiser;
+pub use origin::Origin;
 pub use parameter::{Parameter, Parameters};
 pub use run_config::{RunConfig, RunFile};
 pub use schedule::Schedule;

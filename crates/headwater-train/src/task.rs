@@ -6,6 +6,7 @@ use headwater_graph::topology::Layout;
 use headwater_graph::{Dataset, Graph, NodeType, Relation, Schema, Silent, Topology};
 
 use crate::error::{Error, Result};
+use crate::run_config::RunConfig;
 
 /// A classification of nodes.
 #[derive(Debug)]
@@ -38,6 +39,11 @@ pub enum Inverse {
     Off,
     /// Every relation also the other way.
     On,
+}
+
+/// What a run learns from a dataset.
+pub fn open(config: &RunConfig, dataset: &Dataset) -> Result<Task> {
+    Task::open(dataset, if config.inverse_relations { Inverse::On } else { Inverse::Off })
 }
 
 impl Task {

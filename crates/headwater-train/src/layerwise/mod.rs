@@ -23,6 +23,7 @@ mod tests;
 use std::path::Path;
 
 use headwater_compile::cpu::fast::{Given, SparseRows};
+use headwater_graph::Progress;
 
 pub use outputs::Outputs;
 pub(crate) use statistics::{skeleton, statistics};
@@ -69,12 +70,13 @@ pub(crate) struct Layerwise<'a> {
 
 impl Layerwise<'_> {
     /// The network's outputs for these nodes of each type.
-    pub fn outputs(&self, network: &mut Network, asked: &[Vec<u64>]) -> Result<Outputs> {
+    pub fn outputs(&self, network: &mut Network, asked: &[Vec<u64>], progress: &dyn Progress) -> Result<Outputs> {
         let counts = self.task.node_counts();
         let needed = needed::needed(&self.task.graph, &counts, asked, network.depth());
         let mut before: Option<Outputs> = None;
         for (at, nodes) in needed.iter().enumerate() {
             let room = Room { memory_bytes: self.limits.outputs_bytes, scratch: self.scratch };
+            progress.begin(&format!("layer {} of {}", at + 1, needed.len()), nodes.len());
             let mut own = Outputs::new(&counts, network.width_of(at), room)?;
             let sizes = self.sizes(network, at);
             let cutter = Cutter { graph: &self.task.graph, counts: &counts, loops: self.loops, sizes };
@@ -83,6 +85,7 @@ impl Layerwise<'_> {
                 let rows = self.chunk(network, at, &chunk, before.as_ref())?;
                 put(&mut own, &chunk, &rows)?;
                 network.give(rows);
+                progress.advance(chunk.targets.iter().sum::<usize>() as u64);
             }
             before = Some(own);
         }

@@ -42,6 +42,11 @@ impl NodeSet {
         word.load(Relaxed) & bit == 0 && word.fetch_or(bit, Relaxed) & bit == 0
     }
 
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.words.iter().flatten().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()
+    }
+
     /// Nodes of a type, ascending.
     pub fn ids(&self, of_type: usize) -> impl Iterator<Item = u64> + '_ {
         let words = self.words[of_type].iter().map(|word| word.load(Relaxed));

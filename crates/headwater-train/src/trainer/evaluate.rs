@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use headwater_compile::cpu::fast::Given;
+use headwater_graph::{Progress, Silent};
 
 use super::Trainer;
 use super::whole::{Held, Rows, Whole};
@@ -40,18 +41,21 @@ pub(super) struct Inference<'a> {
 impl Trainer {
     /// Outputs of these nodes of the type that has labels.
     pub fn outputs(&mut self, nodes: &[u64]) -> Result<Outputs> {
-        self.inference().outputs(nodes)
+        self.inference().outputs(nodes, &Silent)
     }
 
     /// The metrics of the validation and the test nodes.
     pub(super) fn evaluate(&mut self) -> Result<Measured> {
         let asked = [&self.task.valid[..], &self.task.test].concat();
         let mut inference = self.inference();
-        let outputs = inference.outputs(&asked)?;
-        let task = inference.task;
-        let (valid, test) = (inference.measure(&outputs, &task.valid)?, inference.measure(&outputs, &task.test)?);
+        let outputs = inference.outputs(&asked, &Silent)?;
+        let (config, task) = (inference.config, inference.task);
+        let measured = Measured {
+            valid: measure(config, task, &outputs, &task.valid)?,
+            test: measure(config, task, &outputs, &task.test)?,
+        };
         inference.recycle(outputs);
-        Ok(Measured { valid, test })
+        Ok(measured)
     }
 
     fn inference(&mut self) -> Inference<'_> {
@@ -62,7 +66,7 @@ impl Trainer {
 
 impl Inference<'_> {
     /// Outputs of these nodes of the type that has labels; others may be there too.
-    pub fn outputs(&mut self, nodes: &[u64]) -> Result<Outputs> {
+    pub fn outputs(&mut self, nodes: &[u64], progress: &dyn Progress) -> Result<Outputs> {
         if let Some(held) = &self.whole.held {
             let rows = at_once(self.network, held)?;
             return Ok(Outputs::whole(&self.task.node_counts(), self.task.classes, rows));
@@ -77,22 +81,7 @@ impl Inference<'_> {
             limits: self.whole.limits,
             scratch: self.scratch,
         };
-        layerwise.outputs(self.network, &asked)
-    }
-
-    /// The metric of these nodes, whose outputs are known.
-    pub fn measure(&self, outputs: &Outputs, nodes: &[u64]) -> Result<f64> {
-        let columns = self.task.classes;
-        let mut meter = Meter::new(self.config.metric, columns);
-        let mut rows = vec![0.0; nodes.len().min(PIECE) * columns];
-        for nodes in nodes.chunks(PIECE) {
-            let rows = &mut rows[..nodes.len() * columns];
-            outputs.gather(self.task.node_type, nodes, rows)?;
-            let label = |node: &u64| self.task.labels[usize::try_from(*node).unwrap_or(usize::MAX)];
-            let labels: Vec<i64> = nodes.iter().map(label).collect();
-            meter.add(loss::Rows { outputs: rows, columns, targets: Targets::Classes(&labels) })?;
-        }
-        Ok(meter.value().unwrap_or(0.0))
+        layerwise.outputs(self.network, &asked, progress)
     }
 
     /// Gives the memory of outputs back.
@@ -118,4 +107,19 @@ fn at_once(network: &mut Network, held: &Held) -> Result<Vec<f32>> {
         }
     }
     Ok(rows.unwrap_or_default())
+}
+
+/// The metric of these nodes, whose outputs are known.
+pub(super) fn measure(config: &RunConfig, task: &Task, outputs: &Outputs, nodes: &[u64]) -> Result<f64> {
+    let columns = task.classes;
+    let mut meter = Meter::new(config.metric, columns);
+    let mut rows = vec![0.0; nodes.len().min(PIECE) * columns];
+    for nodes in nodes.chunks(PIECE) {
+        let rows = &mut rows[..nodes.len() * columns];
+        outputs.gather(task.node_type, nodes, rows)?;
+        let label = |node: &u64| task.labels[usize::try_from(*node).unwrap_or(usize::MAX)];
+        let labels: Vec<i64> = nodes.iter().map(label).collect();
+        meter.add(loss::Rows { outputs: rows, columns, targets: Targets::Classes(&labels) })?;
+    }
+    Ok(meter.value().unwrap_or(0.0))
 }

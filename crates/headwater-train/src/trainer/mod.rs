@@ -6,6 +6,7 @@
 
 mod evaluate;
 mod full;
+mod predictor;
 mod report;
 mod sampled;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use std::time::Instant;
 use headwater_compile::front::builtin;
 use headwater_graph::random::Key;
 
+pub use predictor::{Places, Predictor, Which};
 pub use report::{EpochReport, Listener, Quiet, Split as Seconds, Summary};
 
 use self::whole::Whole;
@@ -70,9 +72,7 @@ impl Trainer {
         let (name, text) = text_of(&config.model)?;
         let (mut network, whole) = Whole::with_network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
-        let sizes = [("classes", task.classes), ("width", task.width.unwrap_or(0)), ("layers", config.layers)];
-        let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size as u64)).collect();
-        let fingerprint = Fingerprint::new(&text, sizes, &network.parameters);
+        let fingerprint = fingerprint(&config, &task, &network, &text);
         std::fs::create_dir_all(folder).map_err(|source| Error::Io {
             action: "create",
             path: folder.to_owned(),
@@ -247,6 +247,13 @@ fn text_of(model: &Model) -> Result<(String, String)> {
             Ok((path.display().to_string(), text))
         }
     }
+}
+
+/// Whose checkpoints these are.
+fn fingerprint(config: &RunConfig, task: &Task, network: &Network, text: &str) -> Fingerprint {
+    let sizes = [("classes", task.classes), ("width", task.width.unwrap_or(0)), ("layers", config.layers)];
+    let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size as u64)).collect();
+    Fingerprint::new(text, sizes, &network.parameters)
 }
 
 fn steps_of_epoch(config: &RunConfig, task: &Task) -> u64 {

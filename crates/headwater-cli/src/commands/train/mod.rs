@@ -1,6 +1,6 @@
 //! `headwater train`: a run on the CPU, from its description to its summary.
 
-mod planted;
+pub mod planted;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use headwater::graph::Dataset;
 use headwater::train::run_config::{RunConfig, RunFile};
-use headwater::train::task::{Inverse, Task};
 use headwater::train::trainer::{Ending, EpochReport, Summary, Trainer};
-use headwater::train::{Checkpoints, journal};
+use headwater::train::{Checkpoints, Origin, journal, task};
 use serde::Serialize;
 
 use self::watch::Watcher;
@@ -33,23 +32,17 @@ struct Closing<'a> {
 /// Trains and prints.
 pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let (config, folder) = described(args)?;
-    if config.threads > 0 {
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(config.threads)
-            .build_global()
-            .context("setting the number of threads")?;
-    }
+    set_threads(config.threads)?;
     let made_up = config.dataset.is_none();
     let dataset = match &config.dataset {
         Some(dataset) => dataset.clone(),
         None => planted::make(&folder)?,
     };
-    let open = || -> anyhow::Result<Task> {
-        let opened = Dataset::open(&dataset).with_context(|| format!("opening {}", dataset.display()))?;
-        let inverse = if config.inverse_relations { Inverse::On } else { Inverse::Off };
-        Task::open(&opened, inverse).with_context(|| format!("training on {}", dataset.display()))
-    };
+    let dataset = Dataset::open(&dataset).with_context(|| format!("opening {}", dataset.display()))?;
+    let open = || task::open(&config, &dataset).with_context(|| format!("training on {}", dataset.folder().display()));
     let mut trainer = Trainer::open(config.clone(), open()?, &folder)?;
+    let made = if made_up { Some(planted::recipe()?) } else { None };
+    Origin { made, ..Origin::of(&dataset) }.write(&folder)?;
     let watcher = Watcher::new(&config, trainer.state().epoch, args.json)?;
     let (summary, ending) = trainer.run(&watcher)?;
     watcher.finish();
@@ -64,6 +57,15 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     }
     if ending == Ending::Stopped {
         report::note(format!("stopped; go on with: headwater train --resume {}", folder.display()));
+    }
+    Ok(())
+}
+
+/// Sets how many threads there are, unless it is left to the machine.
+pub fn set_threads(threads: usize) -> anyhow::Result<()> {
+    if threads > 0 {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build_global().context("setting the number of threads")?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@
 //! | What is learned, and how does it begin? | [`parameter`], [`init`] |
 //! | How wrong is it, and how good? | [`loss`], [`metric`] |
 //! | How does it get better? | [`optimiser`], [`mod@clip`], [`schedule`] |
+//! | Where are its features? | [`placement`] |
 //! | When is it good enough? | [`early_stop`] |
 //! | What does it say of these nodes? | [`layerwise`], [`node_list`], [`predictions`] |
 //! | Which graph was it trained on? | [`origin`] |
@@ -33,6 +34,7 @@ pub mod node_list;
 pub mod optimiser;
 pub mod origin;
 pub mod parameter;
+pub mod placement;
 pub mod predictions;
 pub mod run_config;
 pub mod schedule;

@@ -1,11 +1,12 @@
 //! What is to be learnt: a graph, the features and labels of its nodes, and which nodes are for training.
 
-use headwater_feature::{Feature, FeatureOptions, RowFormat, Source, Stored};
+use headwater_feature::{HostTable, RowFormat, Source, Stored};
 use headwater_graph::dataset::Split;
 use headwater_graph::topology::Layout;
 use headwater_graph::{Dataset, Graph, NodeType, Relation, Schema, Silent, Topology};
 
 use crate::error::{Error, Result};
+use crate::placement::place;
 use crate::run_config::RunConfig;
 
 /// A classification of nodes.
@@ -14,7 +15,7 @@ pub struct Task {
     /// Neighbours by target.
     pub graph: Graph,
     /// Rows of every node type, one table each; empty where nodes have none.
-    pub features: Vec<Feature>,
+    pub features: Vec<HostTable>,
     /// Elements of a node's features.
     pub width: Option<usize>,
     /// The node type that has labels.
@@ -41,9 +42,11 @@ pub enum Inverse {
     On,
 }
 
-/// What a run learns from a dataset.
+/// What a run learns from a dataset, with its features where the run wants them.
 pub fn open(config: &RunConfig, dataset: &Dataset) -> Result<Task> {
-    Task::open(dataset, if config.inverse_relations { Inverse::On } else { Inverse::Off })
+    let mut task = Task::open(dataset, if config.inverse_relations { Inverse::On } else { Inverse::Off })?;
+    place(&mut task, config, dataset)?;
+    Ok(task)
 }
 
 impl Task {
@@ -77,7 +80,7 @@ impl Task {
         let mut rest = out;
         for (table, ids) in self.features.iter().zip(ids) {
             let (own, behind) = rest.split_at_mut(ids.len() * width);
-            table.cpu_get(ids, Stored::F32, bytemuck::cast_slice_mut(own))?;
+            table.gather(ids, Stored::F32, bytemuck::cast_slice_mut(own))?;
             rest = behind;
         }
         Ok(())
@@ -91,7 +94,7 @@ impl Task {
 }
 
 /// Tables of all types, and the width they share.
-fn features(dataset: &Dataset) -> Result<(Vec<Feature>, Option<usize>)> {
+fn features(dataset: &Dataset) -> Result<(Vec<HostTable>, Option<usize>)> {
     let types = dataset.schema().node_types();
     let mut tables = Vec::new();
     let mut widths = Vec::new();
@@ -104,7 +107,7 @@ fn features(dataset: &Dataset) -> Result<(Vec<Feature>, Option<usize>)> {
             let why = format!("{} has {} rows for {} nodes", array.path().display(), source.rows(), node_type.count);
             return Err(Error::Model { why });
         }
-        tables.push(Feature::new(source, FeatureOptions { with_gpu: false, ..FeatureOptions::default() })?);
+        tables.push(HostTable::of(source));
         widths.push((node_type.name.clone(), elements));
     }
     let Some((_, width)) = widths.first().cloned() else { return Ok((tables, None)) };

@@ -123,10 +123,10 @@ pub struct TrainArgs {
     /// The seed of everything random.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Where features lie when a GPU trains: cpu or tiered. Kept with the run; the CPU reads them where they are.
+    /// Where features lie: auto, memory, disk (read through a cache) or tiered (the most read rows in memory).
     #[arg(long, value_parser = word::<Features>)]
     pub features: Option<Features>,
-    /// Share of rows in the fastest memory of a tiered table. Kept with the run.
+    /// Share of rows that a tiered table holds in memory.
     #[arg(long)]
     pub hot_share: Option<f64>,
     /// Threads; 0 takes all cores.

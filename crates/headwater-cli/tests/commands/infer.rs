@@ -111,6 +111,21 @@ fn what_cannot_be_predicted_is_said() {
     assert_eq!(infer(&[&run, "--dataset", &data])["nodes"], 512);
     assert!(!Path::new(&run).join(".predictions.npy.partial").exists());
 
-    std::fs::remove_dir_all(Path::new(&run).join("checkpoints")).unwrap();
+    let config = Path::new(&run).join("config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("hidden = 8", "hidden = 9")).unwrap();
+    fails_with(&["infer", &run, "--dataset", &data], "the checkpoint is of another model");
+    std::fs::write(&config, text).unwrap();
+    let checkpoints = Path::new(&run).join("checkpoints");
+    for file in std::fs::read_dir(&checkpoints).unwrap().map(|entry| entry.unwrap().path()) {
+        let bytes = std::fs::read(&file).unwrap();
+        let version = b"version\\\":1";
+        if let Some(at) = bytes.windows(version.len()).position(|part| part == version) {
+            let newer = [&bytes[..at + version.len() - 1], b"9", &bytes[at + version.len()..]].concat();
+            std::fs::write(&file, newer).unwrap();
+        }
+    }
+    fails_with(&["infer", &run, "--dataset", &data], "format version 9 is not read here");
+    std::fs::remove_dir_all(&checkpoints).unwrap();
     fails_with(&["infer", &run, "--dataset", &data], "no checkpoint yet");
 }

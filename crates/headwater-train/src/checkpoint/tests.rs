@@ -38,7 +38,8 @@ impl Run {
         optimiser.step(&mut parameters, &gradients, 0.1).unwrap();
         let best = Some(Best { value: 0.1 + f64::from(salt), epoch: 1, step });
         let early_stop = EarlyStop::default();
-        let state = State { epoch: 2, batch: 3, step, seed: u64::MAX, best, early_stop, journal_bytes: 99 };
+        let state =
+            State { epoch: 2, batch: 3, step, seed: u64::MAX, best, early_stop, journal_bytes: 99, losses: 0.1 };
         let sizes = BTreeMap::from([("hidden".to_owned(), 16), ("layers".to_owned(), 2)]);
         let fingerprint = Fingerprint::new("layer text", sizes, &parameters);
         let buffers = vec![Array { name: "running/mean".to_owned(), shape: vec![1], values: vec![salt] }];
@@ -327,4 +328,13 @@ fn places_that_cannot_be_written_are_named() {
         let said = Checkpoints::new(&place, 1).save(Run::new(1, 0.5, &[&[2]]).snapshot()).unwrap_err().to_string();
         assert!(said.contains(place.to_str().unwrap()) && said.contains("cannot create"), "{said}");
     }
+}
+
+#[test]
+fn a_state_without_the_later_fields_is_read() {
+    let run = Run::new(7, 1.0, &[&[2]]);
+    let mut text = serde_json::to_value(&run.state).unwrap();
+    text.as_object_mut().unwrap().remove("losses").unwrap();
+    let found: State = serde_json::from_value(text).unwrap();
+    assert_eq!(found, State { losses: 0.0, ..run.state });
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use headwater_compile::pass::Statistics;
-use headwater_feature::{Feature, FeatureOptions, RowFormat, Source, Stored};
+use headwater_feature::{HostTable, RowFormat, Source, Stored};
 use headwater_graph::random::Key;
 use headwater_graph::topology::Layout;
 use headwater_graph::{Column, Graph, NodeType, Relation, Schema, Topology};
@@ -53,8 +53,7 @@ fn task(counts: &[u64], ends: &[(usize, usize)]) -> Task {
         let values = (0..count * WIDTH as u64).map(|at| Key::new(9).of(*count).below(at, 1000) as f32 / 1000.0 - 0.4);
         let values: Column<f32> = values.collect::<Vec<_>>().into();
         let format = RowFormat::packed(WIDTH, Stored::F32);
-        let source = Source::memory(values.foreign().clone(), Vec::new(), format).unwrap();
-        Feature::new(source, FeatureOptions { with_gpu: false, ..FeatureOptions::default() }).unwrap()
+        HostTable::of(Source::memory(values.foreign().clone(), Vec::new(), format).unwrap())
     };
     let node_type = counts.len() - 1;
     Task {

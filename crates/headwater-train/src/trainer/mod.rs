@@ -30,6 +30,7 @@ use crate::journal::{self, Journal};
 use crate::layerwise::Limits;
 use crate::network::Network;
 use crate::optimiser::Optimiser;
+use crate::placement::served;
 use crate::run_config::{Model, RunConfig};
 use crate::schedule::Schedule;
 use crate::task::Task;
@@ -138,8 +139,7 @@ impl Trainer {
         if ending == Ending::Stopped || self.config.checkpoint_every == 0 {
             self.save()?;
         }
-        let summary = self.summary(&reports)?;
-        Ok((summary, ending))
+        Ok((self.summary(&reports), ending))
     }
 
     /// One epoch, or what is left of it: the mean loss and where the time went; nothing when the listener stops it.
@@ -149,9 +149,12 @@ impl Trainer {
 
     /// Notes what an epoch gave. Whether the run is over.
     fn finish_epoch(&mut self, report: &EpochReport) -> Result<bool> {
-        self.journal.append(report)?;
+        if let Err(why) = self.journal.append(report) {
+            log::warn!("epoch {} is not in the journal, training goes on: {why}", report.epoch);
+        }
         self.state.epoch += 1;
         self.state.batch = 0;
+        self.state.losses = 0.0;
         let is_better = |best: &Best| report.valid > best.value;
         if self.state.best.as_ref().is_none_or(is_better) {
             let best = Best { value: report.valid, epoch: report.epoch, step: self.state.step };
@@ -219,15 +222,21 @@ impl Trainer {
         }
     }
 
-    fn summary(&self, reports: &[EpochReport]) -> Result<Summary> {
-        // The best epoch may be one of a run that this one goes on with.
-        let lines = journal::read(&self.folder.join(JOURNAL))?;
-        let all: Vec<EpochReport> = lines.into_iter().filter_map(|line| serde_json::from_value(line).ok()).collect();
-        let at_best = self.state.best.and_then(|best| all.iter().rfind(|report| report.epoch == best.epoch));
-        let summary = Summary::new(&self.folder, at_best, reports, self.network.peak_bytes());
+    fn summary(&self, reports: &[EpochReport]) -> Summary {
+        let best = self.state.best.map(|best| best.epoch);
+        let at_best = reports.iter().rfind(|report| Some(report.epoch) == best).copied().or_else(|| {
+            // It may be one of a run that this one goes on with.
+            let lines = journal::read(&self.folder.join(JOURNAL)).unwrap_or_default();
+            let all = lines.into_iter().rev().filter_map(|line| serde_json::from_value(line).ok());
+            all.into_iter().find(|report: &EpochReport| Some(report.epoch) == best)
+        });
+        let peak_bytes = self.network.peak_bytes();
+        let summary = Summary::new(&self.folder, at_best.as_ref(), reports, peak_bytes, served(&self.task));
         let text = serde_json::to_string_pretty(&summary).unwrap_or_default();
-        write_whole(&self.folder.join("summary.json"), text.as_bytes())?;
-        Ok(summary)
+        if let Err(why) = write_whole(&self.folder.join("summary.json"), text.as_bytes()) {
+            log::warn!("the summary is not in the run's folder: {why}");
+        }
+        summary
     }
 }
 
@@ -280,6 +289,7 @@ fn begin(
             best: None,
             early_stop: EarlyStop::default(),
             journal_bytes: 0,
+            losses: 0.0,
         };
         return Ok((state, Journal::create(&journal)?));
     };

@@ -28,8 +28,7 @@ impl Trainer {
         let options = SampleOptions { edge_ids: EdgeIds::Dropped, ..SampleOptions::fanouts(&self.config.fanout)? };
         let sampler = NeighbourSampler::new(self.task.graph.clone(), options)?;
         let batches = self.task.train.len().div_ceil(self.config.batch) as u64;
-        let (mut seconds, mut losses) = (Seconds::default(), 0.0);
-        let first = self.state.batch;
+        let mut seconds = Seconds::default();
         while self.state.batch < batches {
             if listener.should_stop() {
                 return Ok(None);
@@ -43,11 +42,11 @@ impl Trainer {
             seconds.sample += (sampled - begun).as_secs_f64();
             seconds.gather += (gathered - sampled).as_secs_f64();
             seconds.compute += gathered.elapsed().as_secs_f64();
-            losses += loss;
+            self.state.losses += loss;
             self.state.batch += 1;
             listener.batch(self.state.batch, batches, loss);
         }
-        Ok(Some((losses / (batches - first).max(1) as f64, seconds)))
+        Ok(Some((self.state.losses / batches.max(1) as f64, seconds)))
     }
 
     /// The batch that is next.

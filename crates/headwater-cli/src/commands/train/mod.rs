@@ -41,12 +41,16 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let dataset = Dataset::open(&dataset).with_context(|| format!("opening {}", dataset.display()))?;
     let open = || task::open(&config, &dataset).with_context(|| format!("training on {}", dataset.folder().display()));
     let mut trainer = Trainer::open(config.clone(), open()?, &folder)?;
-    let made = if made_up { Some(planted::recipe()?) } else { None };
-    Origin { made, ..Origin::of(&dataset) }.write(&folder)?;
+    if args.resume.is_none() {
+        let made = if made_up { Some(planted::recipe()?) } else { None };
+        Origin { made, ..Origin::of(&dataset) }.write(&folder)?;
+    }
     let watcher = Watcher::new(&config, trainer.state().epoch, args.json)?;
     let (summary, ending) = trainer.run(&watcher)?;
     watcher.finish();
-    draw(&folder)?;
+    if let Err(why) = draw(&folder) {
+        report::note(format!("warning: there is no picture of the run: {why:#}"));
+    }
     let features_alone =
         if made_up && ending == Ending::Done { Some(planted::features_alone(&config, open()?)?) } else { None };
     let closing = Closing { summary: &summary, peak_rss_bytes: peak_rss_bytes(), features_alone };
@@ -133,6 +137,17 @@ fn show(closing: &Closing<'_>) {
     report::line(format!(
         "{epochs} epochs of {epoch_seconds:.3} s: {sample_seconds:.3} sampling, {gather_seconds:.3} gathering, {compute_seconds:.3} computing"
     ));
+    let features = &closing.summary.features;
+    if features.disk_rows > 0 {
+        report::line(format!(
+            "features  {:.1}% of {} rows from memory ({} MiB), the others from disk ({} MiB, of which {} MiB were read)",
+            100.0 * closing.summary.feature_hit_rate,
+            features.memory_rows + features.disk_rows,
+            features.memory_bytes >> 20,
+            features.disk_bytes >> 20,
+            features.read_bytes >> 20
+        ));
+    }
     report::line(format!("memory  {} MiB at most", closing.peak_rss_bytes >> 20));
     report::line(format!("run     {}", closing.summary.run_dir.display()));
 }

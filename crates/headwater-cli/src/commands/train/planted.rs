@@ -6,7 +6,7 @@ use anyhow::Context;
 use headwater::graph::Progress;
 use headwater::graph::generate::{Planted, Skew};
 use headwater::train::Origin;
-use headwater::train::run_config::{Architecture, Model, RunConfig, RunFile};
+use headwater::train::run_config::{Architecture, Features, Model, RunConfig, RunFile};
 use headwater::train::task::Task;
 use headwater::train::trainer::{Quiet, Trainer};
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,14 @@ const ALONE_EPOCHS: u64 = 10;
 
 /// Settings that suit this graph; whoever says otherwise goes before.
 pub fn settings() -> RunFile {
-    RunFile { hidden: Some(128), epochs: Some(8), rate: Some(0.01), dropout: Some(0.2), ..RunFile::default() }
+    RunFile {
+        hidden: Some(128),
+        epochs: Some(8),
+        rate: Some(0.01),
+        dropout: Some(0.2),
+        features: Some(Features::Tiered),
+        ..RunFile::default()
+    }
 }
 
 /// How the graph is made, to be kept with the run.

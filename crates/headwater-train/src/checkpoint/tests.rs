@@ -121,7 +121,10 @@ fn the_first_version_stays_readable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("step-000000000007.safetensors");
     fs::write(&path, include_bytes!("tests/version-1.safetensors")).unwrap();
-    assert_eq!(Checkpoint::read(&path).unwrap(), Run::new(7, 0.25, &[&[2, 2], &[0, 3]]).checkpoint());
+    let mut run = Run::new(7, 0.25, &[&[2, 2], &[0, 3]]);
+    // What came later is as it was then.
+    run.state.losses = 0.0;
+    assert_eq!(Checkpoint::read(&path).unwrap(), run.checkpoint());
 }
 
 #[test]
@@ -328,13 +331,4 @@ fn places_that_cannot_be_written_are_named() {
         let said = Checkpoints::new(&place, 1).save(Run::new(1, 0.5, &[&[2]]).snapshot()).unwrap_err().to_string();
         assert!(said.contains(place.to_str().unwrap()) && said.contains("cannot create"), "{said}");
     }
-}
-
-#[test]
-fn a_state_without_the_later_fields_is_read() {
-    let run = Run::new(7, 1.0, &[&[2]]);
-    let mut text = serde_json::to_value(&run.state).unwrap();
-    text.as_object_mut().unwrap().remove("losses").unwrap();
-    let found: State = serde_json::from_value(text).unwrap();
-    assert_eq!(found, State { losses: 0.0, ..run.state });
 }

@@ -29,14 +29,18 @@ pub use outputs::Outputs;
 pub(crate) use statistics::{skeleton, statistics};
 
 use self::chunk::{Chunk, Cutter, Sizes};
+use self::node_set::NodeSet;
 use self::outputs::Room;
 use crate::blocks::{SelfLoops, scales};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::network::{Extras, Network, Stage};
 use crate::task::Task;
 
 /// Part of the features that may be other than zero where they are kept as sparse rows.
 pub(crate) const MOST_FILLED: f64 = 0.25;
+
+/// Bytes of an edge in a block that is kept, with what is made of it the first time it is used.
+const KEPT_EDGE_BYTES: u64 = 32;
 
 /// What inference may hold in memory.
 #[derive(Debug, Clone, Copy)]
@@ -68,28 +72,86 @@ pub(crate) struct Layerwise<'a> {
     pub scratch: &'a Path,
 }
 
+/// What each layer computes, for nodes that are asked for.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    layers: Vec<LayerPlan>,
+}
+
+#[derive(Debug)]
+struct LayerPlan {
+    nodes: NodeSet,
+    /// Its chunks, where all of them together are few enough to be kept for the next time.
+    kept: Option<Vec<Chunk>>,
+}
+
 impl Layerwise<'_> {
-    /// The network's outputs for these nodes of each type.
-    pub fn outputs(&self, network: &mut Network, asked: &[Vec<u64>], progress: &dyn Progress) -> Result<Outputs> {
+    /// What is to be done for these nodes of each type.
+    pub fn plan(&self, network: &Network, asked: &[Vec<u64>]) -> Result<Plan> {
         let counts = self.task.node_counts();
         let needed = needed::needed(&self.task.graph, &counts, asked, network.depth());
+        let edges = self.task.graph.edges().saturating_mul(needed.len() as u64);
+        let is_small = edges.saturating_mul(KEPT_EDGE_BYTES) <= self.limits.chunk_bytes;
+        let layer = |(at, nodes): (usize, NodeSet)| {
+            let chunks = || self.cutter(network, at, &counts).chunks(nodes.all()).collect::<Result<_>>();
+            let kept = is_small.then(chunks).transpose()?;
+            Ok(LayerPlan { nodes, kept })
+        };
+        let layers = needed.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
+        Ok(Plan { layers })
+    }
+
+    /// The network's outputs for the nodes of a plan.
+    pub fn outputs(&self, network: &mut Network, plan: &Plan, progress: &dyn Progress) -> Result<Outputs> {
         let mut before: Option<Outputs> = None;
-        for (at, nodes) in needed.iter().enumerate() {
-            let room = Room { memory_bytes: self.limits.outputs_bytes, scratch: self.scratch };
-            progress.begin(&format!("layer {} of {}", at + 1, needed.len()), nodes.len());
-            let mut own = Outputs::new(&counts, network.width_of(at), room)?;
-            let sizes = self.sizes(network, at);
-            let cutter = Cutter { graph: &self.task.graph, counts: &counts, loops: self.loops, sizes };
-            for chunk in cutter.chunks(nodes.all()) {
-                let chunk = chunk?;
-                let rows = self.chunk(network, at, &chunk, before.as_ref())?;
-                put(&mut own, &chunk, &rows)?;
+        for (at, layer) in plan.layers.iter().enumerate() {
+            progress.begin(&format!("layer {} of {}", at + 1, plan.layers.len()), layer.nodes.len());
+            let own = self.layer(network, at, layer, before.as_ref(), progress)?;
+            if let Some(rows) = before.replace(own).and_then(Outputs::into_memory) {
                 network.give(rows);
-                progress.advance(chunk.targets.iter().sum::<usize>() as u64);
             }
-            before = Some(own);
         }
-        Ok(before.unwrap_or_else(|| Outputs::whole(&counts, 0, Vec::new())))
+        Ok(before.unwrap_or_else(|| Outputs::whole(&self.task.node_counts(), 0, Vec::new())))
+    }
+
+    /// One layer.
+    fn layer(
+        &self,
+        network: &mut Network,
+        at: usize,
+        layer: &LayerPlan,
+        before: Option<&Outputs>,
+        progress: &dyn Progress,
+    ) -> Result<Outputs> {
+        let counts = self.task.node_counts();
+        let room = Room { memory_bytes: self.limits.outputs_bytes, scratch: self.scratch };
+        let cutter = self.cutter(network, at, &counts);
+        let mut own: Option<Outputs> = None;
+        let mut run = |chunk: &Chunk| {
+            let rows = self.chunk(network, at, chunk, before)?;
+            let width = network.width_of(at);
+            progress.advance(chunk.targets.iter().sum::<usize>() as u64);
+            let is_whole = counts.iter().zip(&chunk.targets).all(|(count, targets)| *count == *targets as u64);
+            if is_whole && room.has_memory_for(rows.len()) {
+                own = Some(Outputs::whole(&counts, width, rows));
+                return Ok(());
+            }
+            if own.is_none() {
+                own = Some(Outputs::new(&counts, width, room, |len| network.take(len))?);
+            }
+            own.iter_mut().try_for_each(|own| put(own, chunk, &rows))?;
+            network.give(rows);
+            Ok::<_, Error>(())
+        };
+        match &layer.kept {
+            Some(chunks) => chunks.iter().try_for_each(&mut run)?,
+            None => cutter.chunks(layer.nodes.all()).try_for_each(|chunk| run(&chunk?))?,
+        }
+        own.map_or_else(|| Outputs::new(&counts, network.width_of(at), room, |len| vec![0.0; len]), Ok)
+    }
+
+    fn cutter<'a>(&'a self, network: &Network, at: usize, counts: &'a [u64]) -> Cutter<'a> {
+        Cutter { graph: &self.task.graph, counts, loops: self.loops, sizes: self.sizes(network, at) }
     }
 
     /// What rows of a layer take while they are computed.

@@ -26,6 +26,13 @@ impl NodeSet {
         Self { words: counts.iter().map(words).collect() }
     }
 
+    /// All of so many nodes a type.
+    pub fn full(counts: &[u64]) -> Self {
+        let word = |count: u64, at: u64| u64::MAX >> (64 - (count - 64 * at).min(64));
+        let words = |count: &u64| (0..count.div_ceil(64)).map(|at| AtomicU64::new(word(*count, at))).collect();
+        Self { words: counts.iter().map(words).collect() }
+    }
+
     /// These nodes of each type.
     pub fn of(counts: &[u64], nodes: &[Vec<u64>]) -> Self {
         let set = Self::empty(counts);
@@ -120,6 +127,7 @@ mod tests {
         assert_eq!(set.all().collect::<Vec<_>>(), [(0, 0), (0, 1), (0, 63), (0, 64), (0, 129), (2, 5), (2, 63)]);
         let rest = set.copied().without(&NodeSet::of(&counts, &nodes).ranked());
         assert_eq!(rest.all().collect::<Vec<_>>(), [(0, 1)]);
+        assert_eq!([65, 0, 64, 1].map(|count| NodeSet::full(&[count]).ids(0).count()), [65, 0, 64, 1]);
         let ranked = set.ranked();
         let ranks = [(0, 0), (0, 1), (0, 2), (0, 129), (2, 63)].map(|(of_type, node)| ranked.rank(of_type, node));
         assert_eq!(ranks, [Some(0), Some(1), None, Some(4), Some(1)]);

@@ -1,6 +1,6 @@
 //! What a layer gives, a row a node: in memory, or in a file without a name where there would be too much.
 //!
-//! Rows of nodes that nobody needs are never written, and neither memory nor file has room for them until they are.
+//! Rows of nodes that nobody needs are never written; a file has no room for them until they are.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 
 /// Rows that one thread copies or reads at a time.
 const PART: usize = 256;
+/// Rows that one thread puts in their places at a time.
+const PUT_ROWS: usize = 1 << 12;
 
 /// Rows of all nodes, some of them filled.
 #[derive(Debug)]
@@ -37,16 +39,25 @@ pub(super) struct Room<'a> {
     pub scratch: &'a Path,
 }
 
+impl Room<'_> {
+    /// Whether so many numbers may be in memory.
+    pub fn has_memory_for(&self, len: usize) -> bool {
+        4 * len as u64 <= self.memory_bytes
+    }
+}
+
 impl Outputs {
-    /// Room for rows of so many nodes of each type.
-    pub(super) fn new(counts: &[u64], width: usize, room: Room<'_>) -> Result<Self> {
+    /// Room for rows of so many nodes of each type, in memory that `take` gives, or in a file.
+    pub(super) fn new(
+        counts: &[u64],
+        width: usize,
+        room: Room<'_>,
+        take: impl FnOnce(usize) -> Vec<f32>,
+    ) -> Result<Self> {
         let rows = usize::try_from(counts.iter().sum::<u64>()).unwrap_or(usize::MAX);
-        let bytes = (rows as u64).saturating_mul(4 * width as u64);
-        let home = if bytes <= room.memory_bytes {
-            Home::Memory(vec![0.0; rows.saturating_mul(width)])
-        } else {
-            nameless(room.scratch, bytes)?
-        };
+        let len = rows.saturating_mul(width);
+        let home =
+            if room.has_memory_for(len) { Home::Memory(take(len)) } else { nameless(room.scratch, 4 * len as u64)? };
         Ok(Self { firsts: firsts(counts), width, home })
     }
 
@@ -67,7 +78,7 @@ impl Outputs {
         matches!(self.home, Home::File { .. })
     }
 
-    /// The rows of nodes of one type. Nodes that nobody asked to be computed have zeros.
+    /// The rows of nodes of one type. Rows that were not put there are whatever they are.
     pub(crate) fn gather(&self, of_type: usize, nodes: &[u64], out: &mut [f32]) -> Result<()> {
         let width = self.width.max(1);
         let parts = out.par_chunks_mut(PART * width).zip(nodes.par_chunks(PART));
@@ -88,16 +99,32 @@ impl Outputs {
         Ok(())
     }
 
-    /// Fills the rows of nodes of one type.
+    /// Fills the rows of nodes of one type, which are ascending.
     pub(super) fn put(&mut self, of_type: usize, nodes: &[u64], rows: &[f32]) -> Result<()> {
-        let first_of_type = self.firsts[of_type];
-        for (run, rows) in runs_of(nodes, rows, self.width) {
-            let first = (first_of_type + usize::try_from(run).unwrap_or(usize::MAX)) * self.width;
-            match &mut self.home {
-                Home::Memory(all) => all[first..first + rows.len()].copy_from_slice(rows),
-                Home::File { file, path } => {
+        let (first_row, width) = (self.firsts[of_type], self.width);
+        let first = |node: u64| (first_row + usize::try_from(node).unwrap_or(usize::MAX)) * width;
+        let parts = nodes.chunks(PUT_ROWS).zip(rows.chunks((PUT_ROWS * width).max(1)));
+        match &mut self.home {
+            Home::Memory(all) => {
+                let (mut rest, mut at) = (&mut all[..], 0);
+                let mut own = Vec::new();
+                for (nodes, rows) in parts {
+                    // Every part has a stretch of memory of its own.
+                    let (start, end) = (first(nodes[0]), first(nodes[nodes.len() - 1]) + width);
+                    let (stretch, behind) = std::mem::take(&mut rest)[start - at..].split_at_mut(end - start);
+                    (rest, at) = (behind, end);
+                    own.push((nodes, rows, stretch, start));
+                }
+                own.into_par_iter().for_each(|(nodes, rows, stretch, start)| {
+                    for (node, rows) in runs_of(nodes, rows, width) {
+                        stretch[first(node) - start..][..rows.len()].copy_from_slice(rows);
+                    }
+                });
+            }
+            Home::File { file, path } => {
+                for (node, rows) in runs_of(nodes, rows, width) {
                     let bytes = bytemuck::cast_slice(rows);
-                    file.write_all_at(bytes, 4 * first as u64).map_err(Error::io("write", path))?;
+                    file.write_all_at(bytes, 4 * first(node) as u64).map_err(Error::io("write", path))?;
                 }
             }
         }

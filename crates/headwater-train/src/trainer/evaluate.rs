@@ -11,7 +11,7 @@ use headwater_graph::{Progress, Silent};
 use super::Trainer;
 use super::whole::{Held, Rows, Whole};
 use crate::error::Result;
-use crate::layerwise::{Layerwise, Outputs};
+use crate::layerwise::{Layerwise, Outputs, Plan};
 use crate::loss::{self, Targets};
 use crate::metric::Meter;
 use crate::network::{Network, Stage};
@@ -41,20 +41,26 @@ pub(super) struct Inference<'a> {
 impl Trainer {
     /// Outputs of these nodes of the type that has labels.
     pub fn outputs(&mut self, nodes: &[u64]) -> Result<Outputs> {
-        self.inference().outputs(nodes, &Silent)
+        let mut inference = self.inference();
+        let plan = inference.plan(nodes)?;
+        inference.outputs(plan.as_ref(), &Silent)
     }
 
     /// The metrics of the validation and the test nodes.
     pub(super) fn evaluate(&mut self) -> Result<Measured> {
+        // It is the same every time.
+        let known = self.evaluation.take();
         let asked = [&self.task.valid[..], &self.task.test].concat();
         let mut inference = self.inference();
-        let outputs = inference.outputs(&asked, &Silent)?;
+        let plan = if known.is_some() { known } else { inference.plan(&asked)? };
+        let outputs = inference.outputs(plan.as_ref(), &Silent)?;
         let (config, task) = (inference.config, inference.task);
         let measured = Measured {
             valid: measure(config, task, &outputs, &task.valid)?,
             test: measure(config, task, &outputs, &task.test)?,
         };
         inference.recycle(outputs);
+        self.evaluation = plan;
         Ok(measured)
     }
 
@@ -64,31 +70,43 @@ impl Trainer {
     }
 }
 
-impl Inference<'_> {
-    /// Outputs of these nodes of the type that has labels; others may be there too.
-    pub fn outputs(&mut self, nodes: &[u64], progress: &dyn Progress) -> Result<Outputs> {
-        if let Some(held) = &self.whole.held {
-            let rows = at_once(self.network, held)?;
-            return Ok(Outputs::whole(&self.task.node_counts(), self.task.classes, rows));
+impl<'a> Inference<'a> {
+    /// How outputs of these nodes of the type that has labels are made. Nothing where all are made at once.
+    pub fn plan(&self, nodes: &[u64]) -> Result<Option<Plan>> {
+        if self.whole.held.is_some() {
+            return Ok(None);
         }
         let mut asked = vec![Vec::new(); self.task.node_counts().len()];
         asked[self.task.node_type] = nodes.to_vec();
-        let layerwise = Layerwise {
+        self.layerwise().plan(self.network, &asked).map(Some)
+    }
+
+    /// Outputs of at least the nodes of a plan.
+    pub fn outputs(&mut self, plan: Option<&Plan>, progress: &dyn Progress) -> Result<Outputs> {
+        match (plan, &self.whole.held) {
+            (Some(plan), _) => self.layerwise().outputs(self.network, plan, progress),
+            (None, Some(held)) => {
+                let rows = at_once(self.network, held)?;
+                Ok(Outputs::whole(&self.task.node_counts(), self.task.classes, rows))
+            }
+            (None, None) => Ok(Outputs::whole(&self.task.node_counts(), 0, Vec::new())),
+        }
+    }
+
+    fn layerwise(&self) -> Layerwise<'a> {
+        Layerwise {
             task: self.task,
             loops: self.whole.loops,
             degrees: &self.whole.degrees,
             normalise: self.config.normalise_features,
             limits: self.whole.limits,
             scratch: self.scratch,
-        };
-        layerwise.outputs(self.network, &asked, progress)
+        }
     }
 
     /// Gives the memory of outputs back.
     pub fn recycle(&mut self, outputs: Outputs) {
-        if self.whole.held.is_some() {
-            outputs.into_memory().into_iter().for_each(|rows| self.network.give(rows));
-        }
+        outputs.into_memory().into_iter().for_each(|rows| self.network.give(rows));
     }
 }
 

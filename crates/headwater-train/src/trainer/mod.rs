@@ -27,7 +27,7 @@ use crate::checkpoint::{Best, Checkpoints, Fingerprint, Snapshot, State};
 use crate::early_stop::{EarlyStop, Verdict};
 use crate::error::{Error, Result};
 use crate::journal::{self, Journal};
-use crate::layerwise::Limits;
+use crate::layerwise::{Limits, Plan};
 use crate::network::Network;
 use crate::optimiser::Optimiser;
 use crate::placement::served;
@@ -52,6 +52,8 @@ pub struct Trainer {
     optimiser: Optimiser,
     schedule: Schedule,
     whole: Whole,
+    /// How evaluations go, once there was one.
+    evaluation: Option<Plan>,
     folder: PathBuf,
     journal: Journal,
     fingerprint: Fingerprint,
@@ -89,6 +91,7 @@ impl Trainer {
             optimiser,
             schedule,
             whole,
+            evaluation: None,
             journal,
             fingerprint,
             state,
@@ -104,6 +107,7 @@ impl Trainer {
     /// What evaluations and predictions may hold in memory.
     pub fn set_limits(&mut self, limits: Limits) {
         self.whole.limits = limits;
+        self.evaluation = None;
     }
 
     /// Runs until it ends.

@@ -86,7 +86,9 @@ impl Predictor {
             return Err(Error::Setting { field: "nodes", value, expected });
         }
         let Self { config, task, whole, network, scratch, .. } = self;
-        Inference { config, task, whole, network, scratch }.outputs(nodes, progress)
+        let mut inference = Inference { config, task, whole, network, scratch };
+        let plan = inference.plan(nodes)?;
+        inference.outputs(plan.as_ref(), progress)
     }
 
     /// The run's metric over those of these nodes that have a label, and how many have.

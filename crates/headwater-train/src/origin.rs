@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::task::Task;
 use crate::whole_file::write_whole;
 
 const FILE: &str = "dataset.json";
@@ -25,13 +26,26 @@ pub struct Origin {
     pub node_types: Vec<String>,
     /// Names of its relations, with both ends.
     pub relations: Vec<String>,
+    /// What was learnt of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
     /// How the graph was made, where the run made it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made: Option<Value>,
 }
 
+/// What a network is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// About nodes of which type.
+    pub node_type: String,
+    /// Which of how many classes they have.
+    pub classes: usize,
+}
+
 impl Origin {
     /// That of an open dataset.
+    #[must_use]
     pub fn of(dataset: &Dataset) -> Self {
         let schema = dataset.schema();
         // Paths are given from where somebody stands; that is another place the next time.
@@ -42,8 +56,16 @@ impl Origin {
             files: blake3::hash(&files).to_hex().to_string(),
             node_types: schema.node_types().iter().map(|node_type| node_type.name.clone()).collect(),
             relations: (0..schema.relations().len()).map(|at| schema.relation_name(at)).collect(),
+            asked: None,
             made: None,
         }
+    }
+
+    /// The same with what a task asks.
+    #[must_use]
+    pub fn asking(self, task: &Task) -> Self {
+        let node_type = self.node_types.get(task.node_type).cloned().unwrap_or_default();
+        Self { asked: Some(Asked { node_type, classes: task.classes }), ..self }
     }
 
     /// That of a run; nothing where its folder does not say.

@@ -72,7 +72,7 @@ pub fn served(task: &Task) -> HostServed {
 
 /// How often nodes will be read.
 fn scores(task: &Task, config: &RunConfig) -> Result<NodeScores> {
-    if config.full_graph {
+    if config.full_graph || task.train.is_empty() {
         return Ok(degrees(&task.graph, End::Source));
     }
     let mut train: Vec<&[u64]> = vec![&[]; task.node_counts().len()];

@@ -6,8 +6,9 @@ use headwater_graph::topology::Layout;
 use headwater_graph::{Dataset, Graph, NodeType, Relation, Schema, Silent, Topology};
 
 use crate::error::{Error, Result};
+use crate::origin::Asked;
 use crate::placement::place;
-use crate::run_config::RunConfig;
+use crate::run_config::{Features, RunConfig};
 
 /// A classification of nodes.
 #[derive(Debug)]
@@ -49,6 +50,37 @@ pub fn open(config: &RunConfig, dataset: &Dataset) -> Result<Task> {
     Ok(task)
 }
 
+/// What a network that was trained is asked about: `asked` is what it was trained for, and labels may be missing. Every row is
+/// read about as often as any other, so none is hot.
+pub fn open_to_ask(config: &RunConfig, dataset: &Dataset, asked: Option<&Asked>) -> Result<Task> {
+    let has_labels = (0..dataset.schema().node_types().len()).any(|at| dataset.labels(at).is_some());
+    let inverse = if config.inverse_relations { Inverse::On } else { Inverse::Off };
+    let mut task = match asked {
+        Some(asked) if !has_labels => unlabelled(dataset, inverse, asked)?,
+        Some(asked) => {
+            let task = Task::open(dataset, inverse)?;
+            Task { classes: task.classes.max(asked.classes), ..task }
+        }
+        None => Task::open(dataset, inverse)?,
+    };
+    let features = if config.features == Features::Tiered { Features::Auto } else { config.features };
+    place(&mut task, &RunConfig { features, ..config.clone() }, dataset)?;
+    Ok(task)
+}
+
+fn unlabelled(dataset: &Dataset, inverse: Inverse, asked: &Asked) -> Result<Task> {
+    let types = dataset.schema().node_types();
+    let node_type = types.iter().position(|node_type| node_type.name == asked.node_type);
+    let why = || format!("the dataset has no nodes of type {:?}", asked.node_type);
+    let node_type = node_type.ok_or_else(|| Error::Model { why: why() })?;
+    let labels = vec![-1; usize::try_from(types[node_type].count).unwrap_or(usize::MAX)];
+    let (features, width) = features(dataset)?;
+    let graph = by_target(&dataset.graph()?, inverse)?;
+    let none = Vec::new;
+    let (train, valid, test, classes) = (none(), none(), none(), asked.classes);
+    Ok(Task { graph, features, width, node_type, labels, classes, train, valid, test })
+}
+
 impl Task {
     /// Of a dataset.
     pub fn open(dataset: &Dataset, inverse: Inverse) -> Result<Self> {
@@ -66,9 +98,6 @@ impl Task {
             Ok(dataset.split(node_type, split)?.map_or_else(Vec::new, |ids| ids.iter().collect()))
         };
         let (train, valid, test) = (split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?);
-        if train.is_empty() {
-            return Err(wrong("the dataset names no training nodes".to_owned()));
-        }
         let (features, width) = features(dataset)?;
         let graph = by_target(&dataset.graph()?, inverse)?;
         Ok(Self { graph, features, width, node_type, labels, classes, train, valid, test })

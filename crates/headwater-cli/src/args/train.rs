@@ -1,4 +1,4 @@
-//! What `train` and `infer` take. Every field of a run file is a flag.
+//! What `train` takes. Every field of a run file is a flag.
 
 use std::path::PathBuf;
 

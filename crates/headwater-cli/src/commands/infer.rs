@@ -48,8 +48,9 @@ pub fn run(args: &InferArgs) -> anyhow::Result<()> {
     // Nobody should wait for predictions that cannot be written.
     whole_file::try_place(&output)?;
     let progress: Box<dyn Progress> = if args.progress { Box::new(Lines) } else { Box::new(Bar::new()) };
-    let dataset = dataset(args, &config, &*progress)?;
-    let task = task::open(&config, &dataset)?;
+    let origin = Origin::read(&args.run)?;
+    let dataset = dataset(args, &config, origin.as_ref(), &*progress)?;
+    let task = task::open_to_ask(&config, &dataset, origin.as_ref().and_then(|origin| origin.asked.as_ref()))?;
     let scratch = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let which = match args.checkpoint {
         CheckpointChoice::Best => Which::Best,
@@ -102,13 +103,17 @@ fn predict(
 }
 
 /// The dataset that was named, or the one the run was trained on.
-fn dataset(args: &InferArgs, config: &RunConfig, progress: &dyn Progress) -> anyhow::Result<Dataset> {
-    let origin = Origin::read(&args.run)?;
-    let known = origin.as_ref().map(|origin| origin.folder.clone()).or_else(|| config.dataset.clone());
+fn dataset(
+    args: &InferArgs,
+    config: &RunConfig,
+    origin: Option<&Origin>,
+    progress: &dyn Progress,
+) -> anyhow::Result<Dataset> {
+    let known = origin.map(|origin| origin.folder.clone()).or_else(|| config.dataset.clone());
     let folder = match (&args.dataset, &config.dataset) {
         (Some(folder), _) => folder.clone(),
         (None, Some(given)) => known.unwrap_or_else(|| given.clone()),
-        (None, None) => planted::again(&args.run, origin.as_ref(), progress)?,
+        (None, None) => planted::again(&args.run, origin, progress)?,
     };
     let hint = || format!("opening {}; another dataset can be named by --dataset", folder.display());
     let opened = Dataset::open(&folder).with_context(hint)?;

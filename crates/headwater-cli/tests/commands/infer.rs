@@ -62,6 +62,17 @@ fn predictions_are_those_of_the_run() {
 }
 
 #[test]
+fn a_graph_without_labels_is_predicted() {
+    let (folder, _data, run) = trained(&[]);
+    let bare = folder.path().join("bare").to_str().unwrap().to_owned();
+    succeeds(&["generate", "rmat", "--nodes-log2", "9", "--edges-per-node", "4", "--features", "16", "-o", &bare]);
+    let found = infer(&[&run, "--dataset", &bare]);
+    assert!(found["nodes"] == 512 && found["labelled"] == 0 && found["value"].is_null(), "{found}");
+    assert_eq!(classes(Path::new(found["output"].as_str().unwrap())).len(), 512);
+    fails_with(&["train", &bare, "-o", &bare], "labels");
+}
+
+#[test]
 fn what_cannot_be_predicted_is_said() {
     let (folder, data, run) = trained(&[]);
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -95,6 +95,12 @@ impl HostTable {
         [self.source.rows(), self.source.format().elements as u64]
     }
 
+    /// Whether all rows are read in memory.
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        self.source.disk().is_none()
+    }
+
     /// `out[i] = row of ids[i]`, its elements as `out_type`. An id that is no row is an error that names it.
     pub fn gather(&self, ids: &[u64], out_type: Stored, out: &mut [u8]) -> Result<()> {
         let Some(hot) = &self.hot else {

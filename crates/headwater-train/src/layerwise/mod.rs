@@ -16,6 +16,7 @@ mod lists;
 mod needed;
 mod node_set;
 mod outputs;
+mod sparse;
 mod statistics;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use headwater_compile::cpu::fast::{Given, SparseRows};
 use headwater_graph::Progress;
 
 pub use outputs::Outputs;
+pub(crate) use sparse::sparse_features;
 pub(crate) use statistics::{skeleton, statistics};
 
 use self::chunk::{Chunk, Cutter, Sizes};
@@ -67,6 +69,8 @@ pub(crate) struct Layerwise<'a> {
     pub degrees: &'a [Vec<f32>],
     /// Whether every row of features is divided by its sum.
     pub normalise: bool,
+    /// All features, where they are held as sparse rows.
+    pub sparse: Option<&'a SparseRows>,
     pub limits: Limits,
     /// Where files without a name may be.
     pub scratch: &'a Path,
@@ -131,8 +135,7 @@ impl Layerwise<'_> {
             let rows = self.chunk(network, at, chunk, before)?;
             let width = network.width_of(at);
             progress.advance(chunk.targets.iter().sum::<usize>() as u64);
-            let is_whole = counts.iter().zip(&chunk.targets).all(|(count, targets)| *count == *targets as u64);
-            if is_whole && room.has_memory_for(rows.len()) {
+            if self.is_whole(chunk) && room.has_memory_for(rows.len()) {
                 own = Some(Outputs::whole(&counts, width, rows));
                 return Ok(());
             }
@@ -156,7 +159,12 @@ impl Layerwise<'_> {
 
     /// What rows of a layer take while they are computed.
     fn sizes(&self, network: &Network, at: usize) -> Sizes {
-        let in_width = if at == 0 { self.task.width.unwrap_or(0) } else { network.width_of(at - 1) };
+        let in_width = match (at, self.sparse) {
+            (0, None) => self.task.width.unwrap_or(0),
+            // A column and a value for each element that is there.
+            (0, Some(rows)) => 2 * rows.values.len() / rows.rows().max(1),
+            _ => network.width_of(at - 1),
+        };
         // What a layer makes on its way is about as wide as what it gives.
         let (source_bytes, target_bytes) = (4 * in_width as u64, 8 * network.width_of(at) as u64);
         Sizes { source_bytes, target_bytes, most_bytes: self.limits.chunk_bytes }
@@ -166,13 +174,28 @@ impl Layerwise<'_> {
     fn chunk(&self, network: &mut Network, at: usize, chunk: &Chunk, before: Option<&Outputs>) -> Result<Vec<f32>> {
         let extras = self.extras(network, chunk);
         let stage = Stage { graph: &chunk.graph, extras: &extras };
-        let Some(x) = self.inputs(network, chunk, before)? else { return network.infer(at, stage, None) };
-        let width = before.map_or(self.task.width.unwrap_or(0), Outputs::width);
-        let sparse = if before.is_none() { SparseRows::of(&x, width, MOST_FILLED) } else { None };
-        let given = sparse.as_ref().map_or(Given::Dense(&x), Given::Sparse);
-        let found = network.infer(at, stage, Some(given));
-        network.give(x);
+        if let (Some(all), None) = (self.sparse, before) {
+            let own = if self.is_whole(chunk) { None } else { Some(self.sparse_rows(all, chunk)) };
+            return network.infer(at, stage, Some(Given::Sparse(own.as_ref().unwrap_or(all))));
+        }
+        let x = self.inputs(network, chunk, before)?;
+        let found = network.infer(at, stage, x.as_deref().map(Given::Dense));
+        x.into_iter().for_each(|x| network.give(x));
         found
+    }
+
+    /// Whether a chunk has all nodes, which then are in their order.
+    fn is_whole(&self, chunk: &Chunk) -> bool {
+        let counts = self.task.node_counts();
+        counts.iter().zip(&chunk.targets).all(|(count, targets)| *count == *targets as u64)
+    }
+
+    /// The features of a chunk.
+    fn sparse_rows(&self, all: &SparseRows, chunk: &Chunk) -> SparseRows {
+        let counts = self.task.node_counts();
+        let firsts = counts.iter().scan(0, |sum, count| Some(std::mem::replace(sum, *sum + count)));
+        let rows = chunk.nodes.iter().zip(firsts).flat_map(|(nodes, first)| nodes.iter().map(move |node| first + node));
+        sparse::rows_of(all, rows.map(|row| usize::try_from(row).unwrap_or(usize::MAX)))
     }
 
     /// What the layer reads: rows of the layer before, or features.

@@ -48,9 +48,12 @@ fn graph(counts: &[u64], ends: &[(usize, usize)]) -> Graph {
     Graph::new(schema, made.collect()).unwrap()
 }
 
-fn task(counts: &[u64], ends: &[(usize, usize)]) -> Task {
+/// `filled` of a thousand features are not zero.
+fn task(counts: &[u64], ends: &[(usize, usize)], filled: u64) -> Task {
     let feature = |count: &u64| {
-        let values = (0..count * WIDTH as u64).map(|at| Key::new(9).of(*count).below(at, 1000) as f32 / 1000.0 - 0.4);
+        let drawn = |at: u64| Key::new(9).of(*count).below(at, 1000);
+        let value = |at: u64| if drawn(at) < filled { Key::new(8).below(at, 1000) as f32 / 1000.0 - 0.4 } else { 0.0 };
+        let values = (0..count * WIDTH as u64).map(value);
         let values: Column<f32> = values.collect::<Vec<_>>().into();
         let format = RowFormat::packed(WIDTH, Stored::F32);
         HostTable::of(Source::memory(values.foreign().clone(), Vec::new(), format).unwrap())
@@ -95,19 +98,22 @@ fn rows(trainer: &mut Trainer, limits: Limits, nodes: &[u64], node_type: usize) 
 #[test]
 fn chunks_give_what_the_whole_graph_gives() {
     let folder = tempfile::tempdir().unwrap();
-    for (model, counts, ends) in [
-        (Architecture::Sage, ONE, OWN),
-        (Architecture::Gcn, ONE, OWN),
-        (Architecture::Gat, ONE, OWN),
-        (Architecture::Gin, ONE, OWN),
-        (Architecture::Rgat, SEVERAL, MIXED),
-        (Architecture::Hgt, SEVERAL, MIXED),
+    for (model, counts, ends, filled) in [
+        (Architecture::Sage, ONE, OWN, 1000),
+        (Architecture::Gcn, ONE, OWN, 1000),
+        (Architecture::Gat, ONE, OWN, 1000),
+        (Architecture::Gin, ONE, OWN, 1000),
+        (Architecture::Sage, ONE, OWN, 100),
+        (Architecture::Gat, ONE, OWN, 100),
+        (Architecture::Rgat, SEVERAL, MIXED, 1000),
+        (Architecture::Hgt, SEVERAL, MIXED, 150),
     ] {
-        let folder = folder.path().join(format!("{}", counts.len()));
+        let folder = folder.path().join(format!("{}-{filled}", counts.len()));
         let node_type = counts.len() - 1;
         let all: Vec<u64> = (0..counts[node_type]).collect();
-        let wanted = rows(&mut trainer(task(counts, ends), model, true, &folder), Limits::default(), &all, node_type);
-        let mut sampled = trainer(task(counts, ends), model, false, &folder);
+        let wanted =
+            rows(&mut trainer(task(counts, ends, filled), model, true, &folder), Limits::default(), &all, node_type);
+        let mut sampled = trainer(task(counts, ends, filled), model, false, &folder);
         for (chunk_bytes, outputs_bytes) in [(1 << 20, 1 << 20), (1 << 13, 1 << 20), (1 << 12, 0), (0, 0)] {
             let limits = Limits { chunk_bytes, outputs_bytes };
             let found = rows(&mut sampled, limits, &all, node_type);

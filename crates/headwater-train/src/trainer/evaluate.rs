@@ -99,6 +99,7 @@ impl<'a> Inference<'a> {
             loops: self.whole.loops,
             degrees: &self.whole.degrees,
             normalise: self.config.normalise_features,
+            sparse: self.whole.sparse.as_ref(),
             limits: self.whole.limits,
             scratch: self.scratch,
         }

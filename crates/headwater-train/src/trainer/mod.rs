@@ -72,6 +72,9 @@ pub enum Ending {
 impl Trainer {
     /// A run in a folder: a new one, or the one that its newest checkpoint says.
     pub fn open(config: RunConfig, task: Task, folder: &Path) -> Result<Self> {
+        if task.train.is_empty() {
+            return Err(Error::Model { why: "the dataset names no training nodes".to_owned() });
+        }
         let (name, text) = text_of(&config.model)?;
         let (mut network, whole) = Whole::with_network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;

@@ -6,7 +6,7 @@ use headwater_compile::pass::Statistics;
 
 use crate::blocks::{SelfLoops, degrees, scales, whole};
 use crate::error::{Error, Result};
-use crate::layerwise::{Limits, MOST_FILLED, normalise, skeleton, statistics};
+use crate::layerwise::{Limits, MOST_FILLED, normalise, skeleton, sparse_features, statistics};
 use crate::network::{Extras, Facts, Network};
 use crate::run_config::RunConfig;
 use crate::task::Task;
@@ -17,6 +17,8 @@ pub(crate) struct Whole {
     pub loops: SelfLoops,
     /// In-degrees, where the network asks for scales.
     pub degrees: Vec<Vec<f32>>,
+    /// All features, where blocks are made of few enough elements.
+    pub sparse: Option<SparseRows>,
     /// What a run that always sees the whole graph holds of it.
     pub held: Option<Held>,
     /// What inference may hold.
@@ -68,7 +70,13 @@ impl Whole {
         let (network, graph, loops) = if found.0.wants_self_loops() { made(SelfLoops::Added)? } else { found };
         let degrees = if network.needs_scales() { degrees(&task.graph) } else { Vec::new() };
         let held = if config.full_graph { Some(Held::new(config, task, graph, &degrees)?) } else { None };
-        Ok((network, Self { loops, degrees, held, limits: Limits::default() }))
+        let limits = Limits::default();
+        let sparse = if config.full_graph {
+            None
+        } else {
+            sparse_features(task, config.normalise_features, limits.chunk_bytes)?
+        };
+        Ok((network, Self { loops, degrees, sparse, held, limits }))
     }
 }
 

@@ -40,10 +40,12 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     };
     let dataset = Dataset::open(&dataset).with_context(|| format!("opening {}", dataset.display()))?;
     let open = || task::open(&config, &dataset).with_context(|| format!("training on {}", dataset.folder().display()));
-    let mut trainer = Trainer::open(config.clone(), open()?, &folder)?;
+    let task = open()?;
+    let made = if made_up { Some(planted::recipe()?) } else { None };
+    let origin = Origin { made, ..Origin::of(&dataset).asking(&task) };
+    let mut trainer = Trainer::open(config.clone(), task, &folder)?;
     if args.resume.is_none() {
-        let made = if made_up { Some(planted::recipe()?) } else { None };
-        Origin { made, ..Origin::of(&dataset) }.write(&folder)?;
+        origin.write(&folder)?;
     }
     let watcher = Watcher::new(&config, trainer.state().epoch, args.json)?;
     let (summary, ending) = trainer.run(&watcher)?;

@@ -4,8 +4,8 @@
 //! file's cache. What comes out is the same to the bit wherever a row lies.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater_memory::host_bytes_available;
 use headwater_memory::io::{Engine, EngineConfig, FileOptions};
@@ -28,6 +28,8 @@ pub struct HostTable {
     hot: Option<Hot>,
     memory_rows: AtomicU64,
     file_rows: AtomicU64,
+    /// Where fetched rows land, kept from call to call: fresh pages cost more than the copy.
+    landing: Mutex<Vec<u8>>,
 }
 
 /// Copies of the rows that are read most.
@@ -86,7 +88,8 @@ impl HostTable {
     /// Rows where they were given.
     #[must_use]
     pub fn of(source: Source) -> Self {
-        Self { source, hot: None, memory_rows: AtomicU64::new(0), file_rows: AtomicU64::new(0) }
+        let (memory_rows, file_rows) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { source, hot: None, memory_rows, file_rows, landing: Mutex::default() }
     }
 
     /// Rows, and elements of a row.
@@ -115,9 +118,13 @@ impl HostTable {
             return Err(Error::Bytes { name: "the output", found: out.len() as u64, expected });
         }
         let (places, absent) = hot.places(ids);
-        let mut cold = vec![0u8; absent.len() * width];
-        self.source.gather(&absent, out_type, &mut cold)?;
-        self.fill(hot, &places, &cold, out_type, out);
+        // Whoever finds it taken makes one of its own.
+        let mut landing = std::mem::take(&mut *self.landing.lock().unwrap_or_else(PoisonError::into_inner));
+        landing.resize(landing.len().max(absent.len() * width), 0);
+        let cold = &mut landing[..absent.len() * width];
+        self.source.gather(&absent, out_type, cold)?;
+        self.fill(hot, &places, cold, out_type, out);
+        *self.landing.lock().unwrap_or_else(PoisonError::into_inner) = landing;
         self.file_rows.fetch_add(absent.len() as u64, Relaxed);
         self.memory_rows.fetch_add((ids.len() - absent.len()) as u64, Relaxed);
         Ok(())

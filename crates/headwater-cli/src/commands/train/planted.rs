@@ -49,6 +49,7 @@ pub fn settings() -> RunFile {
         rate: Some(0.01),
         dropout: Some(0.2),
         features: Some(Features::Tiered),
+        hot_share: Some(0.5),
         ..RunFile::default()
     }
 }

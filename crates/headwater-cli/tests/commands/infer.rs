@@ -32,7 +32,14 @@ fn classes(path: &Path) -> Vec<i64> {
 
 #[test]
 fn predictions_are_those_of_the_run() {
-    let (folder, _data, run) = trained(&[]);
+    // Sampled and in chunks, and over the whole graph at once.
+    for more in [&[][..], &["--model", "gcn", "--full-graph"]] {
+        predictions_are_those_of(more);
+    }
+}
+
+fn predictions_are_those_of(more: &[&str]) {
+    let (folder, _data, run) = trained(more);
     let at = |name: &str| folder.path().join(name);
     let all = infer(&[&run, "--checkpoint", "last"]);
     let journal = std::fs::read_to_string(Path::new(&run).join("metrics.jsonl")).unwrap();

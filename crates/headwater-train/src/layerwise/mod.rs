@@ -56,7 +56,7 @@ pub struct Limits {
 impl Default for Limits {
     /// A chunk is large, because nodes that several chunks read are gathered several times.
     fn default() -> Self {
-        Self { chunk_bytes: 512 << 20, outputs_bytes: 4 << 30 }
+        Self { chunk_bytes: 512 << 20, outputs_bytes: 2 << 30 }
     }
 }
 
@@ -111,7 +111,8 @@ impl Layerwise<'_> {
         for (at, layer) in plan.layers.iter().enumerate() {
             progress.begin(&format!("layer {} of {}", at + 1, plan.layers.len()), layer.nodes.len());
             let own = self.layer(network, at, layer, before.as_ref(), progress)?;
-            if let Some(rows) = before.replace(own).and_then(Outputs::into_memory) {
+            let read = before.replace(own).and_then(Outputs::into_memory);
+            if let Some(rows) = read.filter(|_| self.is_most(&plan.layers[at - 1].nodes)) {
                 network.give(rows);
             }
         }
@@ -140,7 +141,9 @@ impl Layerwise<'_> {
                 return Ok(());
             }
             if own.is_none() {
-                own = Some(Outputs::new(&counts, width, room, |len| network.take(len))?);
+                // Fresh memory has no pages for rows that nobody needs.
+                let take = |len| if self.is_most(&layer.nodes) { network.take(len) } else { vec![0.0; len] };
+                own = Some(Outputs::new(&counts, width, room, take)?);
             }
             own.iter_mut().try_for_each(|own| put(own, chunk, &rows))?;
             network.give(rows);
@@ -151,6 +154,11 @@ impl Layerwise<'_> {
             None => cutter.chunks(layer.nodes.all()).try_for_each(|chunk| run(&chunk?))?,
         }
         own.map_or_else(|| Outputs::new(&counts, network.width_of(at), room, |len| vec![0.0; len]), Ok)
+    }
+
+    /// Whether most nodes are among these.
+    fn is_most(&self, nodes: &NodeSet) -> bool {
+        2 * nodes.len() >= self.task.node_counts().iter().sum()
     }
 
     fn cutter<'a>(&'a self, network: &Network, at: usize, counts: &'a [u64]) -> Cutter<'a> {

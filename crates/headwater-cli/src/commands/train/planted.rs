@@ -102,3 +102,22 @@ pub fn features_alone(config: &RunConfig, task: Task) -> anyhow::Result<f64> {
     let _ = std::fs::remove_dir_all(&folder);
     Ok(found?.0.test_accuracy)
 }
+
+#[cfg(test)]
+mod tests {
+    use headwater::graph::{Dataset, Silent};
+
+    use super::*;
+
+    #[test]
+    fn a_graph_is_made_again_as_its_run_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let small = Communities { nodes: 200, classes: 4, seed: 7, ..COMMUNITIES };
+        let dataset = small.make(&folder.path().join("dataset"), &Silent).unwrap();
+        let made = Some(serde_json::to_value(small).unwrap());
+        let origin = Origin { made, ..Origin::of(&Dataset::open(&dataset).unwrap()) };
+        std::fs::remove_dir_all(&dataset).unwrap();
+        let again = again(folder.path(), Some(&origin), &Silent).unwrap();
+        origin.check_same(&Origin::of(&Dataset::open(&again).unwrap())).unwrap();
+    }
+}

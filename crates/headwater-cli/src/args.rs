@@ -31,7 +31,7 @@ pub use self::train::TrainArgs;
     version,
     after_help = "Examples:
   headwater train                    a network on a made-up graph, from end to end
-  headwater infer runs/planted-sage-1    what that network says of every node
+  headwater infer runs/mine          what a trained network says of nodes
   headwater info                     what this machine offers, and what is missing
   headwater ingest edges.csv -o d    a dataset out of an edge list, arrays or an OGB folder
   headwater inspect data/products    what a dataset holds, and whether its files are sound
@@ -116,12 +116,12 @@ curves.svg and summary.json. Ctrl-C writes a checkpoint.")]
     Train(Box<TrainArgs>),
     /// Say what a trained network makes of nodes.
     #[command(after_help = "Examples:
-  headwater infer runs/products                                   the class of every node, into the run's folder
+  headwater infer runs/products                                  the class of every node
   headwater infer runs/products --nodes ids.txt -o classes.npy
   headwater infer runs/products --dataset data/newer --probabilities -o p.npy --json | jq .value
 
-Layers are computed one after the other, a chunk of nodes at a time, and only for nodes that matter to those that are
-asked for. The file appears when it is whole.")]
+Layers are computed one after the other, a chunk of nodes at a time, and only for nodes that matter to
+those that are asked for. The file appears when it is whole.")]
     Infer(InferArgs),
     /// Make a graph with features, labels and splits, and write it as a dataset.
     #[command(after_help = "Examples:

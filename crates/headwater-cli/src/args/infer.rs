@@ -9,7 +9,8 @@ use clap::{Args as Group, ValueEnum};
 pub struct InferArgs {
     /// The folder of a run.
     pub run: PathBuf,
-    /// Only these nodes, in this order: a .npy file of integers, or a text with an id a line. Default: all with labels' type.
+    /// Only these nodes, in this order: a .npy file of integers, or a text with an id a line. Default: all nodes
+    /// of the type that has labels.
     #[arg(long, value_name = "FILE")]
     pub nodes: Option<PathBuf>,
     /// Where predictions go. Default: predictions.npy in the run's folder.

@@ -45,7 +45,10 @@ pub fn run(args: &InferArgs) -> anyhow::Result<()> {
     let config = RunConfig::resolve(RunFile::default(), file)?;
     super::train::set_threads(args.threads)?;
     let output = args.output.clone().unwrap_or_else(|| args.run.join("predictions.npy"));
-    // Nobody should wait for predictions that cannot be written.
+    // Nobody should wait for predictions that cannot be made or written.
+    if args.probabilities {
+        config.loss.probabilities(&mut [], 1)?;
+    }
     whole_file::try_place(&output)?;
     let progress: Box<dyn Progress> = if args.progress { Box::new(Lines) } else { Box::new(Bar::new()) };
     let origin = Origin::read(&args.run)?;

@@ -179,4 +179,6 @@ fn where_features_lie_is_said_and_refused_where_it_cannot_be() {
     for field in ["memory_rows", "memory_bytes", "disk_rows", "disk_bytes", "read_bytes"] {
         assert!(features[field].as_u64().unwrap() > 0, "{field}: {summary}");
     }
+    let more = succeeds(&["train", "--resume", out, "--epochs", "2", "--features", "memory", "--json"]);
+    assert_eq!(last_json(&more)["feature_hit_rate"], 1.0, "they may lie elsewhere when a run goes on");
 }

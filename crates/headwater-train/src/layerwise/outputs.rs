@@ -5,6 +5,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
@@ -151,9 +152,11 @@ fn firsts(counts: &[u64]) -> Vec<usize> {
 
 /// A file of so many bytes that is gone when it is closed, however the process ends.
 fn nameless(folder: &Path, bytes: u64) -> Result<Home> {
-    let path = folder.join(format!(".layer-{}.partial", std::process::id()));
-    let mut options = File::options();
-    let made = options.read(true).write(true).create(true).truncate(true).open(&path);
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let path = folder.join(format!(".layer-{}-{}.partial", std::process::id(), MADE.fetch_add(1, Relaxed)));
+    // Left by a process of the same number that was killed just here.
+    let _ = fs::remove_file(&path);
+    let made = File::options().read(true).write(true).create_new(true).open(&path);
     let file = made.map_err(Error::io("create", &path))?;
     fs::remove_file(&path).map_err(Error::io("remove", &path))?;
     file.set_len(bytes).map_err(Error::io("make room in", &path))?;

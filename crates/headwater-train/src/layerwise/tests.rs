@@ -17,7 +17,7 @@ use crate::trainer::Trainer;
 const WIDTH: usize = 7;
 const CLASSES: usize = 3;
 /// Nodes of each type, and the types that relations are between.
-const ONE: &[u64] = &[300];
+const ONE: &[u64] = &[200];
 const OWN: &[(usize, usize)] = &[(0, 0)];
 const SEVERAL: &[u64] = &[40, 1, 170];
 const MIXED: &[(usize, usize)] = &[(0, 2), (2, 2), (2, 0), (1, 2), (2, 1)];

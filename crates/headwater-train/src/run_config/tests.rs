@@ -17,6 +17,7 @@ fn resolve(text: &str) -> Result<RunConfig> {
 #[test]
 fn models_have_what_was_published() {
     let of = |text: &str| resolve(text).unwrap();
+    assert_eq!(of("features = 'cpu'").features, Features::Memory, "what it was called");
     let gcn = of("model = 'gcn'");
     assert_eq!((gcn.hidden, gcn.layers, gcn.epochs, gcn.full_graph), (16, 2, 200, true));
     assert_eq!((gcn.rate, gcn.decay, gcn.decay_first_layer_only, gcn.dropout), (0.01, 5e-4, true, 0.5));

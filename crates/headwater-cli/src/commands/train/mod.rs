@@ -6,6 +6,7 @@ mod watch;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use headwater::feature::HostServed;
 use headwater::graph::Dataset;
 use headwater::train::run_config::{RunConfig, RunFile};
 use headwater::train::trainer::{Ending, EpochReport, Summary, Trainer};
@@ -81,8 +82,9 @@ fn described(args: &TrainArgs) -> anyhow::Result<(RunConfig, PathBuf)> {
     if let Some(folder) = &args.resume {
         let file = RunFile::read(&folder.join("config.toml"))
             .with_context(|| format!("{} is no run that can be gone on with", folder.display()))?;
-        // How long it goes on may change; what it learns may not.
-        let flags = RunFile { epochs: args.epochs, threads: args.threads, ..RunFile::default() };
+        // How long it goes on and where features lie may change; what it learns may not.
+        let TrainArgs { epochs, threads, features, hot_share, .. } = *args;
+        let flags = RunFile { epochs, threads, features, hot_share, ..RunFile::default() };
         return Ok((RunConfig::resolve(flags, file)?, folder.clone()));
     }
     let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default();
@@ -139,19 +141,19 @@ fn show(closing: &Closing<'_>) {
     report::line(format!(
         "{epochs} epochs of {epoch_seconds:.3} s: {sample_seconds:.3} sampling, {gather_seconds:.3} gathering, {compute_seconds:.3} computing"
     ));
-    let features = &closing.summary.features;
-    if features.disk_rows > 0 {
-        report::line(format!(
-            "features  {:.1}% of {} rows from memory ({} MiB), the others from disk ({} MiB, of which {} MiB were read)",
-            100.0 * closing.summary.feature_hit_rate,
-            features.memory_rows + features.disk_rows,
-            features.memory_bytes >> 20,
-            features.disk_bytes >> 20,
-            features.read_bytes >> 20
-        ));
-    }
+    show_features(closing.summary);
     report::line(format!("memory  {} MiB at most", closing.peak_rss_bytes >> 20));
     report::line(format!("run     {}", closing.summary.run_dir.display()));
+}
+
+/// Where rows of features came from.
+fn show_features(summary: &Summary) {
+    let HostServed { memory_rows, memory_bytes, disk_rows, disk_bytes, read_bytes } = summary.features;
+    let [memory, disk, read] = [memory_bytes, disk_bytes, read_bytes].map(|bytes| format!("{} MiB", bytes >> 20));
+    let share = 100.0 * summary.feature_hit_rate;
+    let others =
+        if disk_rows > 0 { format!(", the others from disk ({disk}; {read} were read)") } else { String::new() };
+    report::line(format!("features  {share:.1}% of {} rows from memory ({memory}){others}", memory_rows + disk_rows));
 }
 
 /// The most memory that this process held, as Linux counts it.

@@ -56,7 +56,7 @@ pub struct Limits {
 impl Default for Limits {
     /// A chunk is large, because nodes that several chunks read are gathered several times.
     fn default() -> Self {
-        Self { chunk_bytes: 512 << 20, outputs_bytes: 2 << 30 }
+        Self { chunk_bytes: 256 << 20, outputs_bytes: 2 << 30 }
     }
 }
 

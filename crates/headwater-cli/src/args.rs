@@ -4,6 +4,7 @@ mod bench;
 mod bench_tier;
 mod compile;
 mod generate;
+mod infer;
 mod ingest;
 mod tier;
 mod train;
@@ -18,6 +19,7 @@ pub use self::bench::{
 pub use self::bench_tier::{BenchTierArgs, Caches, ColdOrder, ScoreSet, stored_name};
 pub use self::compile::{CompileArgs, Level};
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
+pub use self::infer::{CheckpointChoice, InferArgs};
 pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, SparseAs};
 pub use self::tier::{RoomArgs, ScoreChoice, TierArgs};
 pub use self::train::TrainArgs;
@@ -29,6 +31,7 @@ pub use self::train::TrainArgs;
     version,
     after_help = "Examples:
   headwater train                    a network on a made-up graph, from end to end
+  headwater infer runs/mine          what a trained network says of nodes
   headwater info                     what this machine offers, and what is missing
   headwater ingest edges.csv -o d    a dataset out of an edge list, arrays or an OGB folder
   headwater inspect data/products    what a dataset holds, and whether its files are sound
@@ -111,6 +114,15 @@ plan is for an assumed one, and says so.")]
 What is not said is what was published for the model. The run's folder has config.toml, metrics.jsonl, checkpoints,
 curves.svg and summary.json. Ctrl-C writes a checkpoint.")]
     Train(Box<TrainArgs>),
+    /// Say what a trained network makes of nodes.
+    #[command(after_help = "Examples:
+  headwater infer runs/products                                  the class of every node
+  headwater infer runs/products --nodes ids.txt -o classes.npy
+  headwater infer runs/products --dataset data/newer --probabilities -o p.npy --json | jq .value
+
+Layers are computed one after the other, a chunk of nodes at a time, and only for nodes that matter to
+those that are asked for. The file appears when it is whole.")]
+    Infer(InferArgs),
     /// Make a graph with features, labels and splits, and write it as a dataset.
     #[command(after_help = "Examples:
   headwater generate rmat --nodes-log2 20 --edges-per-node 16 --features 128 --classes 32 -o rmat20

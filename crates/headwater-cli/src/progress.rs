@@ -5,6 +5,8 @@ use std::time::Duration;
 use headwater::graph::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::report;
+
 const KNOWN: &str = "{msg} [{bar:30}] {percent}% {eta}";
 const UNKNOWN: &str = "{msg} {spinner} {human_pos}";
 
@@ -36,6 +38,18 @@ impl Progress for Bar {
     fn advance(&self, units: u64) {
         self.0.inc(units);
     }
+}
+
+/// A line a step on standard error, for logs.
+#[derive(Debug)]
+pub struct Lines;
+
+impl Progress for Lines {
+    fn begin(&self, step: &str, total: u64) {
+        report::note(if total > 0 { format!("{step}: {total}") } else { step.to_owned() });
+    }
+
+    fn advance(&self, _units: u64) {}
 }
 
 impl Drop for Bar {

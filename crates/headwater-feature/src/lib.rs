@@ -34,10 +34,13 @@ pub use disk::{DiskCounts, DiskOptions, DiskRows, PageSums, RowFile};
 pub use error::{Error, Result};
 pub use feature::{Feature, FeatureOptions};
 pub use group::{DeviceGroup, device_groups};
+pub use headwater_memory::host_bytes_available;
 pub use padding::choose_padding;
 pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan, working_set_bytes};
 pub use rows::{RowFormat, Stored};
-pub use table::{HostHome, IdMap, Layout, Placement, Served, Source, TieredTable, UnifiedTensor};
+pub use table::{
+    HostHome, HostServed, HostTable, HostTables, IdMap, Layout, Placement, Served, Source, TieredTable, UnifiedTensor,
+};
 pub use together::{SharedPlan, hit_rate};
 
 /// Every kernel text of this crate with every set of defines it is used with, for tests that compile all of them.

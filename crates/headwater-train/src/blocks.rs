@@ -17,11 +17,11 @@ pub enum SelfLoops {
 }
 
 /// One relation with lists of its own.
-struct Lists {
-    src_type: usize,
-    dst_type: usize,
-    offsets: Vec<usize>,
-    sources: Vec<u32>,
+pub(crate) struct Lists {
+    pub src_type: usize,
+    pub dst_type: usize,
+    pub offsets: Vec<usize>,
+    pub sources: Vec<u32>,
 }
 
 /// A whole graph, whose lists are by target.
@@ -55,7 +55,8 @@ pub fn of_sample(graph: &Graph, sample: &Sample, block: &Block, loops: SelfLoops
 }
 
 impl Lists {
-    fn with(self, loops: SelfLoops) -> Self {
+    /// The same with edges of nodes to themselves, where both ends are of one type.
+    pub fn with(self, loops: SelfLoops) -> Self {
         if loops == SelfLoops::AsTheyAre || self.src_type != self.dst_type {
             return self;
         }
@@ -71,7 +72,8 @@ impl Lists {
     }
 }
 
-fn adjacency(src: &[usize], dst: &[usize], lists: &[Lists]) -> Result<Adjacency> {
+/// A graph of these relations.
+pub(crate) fn adjacency(src: &[usize], dst: &[usize], lists: &[Lists]) -> Result<Adjacency> {
     let relations: Vec<RelationEdges<'_>> = lists
         .iter()
         .map(|lists| RelationEdges {

@@ -185,6 +185,30 @@ pub enum Error {
         /// The first difference.
         difference: String,
     },
+    /// A run that has saved nothing yet.
+    #[error("{} has no checkpoint yet", folder.display())]
+    NoCheckpoint {
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// A dataset that is not the one of a run.
+    #[error("{} is not the dataset of the run: {why}", path.display())]
+    OtherDataset {
+        /// Its folder.
+        path: PathBuf,
+        /// The first difference.
+        why: String,
+    },
+    /// A list of nodes that is none, or names what is not there.
+    #[error("{}:{place}: {why}", path.display())]
+    NodeList {
+        /// The file.
+        path: PathBuf,
+        /// The line or the position in it, counted from 1; 0 for the file as a whole.
+        place: u64,
+        /// What is wrong there, and what would be right.
+        why: String,
+    },
     /// A line of a journal that is no JSON.
     #[error("{}:{line}: {why}", path.display())]
     Journal {

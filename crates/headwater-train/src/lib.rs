@@ -10,7 +10,10 @@
 //! | What is learned, and how does it begin? | [`parameter`], [`init`] |
 //! | What should it be? How wrong is it, and how good? | [`labels`], [`loss`], [`metric`] |
 //! | How does it get better? | [`optimiser`], [`mod@clip`], [`schedule`] |
+//! | Where are its features? | [`placement`] |
 //! | When is it good enough? | [`early_stop`] |
+//! | What does it say of these nodes? | [`layerwise`], [`node_list`], [`predictions`] |
+//! | Which graph was it trained on? | [`origin`] |
 //! | What does a run leave behind? | [`checkpoint`], [`journal`], [`whole_file`] |
 //!
 //! Everything here is f32, in parallel, and equal to the bit for any number of threads.
@@ -21,15 +24,21 @@ pub mod checkpoint;
 pub mod clip;
 pub mod early_stop;
 pub mod error;
+mod features;
 pub mod gradient;
 pub mod init;
 pub mod journal;
 pub mod labels;
+pub mod layerwise;
 pub mod loss;
 pub mod metric;
 pub mod network;
+pub mod node_list;
 pub mod optimiser;
+pub mod origin;
 pub mod parameter;
+pub mod placement;
+pub mod predictions;
 pub mod run_config;
 pub mod schedule;
 pub mod task;
@@ -47,6 +56,7 @@ pub use labels::Labels;
 pub use loss::{Loss, Rows, Targets};
 pub use metric::{Meter, Metric};
 pub use optimiser::Optimiser;
+pub use origin::Origin;
 pub use parameter::{Parameter, Parameters};
 pub use run_config::{RunConfig, RunFile};
 pub use schedule::Schedule;

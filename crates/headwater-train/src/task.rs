@@ -1,12 +1,15 @@
 //! What is to be learnt: a graph, the features and labels of its nodes, and which nodes are for training.
 
-use headwater_feature::{Feature, FeatureOptions, RowFormat, Source, Stored};
+use headwater_feature::{HostTable, RowFormat, Source, Stored};
 use headwater_graph::dataset::Split;
 use headwater_graph::topology::Layout;
 use headwater_graph::{Dataset, Graph, NodeType, Relation, Schema, Silent, Topology};
 
 use crate::error::{Error, Result};
 use crate::labels::Labels;
+use crate::origin::Asked;
+use crate::placement::place;
+use crate::run_config::{Features, RunConfig};
 
 /// Nodes and what they should be.
 #[derive(Debug)]
@@ -14,7 +17,7 @@ pub struct Task {
     /// Neighbours by target.
     pub graph: Graph,
     /// Features of every node type, one table each; `None` where a type has none.
-    pub features: Vec<Option<Feature>>,
+    pub features: Vec<Option<HostTable>>,
     /// The node type that has labels.
     pub node_type: usize,
     /// What each of its nodes should be.
@@ -39,6 +42,44 @@ pub enum Inverse {
     On,
 }
 
+/// What a run learns from a dataset, with its features where the run wants them.
+pub fn open(config: &RunConfig, dataset: &Dataset) -> Result<Task> {
+    let mut task = Task::open(dataset, if config.inverse_relations { Inverse::On } else { Inverse::Off })?;
+    place(&mut task, config, dataset)?;
+    Ok(task)
+}
+
+/// What a network that was trained is asked about: `asked` is what it was trained for, and labels may be missing. Every row is
+/// read about as often as any other, so none is hot.
+pub fn open_to_ask(config: &RunConfig, dataset: &Dataset, asked: Option<&Asked>) -> Result<Task> {
+    let has_labels = (0..dataset.schema().node_types().len()).any(|at| dataset.labels(at).is_some());
+    let inverse = if config.inverse_relations { Inverse::On } else { Inverse::Off };
+    let mut task = match asked {
+        Some(asked) if !has_labels => unlabelled(dataset, inverse, asked)?,
+        Some(asked) => {
+            let task = Task::open(dataset, inverse)?;
+            Task { classes: task.classes.max(asked.classes), ..task }
+        }
+        None => Task::open(dataset, inverse)?,
+    };
+    let features = if config.features == Features::Tiered { Features::Auto } else { config.features };
+    place(&mut task, &RunConfig { features, ..config.clone() }, dataset)?;
+    Ok(task)
+}
+
+fn unlabelled(dataset: &Dataset, inverse: Inverse, asked: &Asked) -> Result<Task> {
+    let types = dataset.schema().node_types();
+    let node_type = types.iter().position(|node_type| node_type.name == asked.node_type);
+    let why = || format!("the dataset has no nodes of type {:?}", asked.node_type);
+    let node_type = node_type.ok_or_else(|| Error::Model { why: why() })?;
+    let labels = Labels::Classes(vec![-1; usize::try_from(types[node_type].count).unwrap_or(usize::MAX)]);
+    let features = features(dataset)?;
+    let graph = by_target(&dataset.graph()?, inverse)?;
+    let none = Vec::new;
+    let (train, valid, test, classes) = (none(), none(), none(), asked.classes);
+    Ok(Task { graph, features, node_type, labels, classes, train, valid, test })
+}
+
 impl Task {
     /// Of a dataset.
     pub fn open(dataset: &Dataset, inverse: Inverse) -> Result<Self> {
@@ -51,9 +92,6 @@ impl Task {
             Ok(dataset.split(node_type, split)?.map_or_else(Vec::new, |ids| ids.iter().collect()))
         };
         let (train, valid, test) = (split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?);
-        if train.is_empty() {
-            return Err(wrong("the dataset names no training nodes".to_owned()));
-        }
         let named = dataset.manifest().nodes[node_type].files.classes;
         let (labels, classes) = Labels::open(array, named, &[&train, &valid, &test])?;
         let features = features(dataset)?;
@@ -64,7 +102,7 @@ impl Task {
     /// The features of nodes of one type.
     pub fn gather(&self, node_type: usize, ids: &[u64], out: &mut [f32]) -> Result<()> {
         match &self.features[node_type] {
-            Some(table) => Ok(table.cpu_get(ids, Stored::F32, bytemuck::cast_slice_mut(out))?),
+            Some(table) => Ok(table.gather(ids, Stored::F32, bytemuck::cast_slice_mut(out))?),
             None => Ok(()),
         }
     }
@@ -72,8 +110,22 @@ impl Task {
     /// Elements of the features of every node type.
     #[must_use]
     pub fn widths(&self) -> Vec<Option<usize>> {
-        let width = |table: &Feature| usize::try_from(table.shape()[1]).unwrap_or(usize::MAX);
+        let width = |table: &HostTable| usize::try_from(table.shape()[1]).unwrap_or(usize::MAX);
         self.features.iter().map(|table| table.as_ref().map(width)).collect()
+    }
+
+    /// All rows of the features, where nodes are of one type and their rows lie in memory as they are computed with.
+    #[must_use]
+    pub fn only_table(&self) -> Option<&[f32]> {
+        match &self.features[..] {
+            [Some(table)] => table.in_place(),
+            _ => None,
+        }
+    }
+
+    /// Counts rows that are read in place.
+    pub(crate) fn note_reads(&self, rows: usize) {
+        self.features.iter().flatten().for_each(|table| table.note_reads(rows as u64));
     }
 
     /// Nodes of every type.
@@ -84,7 +136,7 @@ impl Task {
 }
 
 /// Tables of all types that have features.
-fn features(dataset: &Dataset) -> Result<Vec<Option<Feature>>> {
+fn features(dataset: &Dataset) -> Result<Vec<Option<HostTable>>> {
     let mut tables = Vec::new();
     for (at, node_type) in dataset.schema().node_types().iter().enumerate() {
         let Some(array) = dataset.features(at) else {
@@ -98,7 +150,7 @@ fn features(dataset: &Dataset) -> Result<Vec<Option<Feature>>> {
             let why = format!("{} has {} rows for {} nodes", array.path().display(), source.rows(), node_type.count);
             return Err(Error::Model { why });
         }
-        tables.push(Some(Feature::new(source, FeatureOptions { with_gpu: false, ..FeatureOptions::default() })?));
+        tables.push(Some(HostTable::of(source)));
     }
     Ok(tables)
 }

@@ -19,6 +19,15 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
     put(&Real, path, |sink| sink.write_all(content))
 }
 
+/// Whether a file can be put in this place, as far as that shows before it is written.
+pub fn try_place(path: &Path) -> Result<()> {
+    let partial = partial_of(path)?;
+    drop(File::create(&partial).map_err(Error::io("write", path))?);
+    fs::remove_file(&partial).map_err(Error::io("write", path))?;
+    let is_folder = path.is_dir().then(|| io::Error::other("there is a folder of that name"));
+    is_folder.map_or(Ok(()), |why| Err(Error::io("write", path)(why)))
+}
+
 /// Puts a file in its place whose content `fill` writes.
 pub(crate) fn put(disk: &dyn Disk, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let partial = partial_of(path)?;

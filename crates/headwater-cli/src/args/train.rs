@@ -1,4 +1,4 @@
-//! What `train` and `infer` take. Every field of a run file is a flag.
+//! What `train` takes. Every field of a run file is a flag.
 
 use std::path::PathBuf;
 
@@ -129,10 +129,10 @@ pub struct TrainArgs {
     /// The seed of everything random.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Where features lie when a GPU trains: cpu or tiered. Kept with the run; the CPU reads them where they are.
+    /// Where features lie: auto, memory, disk (read through a cache) or tiered (the most read rows in memory).
     #[arg(long, value_parser = word::<Features>)]
     pub features: Option<Features>,
-    /// Share of rows in the fastest memory of a tiered table. Kept with the run.
+    /// Share of rows that a tiered table holds in memory.
     #[arg(long)]
     pub hot_share: Option<f64>,
     /// Threads; 0 takes all cores.

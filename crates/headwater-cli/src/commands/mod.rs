@@ -4,6 +4,7 @@ mod bench;
 mod compile;
 mod export;
 mod generate;
+mod infer;
 mod info;
 mod ingest;
 mod inspect;
@@ -23,6 +24,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Reorder(args) => reorder::run(&args),
         Command::Tier(args) => tier::run(&args),
         Command::Train(args) => train::run(&args),
+        Command::Infer(args) => infer::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Generate(args) => generate::run(&args.kind),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),

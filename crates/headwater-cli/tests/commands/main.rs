@@ -5,6 +5,7 @@ mod bench_tier;
 mod cli;
 mod compile;
 mod datasets;
+mod infer;
 mod ingest;
 mod program;
 mod tier;

@@ -200,3 +200,73 @@ fn labels_of_every_kind_are_trained_on() {
     });
     fails_with(&["train", &at("bad"), "-o", &at("wrong")], "node 41 has label -3");
 }
+
+/// Goes on with a run while no file may be longer than so many blocks of 512 bytes.
+fn resume_with_little_disk(run: &str, blocks: u32, epochs: &str) -> (Value, String) {
+    // Writes that are refused end the process unless it ignores the signal.
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    let output = Command::new("sh")
+        .args(["-c", &script])
+        .arg(program())
+        .args(["train", "--resume", run, "--epochs", epochs, "--json"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    (last_json(&String::from_utf8(output.stdout).unwrap()), said)
+}
+
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_full_disk_does_not_stop_a_run() {
+    let (folder, data) = made("64");
+    let settings = ["--hidden", "16", "--batch", "256", "--fanout", "4,4", "--seed", "2"];
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (whole, full) = (at("whole"), at("full"));
+    for (run, epochs) in [(&whole, "4"), (&full, "1")] {
+        succeeds(&[&["train", &data, "-o", run, "--epochs", epochs][..], &settings].concat());
+    }
+    let checkpoints = std::path::Path::new(&full).join("checkpoints");
+    let before = names(&checkpoints);
+    for (blocks, lost) in
+        [(8, &["no checkpoint was written, training goes on"][..]), (0, &["not in the journal", "summary"])]
+    {
+        let (summary, said) = resume_with_little_disk(&full, blocks, "3");
+        assert!(lost.iter().all(|words| said.contains(words)), "{said}");
+        assert!(summary["test_accuracy"].is_number() && summary["epochs"] == 2, "{summary}");
+        assert_eq!(names(&checkpoints), before, "the old checkpoint stays and nothing else is left");
+    }
+    // With room again the run goes on from there and ends as if nothing had been.
+    let more = last_json(&succeeds(&["train", "--resume", &full, "--epochs", "4", "--json"]));
+    let wanted: Value =
+        serde_json::from_str(&std::fs::read_to_string(std::path::Path::new(&whole).join("summary.json")).unwrap())
+            .unwrap();
+    assert_eq!((&more["test_accuracy"], &more["best_epoch"]), (&wanted["test_accuracy"], &wanted["best_epoch"]));
+}
+
+#[test]
+fn where_features_lie_is_said_and_refused_where_it_cannot_be() {
+    let (folder, data) = made("16");
+    let out = folder.path().join("run");
+    let out = out.to_str().unwrap();
+    for words in ["dma", "zero-copy", "all-gpu"] {
+        fails_with(&["train", &data, "-o", out, "--features", words], "auto, memory, disk or tiered");
+    }
+    fails_with(&["train", &data, "-o", out, "--features", "attic"], "attic");
+    let small = ["--hidden", "8", "--epochs", "1", "--fanout", "4,4", "--features", "tiered", "--hot-share", "0.25"];
+    let summary = last_json(&succeeds(&[&["train", &data, "-o", out, "--json"][..], &small].concat()));
+    let features = &summary["features"];
+    let hit_rate = summary["feature_hit_rate"].as_f64().unwrap();
+    assert!(hit_rate > 0.25 && hit_rate < 1.0, "{summary}");
+    for field in ["memory_rows", "memory_bytes", "disk_rows", "disk_bytes", "read_bytes"] {
+        assert!(features[field].as_u64().unwrap() > 0, "{field}: {summary}");
+    }
+    let more = succeeds(&["train", "--resume", out, "--epochs", "2", "--features", "memory", "--json"]);
+    assert_eq!(last_json(&more)["feature_hit_rate"], 1.0, "they may lie elsewhere when a run goes on");
+}

@@ -12,6 +12,7 @@
 //! | How do they get into the memories? | `parts` |
 //! | Give me these rows | [`TieredTable`] |
 //! | And those on disk? | `beyond` |
+//! | The same without a GPU | [`HostTable`] |
 //! | Who are you, if not a row number? | [`IdMap`] |
 //! | Who was read how often, and from where? | [`Served`], [`TieredTable::observed`] |
 //! | And now put those first | [`TieredTable::retier`] |
@@ -21,6 +22,7 @@ mod beyond;
 mod counts;
 mod cpu;
 mod cuda;
+mod host;
 mod layout;
 mod map;
 mod parts;
@@ -35,6 +37,7 @@ mod unified;
 pub use counts::{Served, TierCounts};
 pub use cpu::HostRows;
 pub use cuda::kernel_builds;
+pub use host::{HostServed, HostTable, HostTables};
 pub use layout::{Layout, Spot};
 pub use map::IdMap;
 pub use parts::HostHome;

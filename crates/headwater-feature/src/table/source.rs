@@ -91,6 +91,14 @@ impl Source {
         }
     }
 
+    /// All elements of all rows, where they lie in memory as numbers of 32 bits and without gaps.
+    #[must_use]
+    pub fn in_place(&self) -> Option<&[f32]> {
+        let is_packed = self.format.stored == Stored::F32 && self.format.stride_bytes == self.format.row_bytes();
+        let (bytes, _) = self.in_memory().filter(|_| is_packed)?;
+        bytemuck::try_cast_slice(bytes.as_slice()).ok()
+    }
+
     /// `out[i] = row of rows[i]`, its elements as `out_type`, by the CPU. A number that is no row is an error that names the
     /// first.
     pub fn gather(&self, rows: &[u64], out_type: Stored, out: &mut [u8]) -> Result<()> {

@@ -72,11 +72,11 @@ impl Checkpoints {
         self.list()?.last().map(|entry| Checkpoint::read(&entry.path)).transpose()
     }
 
-    /// The one that the newest calls the best, or else the newest.
+    /// The one that the newest calls the best where it was saved, or else the newest.
     pub fn best(&self) -> Result<Option<Checkpoint>> {
         let Some(newest) = self.newest()? else { return Ok(None) };
-        match newest.state.best {
-            Some(best) if best.step != newest.state.step => Checkpoint::read(&self.path_of(best.step)).map(Some),
+        match newest.state.best.map(|best| self.path_of(best.step)) {
+            Some(path) if path != self.path_of(newest.state.step) && path.exists() => Checkpoint::read(&path).map(Some),
             _ => Ok(Some(newest)),
         }
     }

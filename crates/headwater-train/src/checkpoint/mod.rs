@@ -45,6 +45,9 @@ pub struct State {
     pub early_stop: EarlyStop,
     /// Length of the journal that belongs to this moment.
     pub journal_bytes: u64,
+    /// Sum of the losses of the batches of the epoch that are done. Absent in the first checkpoints there were.
+    #[serde(default)]
+    pub losses: f64,
 }
 
 /// The best value of a run, and when it was reached.

@@ -39,7 +39,8 @@ impl Run {
         optimiser.step(&mut parameters, &gradients, 0.1).unwrap();
         let best = Some(Best { value: 0.1 + f64::from(salt), epoch: 1, step });
         let early_stop = EarlyStop::default();
-        let state = State { epoch: 2, batch: 3, step, seed: u64::MAX, best, early_stop, journal_bytes: 99 };
+        let state =
+            State { epoch: 2, batch: 3, step, seed: u64::MAX, best, early_stop, journal_bytes: 99, losses: 0.1 };
         let sizes = BTreeMap::from([("hidden".to_owned(), 16), ("layers".to_owned(), 2)]);
         let fingerprint = Fingerprint::new("layer text", sizes, &parameters);
         let buffers = vec![Array { name: "running/mean".to_owned(), shape: vec![1], values: vec![salt] }];
@@ -121,7 +122,10 @@ fn the_first_version_stays_readable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("step-000000000007.safetensors");
     fs::write(&path, include_bytes!("tests/version-1.safetensors")).unwrap();
-    assert_eq!(Checkpoint::read(&path).unwrap(), Run::new(7, 0.25, &[&[2, 2], &[0, 3]]).checkpoint());
+    let mut run = Run::new(7, 0.25, &[&[2, 2], &[0, 3]]);
+    // What came later is as it was then.
+    run.state.losses = 0.0;
+    assert_eq!(Checkpoint::read(&path).unwrap(), run.checkpoint());
 }
 
 #[test]

@@ -45,6 +45,19 @@ impl Labels {
         }
     }
 
+    /// Whether anything is known of a node.
+    #[must_use]
+    pub fn is_known(&self, node: u64) -> bool {
+        let Ok(at) = usize::try_from(node) else { return false };
+        match self {
+            Self::Classes(labels) => labels.get(at).is_some_and(|label| *label >= 0),
+            Self::Values { values, columns, .. } => {
+                let own = values.chunks(*columns).nth(at);
+                own.is_some_and(|own| own.iter().any(|value| !value.is_nan()))
+            }
+        }
+    }
+
     /// As losses and metrics take them.
     #[must_use]
     pub fn targets(&self) -> Targets<'_> {

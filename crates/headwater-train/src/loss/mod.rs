@@ -8,6 +8,7 @@
 mod binary;
 mod class;
 mod exponential;
+mod probability;
 mod square;
 #[cfg(test)]
 mod tests;

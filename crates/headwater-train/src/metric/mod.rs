@@ -116,7 +116,7 @@ impl Meter {
 }
 
 /// The column of the largest output, the first of equals; nothing when one of them is not a number.
-fn answer(outputs: &[f32]) -> Option<usize> {
+pub(crate) fn answer(outputs: &[f32]) -> Option<usize> {
     let mut best = 0;
     for (at, &output) in outputs.iter().enumerate() {
         if output.is_nan() {

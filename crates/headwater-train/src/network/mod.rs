@@ -150,6 +150,18 @@ impl Network {
         self.layers.first().map_or_else(Vec::new, |layer| layer.extras.iter().map(String::as_str).collect())
     }
 
+    /// Whether layers read the scales of a graph convolution.
+    #[must_use]
+    pub fn needs_scales(&self) -> bool {
+        self.extra_inputs().iter().any(|name| name.ends_with("_scale"))
+    }
+
+    /// Elements of a row that layer `at` gives.
+    #[must_use]
+    pub fn width_of(&self, at: usize) -> usize {
+        self.layers.get(at).map_or(0, |layer| layer.width)
+    }
+
     /// Bytes that were in use together, besides parameters.
     #[must_use]
     pub fn peak_bytes(&self) -> usize {

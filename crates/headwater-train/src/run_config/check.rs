@@ -17,6 +17,8 @@ impl RunConfig {
         self.check_counts()?;
         self.check_numbers()?;
         self.check_fanout()?;
+        let expected = "auto, memory, disk or tiered; a run on the CPU has no GPU to read them";
+        require(!self.features.needs_gpu(), "features", self.features.name(), expected)?;
         let looks_ahead = self.nesterov && self.optimiser == OptimiserName::Sgd;
         require(!looks_ahead || self.momentum > 0.0, "nesterov", true, "false where momentum is 0")
     }

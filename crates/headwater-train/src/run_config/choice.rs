@@ -68,10 +68,43 @@ pub enum Watch {
 
 /// Where features lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Features {
-    /// As they are, in host memory.
-    Cpu,
-    /// The most read rows in the fastest memory.
+    /// In memory where they fit, else tiered.
+    Auto,
+    /// In host memory, as the dataset is mapped.
+    #[serde(alias = "cpu")]
+    Memory,
+    /// In their file, read through a cache.
+    Disk,
+    /// The most read rows in the fastest memory, the others in the next.
     Tiered,
+    /// In host memory, copied to a GPU batch by batch.
+    Dma,
+    /// In host memory, read by a GPU.
+    ZeroCopy,
+    /// In a GPU's memory.
+    AllGpu,
+}
+
+impl Features {
+    /// Whether a GPU must read them.
+    #[must_use]
+    pub fn needs_gpu(self) -> bool {
+        matches!(self, Self::Dma | Self::ZeroCopy | Self::AllGpu)
+    }
+
+    /// Its name in files and messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+            Self::Tiered => "tiered",
+            Self::Dma => "dma",
+            Self::ZeroCopy => "zero-copy",
+            Self::AllGpu => "all-gpu",
+        }
+    }
 }

@@ -110,7 +110,7 @@ fn plain(model: Model) -> RunConfig {
         min_delta: 0.0,
         watch: Watch::Metric,
         seed: 0,
-        features: Features::Tiered,
+        features: Features::Auto,
         hot_share: 0.2,
         threads: 0,
         checkpoint_every: 1,

@@ -144,7 +144,7 @@ fields! {
         seed: u64,
         /// Where features lie.
         features: Features,
-        /// Share of rows in the fastest memory of a tiered table.
+        /// Share of rows in the fastest memory of a tiered table, the most read first.
         hot_share: f64,
         /// Threads; 0 takes all cores.
         threads: usize,

@@ -17,6 +17,7 @@ fn resolve(text: &str) -> Result<RunConfig> {
 #[test]
 fn models_have_what_was_published() {
     let of = |text: &str| resolve(text).unwrap();
+    assert_eq!(of("features = 'cpu'").features, Features::Memory, "what it was called");
     let gcn = of("model = 'gcn'");
     assert_eq!((gcn.hidden, gcn.layers, gcn.epochs, gcn.full_graph), (16, 2, 200, true));
     assert_eq!((gcn.rate, gcn.decay, gcn.decay_first_layer_only, gcn.dropout), (0.01, 5e-4, true, 0.5));
@@ -107,6 +108,9 @@ fn values_that_cannot_be_are_named() {
         ("attention_dropout = -0.5", &["attention_dropout is -0.5"]),
         ("momentum = 1.5", &["momentum is 1.5"]),
         ("hot_share = 1.01", &["hot_share is 1.01", "0 to 1"]),
+        ("features = 'dma'", &["features is dma", "memory, disk or tiered", "no GPU"]),
+        ("features = 'zero-copy'", &["features is zero-copy"]),
+        ("features = 'all-gpu'", &["features is all-gpu"]),
         ("clip = -1", &["clip is -1"]),
         ("min_delta = nan", &["min_delta is NaN"]),
         ("schedule_gamma = 0", &["schedule_gamma is 0"]),

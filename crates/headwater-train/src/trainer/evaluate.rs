@@ -1,12 +1,26 @@
-//! How good a network is: layer by layer over the whole graph, without dropout, then the metric of each split.
+//! How good a network is: its outputs without dropout, then the metric of each split.
+//!
+//! A run that sees the whole graph anyway asks each layer once. One that is trained on samples goes layer by layer in chunks
+//! (`layerwise`), and computes only what the splits need.
+
+use std::path::Path;
 
 use headwater_compile::cpu::fast::Given;
+use headwater_graph::{Progress, Silent};
 
 use super::Trainer;
+use super::whole::{Held, Whole};
 use crate::error::Result;
+use crate::features::Reader;
+use crate::layerwise::{Layerwise, Outputs, Plan};
 use crate::loss;
-use crate::metric::Meter;
-use crate::network::{Read, Stage};
+use crate::metric::{Meter, Metric};
+use crate::network::{Network, Read, Stage};
+use crate::run_config::RunConfig;
+use crate::task::Task;
+
+/// Rows that are measured at a time.
+const PIECE: usize = 1 << 16;
 
 /// The metric of each split; 0 where it has no nodes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,50 +29,125 @@ pub(super) struct Measured {
     pub test: f64,
 }
 
+/// What outputs are made of: borrowed from a run, or from a network that is only asked.
+pub(super) struct Inference<'a> {
+    pub config: &'a RunConfig,
+    pub task: &'a Task,
+    pub whole: &'a Whole,
+    pub network: &'a mut Network,
+    /// Where files without a name may be.
+    pub scratch: &'a Path,
+}
+
 impl Trainer {
-    /// Outputs of all nodes of the type that has labels.
-    pub fn predict(&mut self) -> Result<Vec<f32>> {
-        let stage = Stage { graph: &self.whole.graph, extras: &self.whole.extras };
-        let lent = self.whole.rows.lent();
-        let read = self.network.read(lent.inputs())?;
-        let mut rows: Option<Vec<f32>> = None;
-        for at in 0..self.network.depth() {
-            let x = match &rows {
-                Some(rows) => Some(Given::Dense(rows)),
-                None => read.given(),
-            };
-            let next = self.network.infer(at, stage, x)?;
-            if let Some(before) = rows.replace(next) {
-                self.network.give(before);
-            }
-        }
-        if let Read::Made(made) = read {
-            self.network.give(made);
-        }
-        let (columns, first) = (self.task.classes, self.first_row());
-        let all = rows.unwrap_or_default();
-        let found = all[first * columns..(first + self.task.labels.nodes()) * columns].to_vec();
-        self.network.give(all);
-        Ok(found)
+    /// Outputs of these nodes of the type that has labels.
+    pub fn outputs(&mut self, nodes: &[u64]) -> Result<Outputs> {
+        let mut inference = self.inference();
+        let plan = inference.plan(nodes)?;
+        inference.outputs(plan.as_ref(), &Silent)
     }
 
     /// The metrics of the validation and the test nodes.
     pub(super) fn evaluate(&mut self) -> Result<Measured> {
-        let outputs = self.predict()?;
-        Ok(Measured {
-            valid: self.measure(&outputs, &self.task.valid)?,
-            test: self.measure(&outputs, &self.task.test)?,
-        })
+        // It is the same every time.
+        let known = self.evaluation.take();
+        let (asked, metric) = ([&self.task.valid[..], &self.task.test].concat(), self.metric);
+        let mut inference = self.inference();
+        let plan = if known.is_some() { known } else { inference.plan(&asked)? };
+        let outputs = inference.outputs(plan.as_ref(), &Silent)?;
+        let task = inference.task;
+        let measured = Measured {
+            valid: measure(metric, task, &outputs, &task.valid)?,
+            test: measure(metric, task, &outputs, &task.test)?,
+        };
+        inference.recycle(outputs);
+        self.evaluation = plan;
+        Ok(measured)
     }
 
-    fn measure(&self, outputs: &[f32], nodes: &[u64]) -> Result<f64> {
-        let columns = self.task.classes;
-        let at = |node: &u64| usize::try_from(*node).unwrap_or(usize::MAX);
-        let rows: Vec<f32> =
-            nodes.iter().flat_map(|node| outputs[at(node) * columns..][..columns].iter().copied()).collect();
-        let labels = self.task.labels.of(nodes);
-        let mut meter = Meter::new(self.metric, columns);
-        meter.add(loss::Rows { outputs: &rows, columns, targets: labels.targets() })?;
-        Ok(meter.value().unwrap_or(0.0))
+    fn inference(&mut self) -> Inference<'_> {
+        let Self { config, task, whole, network, folder, .. } = self;
+        Inference { config, task, whole, network, scratch: folder }
     }
+}
+
+impl<'a> Inference<'a> {
+    /// How outputs of these nodes of the type that has labels are made. Nothing where all are made at once.
+    pub fn plan(&self, nodes: &[u64]) -> Result<Option<Plan>> {
+        if self.whole.held.is_some() {
+            return Ok(None);
+        }
+        let mut asked = vec![Vec::new(); self.task.node_counts().len()];
+        asked[self.task.node_type] = nodes.to_vec();
+        self.layerwise().plan(self.network, &asked).map(Some)
+    }
+
+    /// Outputs of at least the nodes of a plan.
+    pub fn outputs(&mut self, plan: Option<&Plan>, progress: &dyn Progress) -> Result<Outputs> {
+        match (plan, &self.whole.held) {
+            (Some(plan), _) => self.layerwise().outputs(self.network, plan, progress),
+            (None, Some(held)) => {
+                let rows = at_once(self.network, held)?;
+                Ok(Outputs::whole(&self.task.node_counts(), self.task.classes, rows))
+            }
+            (None, None) => Ok(Outputs::whole(&self.task.node_counts(), 0, Vec::new())),
+        }
+    }
+
+    fn layerwise(&self) -> Layerwise<'a> {
+        Layerwise {
+            task: self.task,
+            loops: self.whole.loops,
+            degrees: &self.whole.degrees,
+            reader: Reader {
+                task: self.task,
+                plan: self.network.input_plan().clone(),
+                normalise: self.config.normalise_features,
+            },
+            sparse: self.whole.sparse.as_ref(),
+            limits: self.whole.limits,
+            scratch: self.scratch,
+        }
+    }
+
+    /// Gives the memory of outputs back.
+    pub fn recycle(&mut self, outputs: Outputs) {
+        outputs.into_memory().into_iter().for_each(|rows| self.network.give(rows));
+    }
+}
+
+/// Outputs of all nodes, each layer over the whole graph.
+fn at_once(network: &mut Network, held: &Held) -> Result<Vec<f32>> {
+    let stage = Stage { graph: &held.graph, extras: &held.extras };
+    let lent = held.rows.lent();
+    let read = network.read(lent.inputs())?;
+    let mut rows: Option<Vec<f32>> = None;
+    for at in 0..network.depth() {
+        let x = match &rows {
+            Some(rows) => Some(Given::Dense(rows)),
+            None => read.given(),
+        };
+        let next = network.infer(at, stage, x)?;
+        if let Some(before) = rows.replace(next) {
+            network.give(before);
+        }
+    }
+    if let Read::Made(made) = read {
+        network.give(made);
+    }
+    Ok(rows.unwrap_or_default())
+}
+
+/// The metric of these nodes, whose outputs are known.
+pub(super) fn measure(metric: Metric, task: &Task, outputs: &Outputs, nodes: &[u64]) -> Result<f64> {
+    let columns = task.classes;
+    let mut meter = Meter::new(metric, columns);
+    let mut rows = vec![0.0; nodes.len().min(PIECE) * columns];
+    for nodes in nodes.chunks(PIECE) {
+        let rows = &mut rows[..nodes.len() * columns];
+        outputs.gather(task.node_type, nodes, rows)?;
+        let labels = task.labels.of(nodes);
+        meter.add(loss::Rows { outputs: rows, columns, targets: labels.targets() })?;
+    }
+    Ok(meter.value().unwrap_or(0.0))
 }

@@ -3,20 +3,11 @@
 use std::time::Instant;
 
 use super::{Listener, Seconds, Trainer};
-use crate::blocks::scales;
 use crate::error::Result;
 use crate::loss;
 use crate::network::Stage;
 
 impl Trainer {
-    /// Everything that steps and evaluations over the whole graph read.
-    pub(super) fn prepare_whole(&mut self) -> Result<()> {
-        let all = self.whole.degrees.concat();
-        self.whole.extras = scales(&all, &all, &self.whole.graph);
-        self.whole.rows = self.whole_rows()?;
-        Ok(())
-    }
-
     /// One step over all training nodes.
     pub(super) fn full_epoch(&mut self, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
         if listener.should_stop() {
@@ -24,9 +15,10 @@ impl Trainer {
         }
         let begun = Instant::now();
         let step = self.step_key();
-        let stage = Stage { graph: &self.whole.graph, extras: &self.whole.extras };
+        let Some(held) = &self.whole.held else { return Ok(None) };
+        let stage = Stage { graph: &held.graph, extras: &held.extras };
         let stages = vec![stage; self.network.depth()];
-        let lent = self.whole.rows.lent();
+        let lent = held.rows.lent();
         let trace = self.network.forward(&stages, lent.inputs(), step)?;
         let labels = self.task.labels.only(&self.task.train);
         let first = self.first_row();

@@ -2,45 +2,44 @@
 //!
 //! Everything random is a function of the seed, the epoch and the batch or the step, so a run that was stopped anywhere goes on
 //! from its last checkpoint as if nothing had happened. `full.rs` steps over the whole graph, `sampled.rs` over batches;
-//! `evaluate.rs` measures, layer by layer over the whole graph.
+//! `evaluate.rs` measures. `whole.rs` is the graph they are about.
 
 mod evaluate;
 mod full;
-mod inputs;
+mod predictor;
 mod report;
 mod sampled;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use headwater_compile::adjacency::Adjacency;
 use headwater_compile::front::builtin;
-use headwater_compile::pass::Statistics;
 use headwater_graph::random::Key;
 
-use self::inputs::WholeRows;
+pub use predictor::{Places, Predictor, Which};
 pub use report::{EpochReport, Listener, Quiet, Split as Seconds, Summary};
 
-use crate::blocks::{SelfLoops, degrees, whole};
+use self::whole::Whole;
 use crate::checkpoint::{Best, Checkpoints, Fingerprint, Snapshot, State};
 use crate::clip::{clip, global_norm};
 use crate::early_stop::{EarlyStop, Verdict};
 use crate::error::{Error, Result};
 use crate::gradient::Gradient;
 use crate::journal::{self, Journal};
+use crate::layerwise::{Limits, Plan};
 use crate::loss::Loss;
 use crate::metric::Metric;
-use crate::network::{Extras, Facts, Network, NodeInput};
+use crate::network::Network;
 use crate::optimiser::Optimiser;
+use crate::placement::served;
 use crate::run_config::{Model, RunConfig};
 use crate::schedule::Schedule;
 use crate::task::Task;
 use crate::whole_file::write_whole;
 
-/// Part of the features that may be other than zero where they are kept as sparse rows.
-const MOST_FILLED: f64 = 0.25;
 /// The lines of a run, in its folder.
 const JOURNAL: &str = "metrics.jsonl";
 /// What draws are for.
@@ -59,21 +58,12 @@ pub struct Trainer {
     loss: Loss,
     metric: Metric,
     whole: Whole,
+    /// How evaluations go, once there was one.
+    evaluation: Option<Plan>,
     folder: PathBuf,
     journal: Journal,
     fingerprint: Fingerprint,
     state: State,
-}
-
-/// The whole graph, as layers take it.
-#[derive(Debug)]
-struct Whole {
-    graph: Adjacency,
-    loops: SelfLoops,
-    extras: Extras,
-    degrees: Vec<Vec<f32>>,
-    /// All features, where they are needed at once.
-    rows: WholeRows,
 }
 
 /// How a run ended.
@@ -88,19 +78,18 @@ pub enum Ending {
 impl Trainer {
     /// A run in a folder: a new one, or the one that its newest checkpoint says.
     pub fn open(config: RunConfig, task: Task, folder: &Path) -> Result<Self> {
+        if task.train.is_empty() {
+            return Err(Error::Model { why: "the dataset names no training nodes".to_owned() });
+        }
         let (name, text) = text_of(&config.model)?;
         let loss = config.loss.unwrap_or_else(|| task.labels.usual_loss());
         let metric = config.metric.unwrap_or_else(|| task.labels.usual_metric());
         task.labels.check(loss, metric, task.classes)?;
-        let (mut network, graph, loops) = network(&config, &task, &name, &text)?;
+        // The run's folder says what was chosen: whoever asks the network may have no labels.
+        let config = RunConfig { loss: Some(loss), metric: Some(metric), ..config };
+        let (mut network, whole) = Whole::with_network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
-        let sizes = [
-            ("classes", task.classes),
-            ("width", network.input_plan().width().unwrap_or(0)),
-            ("layers", config.layers),
-        ];
-        let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size as u64)).collect();
-        let fingerprint = Fingerprint::new(&text, sizes, &network.parameters);
+        let fingerprint = fingerprint(&config, &task, &network, &text);
         std::fs::create_dir_all(folder).map_err(|source| Error::Io {
             action: "create",
             path: folder.to_owned(),
@@ -108,9 +97,7 @@ impl Trainer {
         })?;
         let (state, journal) = begin(&config, folder, &fingerprint, &mut network, &mut optimiser)?;
         let schedule = config.schedule(steps_of_epoch(&config, &task));
-        let degrees = degrees(&task.graph);
-        let whole = Whole { graph, loops, extras: Extras::new(), degrees, rows: WholeRows::default() };
-        let mut trainer = Self {
+        Ok(Self {
             folder: folder.to_owned(),
             config,
             task,
@@ -120,12 +107,11 @@ impl Trainer {
             loss,
             metric,
             whole,
+            evaluation: None,
             journal,
             fingerprint,
             state,
-        };
-        trainer.prepare_whole()?;
-        Ok(trainer)
+        })
     }
 
     /// Where a run stands.
@@ -139,6 +125,12 @@ impl Trainer {
         &mut self.network
     }
 
+    /// What evaluations and predictions may hold in memory.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.whole.limits = limits;
+        self.evaluation = None;
+    }
+
     /// Runs until it ends.
     pub fn run(&mut self, listener: &dyn Listener) -> Result<(Summary, Ending)> {
         let mut reports: Vec<EpochReport> = Vec::new();
@@ -150,6 +142,7 @@ impl Trainer {
                 break;
             };
             let epoch_seconds = begun.elapsed().as_secs_f64();
+            let evaluated = Instant::now();
             let measured = self.evaluate()?;
             let report = EpochReport {
                 epoch: self.state.epoch,
@@ -159,6 +152,7 @@ impl Trainer {
                 rate: self.schedule.at(self.state.step.saturating_sub(1)),
                 epoch_seconds,
                 seconds,
+                evaluate_seconds: evaluated.elapsed().as_secs_f64(),
             };
             let is_over = self.finish_epoch(&report)?;
             listener.epoch(&report);
@@ -170,8 +164,7 @@ impl Trainer {
         if ending == Ending::Stopped || self.config.checkpoint_every == 0 {
             self.save()?;
         }
-        let summary = self.summary(&reports)?;
-        Ok((summary, ending))
+        Ok((self.summary(&reports), ending))
     }
 
     /// One epoch, or what is left of it: the mean loss and where the time went; nothing when the listener stops it.
@@ -181,9 +174,12 @@ impl Trainer {
 
     /// Notes what an epoch gave. Whether the run is over.
     fn finish_epoch(&mut self, report: &EpochReport) -> Result<bool> {
-        self.journal.append(report)?;
+        if let Err(why) = self.journal.append(report) {
+            log::warn!("epoch {} is not in the journal, training goes on: {why}", report.epoch);
+        }
         self.state.epoch += 1;
         self.state.batch = 0;
+        self.state.losses = 0.0;
         let is_better = |best: &Best| report.valid > best.value;
         if self.state.best.as_ref().is_none_or(is_better) {
             let best = Best { value: report.valid, epoch: report.epoch, step: self.state.step };
@@ -254,15 +250,21 @@ impl Trainer {
         }
     }
 
-    fn summary(&self, reports: &[EpochReport]) -> Result<Summary> {
-        // The best epoch may be one of a run that this one goes on with.
-        let lines = journal::read(&self.folder.join(JOURNAL))?;
-        let all: Vec<EpochReport> = lines.into_iter().filter_map(|line| serde_json::from_value(line).ok()).collect();
-        let at_best = self.state.best.and_then(|best| all.iter().rfind(|report| report.epoch == best.epoch));
-        let summary = Summary::new(&self.folder, at_best, reports, self.network.peak_bytes());
+    fn summary(&self, reports: &[EpochReport]) -> Summary {
+        let best = self.state.best.map(|best| best.epoch);
+        let at_best = reports.iter().rfind(|report| Some(report.epoch) == best).copied().or_else(|| {
+            // It may be one of a run that this one goes on with.
+            let lines = journal::read(&self.folder.join(JOURNAL)).unwrap_or_default();
+            let all = lines.into_iter().rev().filter_map(|line| serde_json::from_value(line).ok());
+            all.into_iter().find(|report: &EpochReport| Some(report.epoch) == best)
+        });
+        let peak_bytes = self.network.peak_bytes();
+        let summary = Summary::new(&self.folder, at_best.as_ref(), reports, peak_bytes, served(&self.task));
         let text = serde_json::to_string_pretty(&summary).unwrap_or_default();
-        write_whole(&self.folder.join("summary.json"), text.as_bytes())?;
-        Ok(summary)
+        if let Err(why) = write_whole(&self.folder.join("summary.json"), text.as_bytes()) {
+            log::warn!("the summary is not in the run's folder: {why}");
+        }
+        summary
     }
 }
 
@@ -284,32 +286,12 @@ fn text_of(model: &Model) -> Result<(String, String)> {
     }
 }
 
-/// The network of a run and the graph it is for. Whether nodes need an edge to themselves is known when the text is read, and how
-/// many rows some parameters have only with the graph; so where they do, both are made once more.
-fn network(config: &RunConfig, task: &Task, name: &str, text: &str) -> Result<(Network, Adjacency, SelfLoops)> {
-    let node_types = node_types(task);
-    let made = |loops: SelfLoops| {
-        let graph = whole(&task.graph, loops)?;
-        let statistics = Statistics::of(&graph);
-        let blocks = if config.full_graph { Vec::new() } else { sampled::typical(config, task, loops)? };
-        let (node_types, classes) = (&node_types[..], task.classes);
-        let facts = Facts { node_types, classes, graph: &graph, statistics, blocks, text, name };
-        Ok::<_, Error>((Network::new(config, &facts)?, graph, loops))
-    };
-    let found = made(SelfLoops::AsTheyAre)?;
-    if found.0.wants_self_loops() { made(SelfLoops::Added) } else { Ok(found) }
-}
-
-/// The node types of a task, as a network sees them.
-fn node_types(task: &Task) -> Vec<NodeInput> {
-    let types = task.graph.schema().node_types().iter().zip(task.widths());
-    types
-        .map(|(own, width)| NodeInput {
-            name: own.name.clone(),
-            nodes: usize::try_from(own.count).unwrap_or(usize::MAX),
-            width,
-        })
-        .collect()
+/// Whose checkpoints these are.
+fn fingerprint(config: &RunConfig, task: &Task, network: &Network, text: &str) -> Fingerprint {
+    let width = network.input_plan().width().unwrap_or(0);
+    let sizes = [("classes", task.classes), ("width", width), ("layers", config.layers)];
+    let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size as u64)).collect();
+    Fingerprint::new(text, sizes, &network.parameters)
 }
 
 fn steps_of_epoch(config: &RunConfig, task: &Task) -> u64 {
@@ -336,6 +318,7 @@ fn begin(
             best: None,
             early_stop: EarlyStop::default(),
             journal_bytes: 0,
+            losses: 0.0,
         };
         return Ok((state, Journal::create(&journal)?));
     };

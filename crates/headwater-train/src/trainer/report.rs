@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use headwater_feature::HostServed;
 use serde::{Deserialize, Serialize};
 
 /// Where the time of an epoch went.
@@ -32,6 +33,9 @@ pub struct EpochReport {
     pub epoch_seconds: f64,
     /// Where they went.
     pub seconds: Split,
+    /// The evaluation.
+    #[serde(default)]
+    pub evaluate_seconds: f64,
 }
 
 /// A whole run.
@@ -55,6 +59,12 @@ pub struct Summary {
     pub compute_seconds: f64,
     /// Bytes of activations and gradients that were in use together.
     pub peak_bytes: usize,
+    /// Rows of features that were read now, and from where.
+    #[serde(default)]
+    pub features: HostServed,
+    /// The share of these rows that was in memory.
+    #[serde(default)]
+    pub feature_hit_rate: f64,
     /// Where everything is.
     pub run_dir: PathBuf,
 }
@@ -88,7 +98,13 @@ impl Listener for Quiet {
 impl Summary {
     /// Of epochs that were run now, and the best one of all.
     #[must_use]
-    pub fn new(run_dir: &Path, best: Option<&EpochReport>, reports: &[EpochReport], peak_bytes: usize) -> Self {
+    pub fn new(
+        run_dir: &Path,
+        best: Option<&EpochReport>,
+        reports: &[EpochReport],
+        peak_bytes: usize,
+        features: HostServed,
+    ) -> Self {
         let median = |pick: fn(&EpochReport) -> f64| {
             let mut all: Vec<f64> = reports.iter().map(pick).collect();
             all.sort_by(f64::total_cmp);
@@ -104,6 +120,8 @@ impl Summary {
             gather_seconds: median(|report| report.seconds.gather),
             compute_seconds: median(|report| report.seconds.compute),
             peak_bytes,
+            features,
+            feature_hit_rate: features.hit_rate(),
             run_dir: run_dir.to_owned(),
         }
     }

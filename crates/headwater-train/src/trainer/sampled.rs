@@ -8,10 +8,10 @@ use headwater_graph::generate::Bijection;
 use headwater_graph::random::Key;
 use headwater_graph::sample::{EdgeIds, NeighbourSampler, Sample, SampleOptions, Seeds};
 
-use super::inputs::Lent;
 use super::{Listener, SAMPLE, SHUFFLE, Seconds, Trainer};
 use crate::blocks::{SelfLoops, of_sample, scales};
 use crate::error::{Error, Result};
+use crate::features::{Fetched, Lent, Reader};
 use crate::labels::Labels;
 use crate::loss;
 use crate::network::{Extras, Stage};
@@ -30,8 +30,7 @@ impl Trainer {
     pub(super) fn sampled_epoch(&mut self, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
         let sampler = sampler(&self.config, &self.task)?;
         let batches = self.task.train.len().div_ceil(self.config.batch) as u64;
-        let (mut seconds, mut losses) = (Seconds::default(), 0.0);
-        let first = self.state.batch;
+        let mut seconds = Seconds::default();
         while self.state.batch < batches {
             if listener.should_stop() {
                 return Ok(None);
@@ -42,23 +41,27 @@ impl Trainer {
             let ids: Vec<&[u64]> = batch.sample.nodes.iter().map(|nodes| nodes.ids.as_slice()).collect();
             let features = self.features_of(&ids)?;
             let gathered = Instant::now();
-            let loss = match self.sampled_step(&batch, Lent::listed(&features, &ids)) {
+            let loss = match self.sampled_step(&batch, &features, &ids) {
                 // Whoever looks for the reason is told the feature, if there is one.
                 Err(why @ Error::NotFinite { .. }) => {
-                    self.check_features(&features, &ids)?;
+                    self.reader().check(&features, &ids)?;
                     return Err(why);
                 }
                 found => found?,
             };
-            self.give_features(features);
+            for rows in features.into_iter().flatten() {
+                if let Fetched::Copied(rows) = rows {
+                    self.network.give(rows);
+                }
+            }
             seconds.sample += (sampled - begun).as_secs_f64();
             seconds.gather += (gathered - sampled).as_secs_f64();
             seconds.compute += gathered.elapsed().as_secs_f64();
-            losses += loss;
+            self.state.losses += loss;
             self.state.batch += 1;
             listener.batch(self.state.batch, batches, loss);
         }
-        Ok(Some((losses / (batches - first).max(1) as f64, seconds)))
+        Ok(Some((self.state.losses / batches.max(1) as f64, seconds)))
     }
 
     /// The batch that is next.
@@ -67,7 +70,7 @@ impl Trainer {
         let key = Key::new(self.config.seed).of(SAMPLE).of(self.state.epoch).of(self.state.batch);
         let sample = sampler.sample(Seeds { node_type: self.task.node_type, nodes: &nodes, times: None }, key)?;
         let labels = self.task.labels.of(&nodes);
-        let needs_scales = self.network.extra_inputs().iter().any(|name| name.ends_with("_scale"));
+        let needs_scales = self.network.needs_scales();
         let mut blocks = Vec::new();
         for block in sample.blocks() {
             let graph = of_sample(&self.task.graph, &sample, &block, self.whole.loops)?;
@@ -89,8 +92,23 @@ impl Trainer {
         counts.iter().enumerate().flat_map(of_type).collect()
     }
 
-    fn sampled_step(&mut self, batch: &Batch, lent: Lent<'_>) -> Result<f64> {
+    /// Reads features as the network wants them.
+    pub(super) fn reader(&self) -> Reader<'_> {
+        let (plan, normalise) = (self.network.input_plan().clone(), self.config.normalise_features);
+        Reader { task: &self.task, plan, normalise }
+    }
+
+    /// The features of some nodes of each type, in memory that is used again.
+    fn features_of(&mut self, ids: &[&[u64]]) -> Result<Vec<Option<Fetched>>> {
+        let mut free = std::mem::take(&mut self.network.workspace);
+        let found = self.reader().read(ids, &mut |len| free.take(len));
+        self.network.workspace = free;
+        found
+    }
+
+    fn sampled_step(&mut self, batch: &Batch, features: &[Option<Fetched>], ids: &[&[u64]]) -> Result<f64> {
         let step = self.step_key();
+        let lent = Lent::listed(&self.task, features, ids);
         let stages: Vec<Stage<'_>> = batch.blocks.iter().map(|(graph, extras)| Stage { graph, extras }).collect();
         let trace = self.network.forward(&stages, lent.inputs(), step)?;
         let columns = self.task.classes;
@@ -121,6 +139,10 @@ fn seeds(config: &RunConfig, task: &Task, epoch: u64, batch: u64) -> Vec<u64> {
 
 /// Rows of the blocks of the first batch: others have about as many.
 pub(super) fn typical(config: &RunConfig, task: &Task, loops: SelfLoops) -> Result<Vec<Statistics>> {
+    // Nobody asks how a network trains that is only asked.
+    if task.train.is_empty() {
+        return Ok(Vec::new());
+    }
     let nodes = seeds(config, task, 0, 0);
     let key = Key::new(config.seed).of(SAMPLE).of(0).of(0);
     let seeds = Seeds { node_type: task.node_type, nodes: &nodes, times: None };

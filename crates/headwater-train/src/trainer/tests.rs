@@ -14,8 +14,8 @@ use super::{Ending, EpochReport, Listener, Quiet, Summary, Trainer};
 use crate::blocks::SelfLoops;
 use crate::checkpoint::Checkpoints;
 use crate::error::{Error, Result};
-use crate::run_config::{Architecture, Model, RunConfig, RunFile};
-use crate::task::{Inverse, Task};
+use crate::run_config::{Architecture, Features, Model, RunConfig, RunFile};
+use crate::task::{self, Inverse, Task};
 
 fn planted(folder: &Path) -> Task {
     let recipe = Planted { nodes: 600, edges_per_node: 8, classes: 4, features: 16, ..Planted::default() };
@@ -68,6 +68,11 @@ fn weights(folder: &Path) -> Vec<crate::array::Array> {
     Checkpoints::new(&folder.join("checkpoints"), 2).newest().unwrap().unwrap().parameters
 }
 
+fn losses(folder: &Path) -> Vec<f64> {
+    let lines = crate::journal::read(&folder.join("metrics.jsonl")).unwrap();
+    lines.iter().map(|line| line["loss"].as_f64().unwrap()).collect()
+}
+
 #[test]
 fn models_learn_communities_sampled_and_whole() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,6 +108,7 @@ fn a_run_that_is_stopped_anywhere_ends_with_the_same_weights() {
             let again = run(&config, &parts, folder.path()).unwrap();
             assert_eq!(again.test_accuracy, wanted.test_accuracy, "a run that is over knows how it went");
             assert_eq!(weights(&parts), weights(&whole), "stopped after {batches} batches");
+            assert_eq!(losses(&parts), losses(&whole), "means over whole epochs, stopped after {batches} batches");
         }
     }
 }
@@ -123,11 +129,12 @@ fn a_text_that_asks_for_self_loops_gets_them() {
     for (head, wanted) in [("@layer(self_loops=True)\n", SelfLoops::Added), ("", SelfLoops::AsTheyAre)] {
         let text = folder.path().join("mine.py");
         std::fs::write(&text, format!("{head}{layer}")).unwrap();
-        let config = RunConfig { model: Model::Text(text), ..config(Architecture::Sage, false) };
+        let config = RunConfig { model: Model::Text(text), ..config(Architecture::Sage, true) };
         let trainer =
             Trainer::open(config, planted(folder.path()), &folder.path().join(format!("{wanted:?}"))).unwrap();
         assert_eq!(trainer.whole.loops, wanted);
-        let edges = trainer.whole.graph.rows(headwater_compile::inter::Domain::Edge) as u64;
+        let held = trainer.whole.held.as_ref().unwrap();
+        let edges = held.graph.rows(headwater_compile::inter::Domain::Edge) as u64;
         assert_eq!(edges > trainer.task.graph.edges(), wanted == SelfLoops::Added);
     }
 }
@@ -166,4 +173,59 @@ fn a_checkpoint_of_another_model_is_refused() {
     let other = RunConfig { hidden: 8, ..config(Architecture::Sage, false) };
     let found = run(&other, &out, folder.path());
     assert!(matches!(found, Err(Error::OtherModel { .. })), "{found:?}");
+}
+
+/// A run whose features lie where its config says.
+fn placed(config: &RunConfig, folder: &Path, data: &Path) -> Trainer {
+    drop(planted(data));
+    let dataset = Dataset::open(&data.join("dataset")).unwrap();
+    Trainer::open(config.clone(), task::open(config, &dataset).unwrap(), folder).unwrap()
+}
+
+#[test]
+fn weights_are_the_same_wherever_features_lie() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut wanted = None;
+    for (features, hot_share, hits) in [
+        (Features::Memory, 0.2, 1.0..=1.0),
+        (Features::Auto, 0.2, 1.0..=1.0),
+        (Features::Disk, 0.2, 0.0..=0.0),
+        (Features::Tiered, 0.0, 0.0..=0.0),
+        (Features::Tiered, 0.3, 0.3..=0.7),
+        (Features::Tiered, 1.0, 1.0..=1.0),
+    ] {
+        let config = RunConfig { features, hot_share, epochs: 2, ..config(Architecture::Sage, false) };
+        let out = folder.path().join(format!("{features:?}-{hot_share}"));
+        let summary = placed(&config, &out, folder.path()).run(&Quiet).unwrap().0;
+        assert!(hits.contains(&summary.feature_hit_rate), "{features:?} {hot_share}: {summary:?}");
+        let found = (weights(&out), losses(&out), summary.test_accuracy);
+        assert_eq!(*wanted.get_or_insert_with(|| found.clone()), found, "{features:?} {hot_share}");
+    }
+}
+
+#[test]
+fn features_that_are_cut_short_end_the_run_and_name_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let config = RunConfig { features: Features::Disk, epochs: 1, ..config(Architecture::Sage, false) };
+    placed(&config, &out, folder.path()).run(&Quiet).unwrap();
+    let before = weights(&out);
+    let mut trainer = placed(&RunConfig { epochs: 3, ..config }, &out, folder.path());
+    let dataset = Dataset::open(&folder.path().join("dataset")).unwrap();
+    let file = dataset.features(0).unwrap().path().to_owned();
+    std::fs::File::options().write(true).open(&file).unwrap().set_len(9000).unwrap();
+    let said = trainer.run(&Quiet).unwrap_err().to_string();
+    assert!(said.contains(file.to_str().unwrap()) && said.contains("ends at byte"), "{said}");
+    assert_eq!(weights(&out), before, "the checkpoint stays");
+}
+
+#[test]
+fn folders_that_cannot_be_written_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for place in [file.join("run"), "/proc/nowhere/run".into()] {
+        let said = run(&config(Architecture::Sage, false), &place, folder.path()).unwrap_err().to_string();
+        assert!(said.contains("cannot create") && said.contains(place.to_str().unwrap()), "{said}");
+    }
 }

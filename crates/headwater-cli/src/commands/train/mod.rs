@@ -1,16 +1,16 @@
 //! `headwater train`: a run on the CPU, from its description to its summary.
 
-mod planted;
+pub mod planted;
 mod watch;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use headwater::feature::HostServed;
 use headwater::graph::Dataset;
 use headwater::train::run_config::{RunConfig, RunFile};
-use headwater::train::task::{Inverse, Task};
 use headwater::train::trainer::{Ending, EpochReport, Summary, Trainer};
-use headwater::train::{Checkpoints, journal};
+use headwater::train::{Checkpoints, Origin, journal, task};
 use serde::Serialize;
 
 use self::watch::Watcher;
@@ -33,27 +33,27 @@ struct Closing<'a> {
 /// Trains and prints.
 pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let (config, folder) = described(args)?;
-    if config.threads > 0 {
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(config.threads)
-            .build_global()
-            .context("setting the number of threads")?;
-    }
+    set_threads(config.threads)?;
     let made_up = config.dataset.is_none();
     let dataset = match &config.dataset {
         Some(dataset) => dataset.clone(),
         None => planted::make(&folder)?,
     };
-    let open = || -> anyhow::Result<Task> {
-        let opened = Dataset::open(&dataset).with_context(|| format!("opening {}", dataset.display()))?;
-        let inverse = if config.inverse_relations { Inverse::On } else { Inverse::Off };
-        Task::open(&opened, inverse).with_context(|| format!("training on {}", dataset.display()))
-    };
-    let mut trainer = Trainer::open(config.clone(), open()?, &folder)?;
+    let dataset = Dataset::open(&dataset).with_context(|| format!("opening {}", dataset.display()))?;
+    let open = || task::open(&config, &dataset).with_context(|| format!("training on {}", dataset.folder().display()));
+    let task = open()?;
+    let made = if made_up { Some(planted::recipe()?) } else { None };
+    let origin = Origin { made, ..Origin::of(&dataset).asking(&task) };
+    let mut trainer = Trainer::open(config.clone(), task, &folder)?;
+    if args.resume.is_none() {
+        origin.write(&folder)?;
+    }
     let watcher = Watcher::new(&config, trainer.state().epoch, args.json)?;
     let (summary, ending) = trainer.run(&watcher)?;
     watcher.finish();
-    draw(&folder)?;
+    if let Err(why) = draw(&folder) {
+        report::note(format!("warning: there is no picture of the run: {why:#}"));
+    }
     let features_alone =
         if made_up && ending == Ending::Done { Some(planted::features_alone(&config, open()?)?) } else { None };
     let closing = Closing { summary: &summary, peak_rss_bytes: peak_rss_bytes(), features_alone };
@@ -68,13 +68,23 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Sets how many threads there are, unless it is left to the machine.
+pub fn set_threads(threads: usize) -> anyhow::Result<()> {
+    if threads > 0 {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build_global().context("setting the number of threads")?;
+    }
+    Ok(())
+}
+
 /// The run that is described, and its folder.
 fn described(args: &TrainArgs) -> anyhow::Result<(RunConfig, PathBuf)> {
     if let Some(folder) = &args.resume {
         let file = RunFile::read(&folder.join("config.toml"))
             .with_context(|| format!("{} is no run that can be gone on with", folder.display()))?;
-        // How long it goes on may change; what it learns may not.
-        let flags = RunFile { epochs: args.epochs, threads: args.threads, ..RunFile::default() };
+        // How long it goes on and where features lie may change; what it learns may not.
+        let TrainArgs { epochs, threads, features, hot_share, .. } = *args;
+        let flags = RunFile { epochs, threads, features, hot_share, ..RunFile::default() };
         return Ok((RunConfig::resolve(flags, file)?, folder.clone()));
     }
     let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default();
@@ -131,8 +141,19 @@ fn show(closing: &Closing<'_>) {
     report::line(format!(
         "{epochs} epochs of {epoch_seconds:.3} s: {sample_seconds:.3} sampling, {gather_seconds:.3} gathering, {compute_seconds:.3} computing"
     ));
+    show_features(closing.summary);
     report::line(format!("memory  {} MiB at most", closing.peak_rss_bytes >> 20));
     report::line(format!("run     {}", closing.summary.run_dir.display()));
+}
+
+/// Where rows of features came from.
+fn show_features(summary: &Summary) {
+    let HostServed { memory_rows, memory_bytes, disk_rows, disk_bytes, read_bytes } = summary.features;
+    let [memory, disk, read] = [memory_bytes, disk_bytes, read_bytes].map(|bytes| format!("{} MiB", bytes >> 20));
+    let share = 100.0 * summary.feature_hit_rate;
+    let others =
+        if disk_rows > 0 { format!(", the others from disk ({disk}; {read} were read)") } else { String::new() };
+    report::line(format!("features  {share:.1}% of {} rows from memory ({memory}){others}", memory_rows + disk_rows));
 }
 
 /// The most memory that this process held, as Linux counts it.

@@ -23,6 +23,9 @@ use crate::intra::Gemm;
 /// Numbers that a block's rows should have, in and out together.
 const BLOCK_NUMBERS: usize = 192 << 10;
 
+/// Rows from which on a product is added to what is there while it is computed.
+const LEAST_ADDED: usize = 16;
+
 /// What rows are multiplied.
 pub(super) enum Rows<'a> {
     /// All elements, the row that each row reads, and how many elements it has.
@@ -147,16 +150,23 @@ impl Product<'_> {
             Action::Accumulate { load } => code.loads[*load].as_ref().map(|(table, _)| (at, *table)),
             _ => None,
         });
-        let (step, before) =
-            if sum.is_some() { (sum.map_or(0, |sum| sum.0), Before::Kept) } else { (0, Before::Replaced) };
-        let mut product = registers.memory(step, rows.len() * len);
-        if let Some((_, table)) = sum {
-            product.copy_from_slice(&table[rows.start * len..rows.end * len]);
+        let mut product = registers.memory(sum.map_or(0, |sum| sum.0), rows.len() * len);
+        let Some((step, table)) = sum else {
+            self.multiply(kind, rows, packed.as_deref(), &mut product, Before::Replaced)?;
+            packed.into_iter().for_each(|packed| registers.give(packed));
+            return Ok((0, product));
+        };
+        let others = &table[rows.start * len..rows.end * len];
+        // Few rows are multiplied in another way, which would add to them in another order: a row should not depend on how many
+        // there are beside it.
+        if rows.len() < LEAST_ADDED && matches!(self.x, Rows::Dense(..)) {
+            self.multiply(kind, rows, packed.as_deref(), &mut product, Before::Replaced)?;
+            product.iter_mut().zip(others).for_each(|(product, other)| *product += other);
+        } else {
+            product.copy_from_slice(others);
+            self.multiply(kind, rows, packed.as_deref(), &mut product, Before::Kept)?;
         }
-        self.multiply(kind, rows, packed.as_deref(), &mut product, before)?;
-        if let Some(packed) = packed {
-            registers.give(packed);
-        }
+        packed.into_iter().for_each(|packed| registers.give(packed));
         Ok((step, product))
     }
 

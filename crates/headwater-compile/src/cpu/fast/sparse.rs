@@ -22,7 +22,7 @@ pub struct SparseRows {
 }
 
 /// Where elements lie.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Places {
     starts: Vec<usize>,
     columns: Vec<u32>,
@@ -50,6 +50,34 @@ impl SparseRows {
             starts.push(columns.len());
         }
         Some(Self { width, places: Arc::new(Places { starts, columns }), values })
+    }
+
+    /// No rows.
+    #[must_use]
+    pub fn empty(width: usize) -> Self {
+        Self { width, places: Arc::new(Places { starts: vec![0], columns: Vec::new() }), values: Vec::new() }
+    }
+
+    /// Adds the rows of another matrix behind its own.
+    pub fn append(&mut self, other: &Self) {
+        let before = self.values.len();
+        let places = Arc::make_mut(&mut self.places);
+        places.columns.extend_from_slice(&other.places.columns);
+        places.starts.extend(other.places.starts[1..].iter().map(|start| before + start));
+        self.values.extend_from_slice(&other.values);
+    }
+
+    /// Some of its rows, in this order.
+    #[must_use]
+    pub fn picked(&self, rows: impl Iterator<Item = usize>) -> Self {
+        let (mut starts, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
+        for row in rows {
+            let own = self.places.starts[row]..self.places.starts[row + 1];
+            columns.extend_from_slice(&self.places.columns[own.clone()]);
+            values.extend_from_slice(&self.values[own]);
+            starts.push(columns.len());
+        }
+        Self { width: self.width, places: Arc::new(Places { starts, columns }), values }
     }
 
     /// Rows.

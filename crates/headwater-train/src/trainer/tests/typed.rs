@@ -11,6 +11,7 @@ use super::super::{Ending, Quiet, Summary, Trainer};
 use super::{StopAfter, config, data};
 use crate::checkpoint::Checkpoints;
 use crate::error::{Error, Result};
+use crate::features::Fetched;
 use crate::run_config::{Architecture, RunConfig};
 use crate::task::{Inverse, Task};
 
@@ -129,12 +130,14 @@ fn features_of_a_batch_are_named() {
         let path = folder.path().join(name);
         let dataset = data::write(&path, widths, |_, _| {});
         let task = Task::open(&dataset, Inverse::Off).unwrap();
-        let mut trainer = Trainer::open(config(Architecture::Rgcn, false), task, &path.join("run")).unwrap();
+        let trainer = Trainer::open(config(Architecture::Rgcn, false), task, &path.join("run")).unwrap();
         let ids: [&[u64]; 3] = [&[4, 9], &[11, 30, 5], &[0]];
-        let mut rows = trainer.features_of(&ids).unwrap();
-        trainer.check_features(&rows, &ids).unwrap();
+        let reader = trainer.reader();
+        let mut rows = reader.read(&ids, &mut |len| vec![0.0; len]).unwrap();
+        reader.check(&rows, &ids).unwrap();
         let (array, first) = if name == "apart" { (1, 0) } else { (0, 2) };
-        rows[array].as_mut().unwrap()[5 * (first + 1) + 2] = f32::NAN;
-        assert!(is_named(&trainer.check_features(&rows, &ids), 30), "{name}");
+        let Some(Fetched::Copied(values)) = &mut rows[array] else { panic!("several types are copied") };
+        values[5 * (first + 1) + 2] = f32::NAN;
+        assert!(is_named(&reader.check(&rows, &ids), 30), "{name}");
     }
 }

@@ -1,0 +1,100 @@
+//! Where the features of a run lie: in memory, in their file, or the most read rows here and the rest there.
+
+use headwater_feature::{DiskOptions, HostServed, HostTables, Stored};
+use headwater_graph::sample::SampleOptions;
+use headwater_graph::score::{End, Expected, NodeScores, Outgoing, degrees, expected_reads, hottest_first};
+use headwater_graph::{Dataset, Silent};
+
+use crate::error::Result;
+use crate::run_config::{Features, RunConfig};
+use crate::task::Task;
+
+/// What is done with the rows of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Placement {
+    /// They are read where the dataset is mapped.
+    Mapped,
+    /// This share of them is copied into memory, the most read first; the others are read from the file.
+    OnDisk {
+        /// From 0 to 1.
+        hot_share: f64,
+    },
+}
+
+impl Placement {
+    /// For features of so many bytes, where so many are available.
+    #[must_use]
+    pub fn new(features: Features, hot_share: f64, bytes: u64, available_bytes: u64) -> Self {
+        match features {
+            Features::Disk => Self::OnDisk { hot_share: 0.0 },
+            Features::Tiered => Self::OnDisk { hot_share },
+            // Half is left for everything else that a run holds.
+            Features::Auto if bytes > available_bytes / 2 => {
+                Self::OnDisk { hot_share: available_bytes as f64 / 2.0 / bytes as f64 }
+            }
+            _ => Self::Mapped,
+        }
+    }
+}
+
+/// Puts the features of a task where its run wants them.
+pub fn place(task: &mut Task, config: &RunConfig, dataset: &Dataset) -> Result<()> {
+    let arrays: Vec<_> = (0..task.node_counts().len()).filter_map(|at| Some((at, dataset.features(at)?))).collect();
+    let bytes = arrays.iter().map(|(_, array)| array.data().as_slice().len() as u64).sum();
+    let available = headwater_feature::host_bytes_available() as u64;
+    let Placement::OnDisk { hot_share } = Placement::new(config.features, config.hot_share, bytes, available) else {
+        return Ok(());
+    };
+    let hottest = if hot_share > 0.0 { hottest_first(&scores(task, config)?)? } else { Vec::new() };
+    let tables = HostTables::new(DiskOptions::default())?;
+    for (at, array) in arrays {
+        let hot: Vec<u64> = match hottest.get(at) {
+            Some(order) => {
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of the rows")]
+                let rows = (hot_share * order.len() as f64).round() as usize;
+                order.old_of_new().iter().take(rows).collect()
+            }
+            None => Vec::new(),
+        };
+        let stored = Stored::of(array.kind().dtype().map_err(headwater_tensor::Error::from)?)?;
+        task.features[at] = Some(tables.open(array.path(), stored, &hot)?);
+    }
+    Ok(())
+}
+
+/// What the features of a task were read, and from where.
+#[must_use]
+pub fn served(task: &Task) -> HostServed {
+    task.features.iter().flatten().map(headwater_feature::HostTable::served).sum()
+}
+
+/// How often nodes will be read.
+fn scores(task: &Task, config: &RunConfig) -> Result<NodeScores> {
+    if config.full_graph || task.train.is_empty() {
+        return Ok(degrees(&task.graph, End::Source));
+    }
+    let mut train: Vec<&[u64]> = vec![&[]; task.node_counts().len()];
+    train[task.node_type] = &task.train;
+    let options = SampleOptions::fanouts(&config.fanout)?;
+    let outgoing = Outgoing::of_sampling(&task.graph, &Silent)?;
+    Ok(expected_reads(&outgoing, &Expected { train: &train, batch: config.batch, options: &options })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placements() {
+        let of = |features, bytes| Placement::new(features, 0.2, bytes, 1000);
+        for (features, bytes, wanted) in [
+            (Features::Memory, 5000, Placement::Mapped),
+            (Features::Disk, 5, Placement::OnDisk { hot_share: 0.0 }),
+            (Features::Tiered, 5, Placement::OnDisk { hot_share: 0.2 }),
+            (Features::Auto, 500, Placement::Mapped),
+            (Features::Auto, 5000, Placement::OnDisk { hot_share: 0.1 }),
+        ] {
+            assert_eq!(of(features, bytes), wanted);
+        }
+    }
+}

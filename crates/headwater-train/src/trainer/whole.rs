@@ -1,0 +1,87 @@
+//! The graph of a run, as its layers take it: all of it at once, or what blocks of it are made with.
+
+use headwater_compile::adjacency::Adjacency;
+use headwater_compile::cpu::fast::SparseRows;
+use headwater_compile::pass::Statistics;
+
+use super::sampled::typical;
+use crate::blocks::{SelfLoops, degrees, scales, whole};
+use crate::error::{Error, Result};
+use crate::features::{Reader, WholeRows};
+use crate::layerwise::{Limits, skeleton, sparse_features, statistics};
+use crate::network::{Extras, Facts, Network, NodeInput};
+use crate::run_config::RunConfig;
+use crate::task::Task;
+
+/// The whole graph.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub loops: SelfLoops,
+    /// In-degrees, where the network asks for scales.
+    pub degrees: Vec<Vec<f32>>,
+    /// All features, where blocks are made of few enough elements.
+    pub sparse: Option<SparseRows>,
+    /// What a run that always sees the whole graph holds of it.
+    pub held: Option<Held>,
+    /// What inference may hold.
+    pub limits: Limits,
+}
+
+/// Everything, at once.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub graph: Adjacency,
+    pub extras: Extras,
+    /// All features.
+    pub rows: WholeRows,
+}
+
+impl Whole {
+    /// The network of a run and the graph it is for. Whether nodes need an edge to themselves is known when the text is read,
+    /// and how many rows some parameters have only with the graph; so where they do, both are made once more.
+    pub fn with_network(config: &RunConfig, task: &Task, name: &str, text: &str) -> Result<(Network, Self)> {
+        task.graph.relations().iter().try_for_each(|lists| Ok::<_, Error>(lists.check()?))?;
+        let node_types = node_types(task);
+        let made = |loops: SelfLoops| {
+            let (graph, statistics) = if config.full_graph {
+                let graph = whole(&task.graph, loops)?;
+                let statistics = Statistics::of(&graph);
+                (graph, statistics)
+            } else {
+                (skeleton(&task.graph)?, statistics(&task.graph, loops))
+            };
+            let blocks = if config.full_graph { Vec::new() } else { typical(config, task, loops)? };
+            let (node_types, classes) = (&node_types[..], task.classes);
+            let facts = Facts { node_types, classes, graph: &graph, statistics, blocks, text, name };
+            Ok::<_, Error>((Network::new(config, &facts)?, graph, loops))
+        };
+        let found = made(SelfLoops::AsTheyAre)?;
+        let (network, graph, loops) = if found.0.wants_self_loops() { made(SelfLoops::Added)? } else { found };
+        let degrees = if network.needs_scales() { degrees(&task.graph) } else { Vec::new() };
+        let reader = Reader { task, plan: network.input_plan().clone(), normalise: config.normalise_features };
+        let held = if config.full_graph { Some(Held::new(&reader, graph, &degrees)?) } else { None };
+        let limits = Limits::default();
+        let sparse = if config.full_graph { None } else { sparse_features(&reader, limits.chunk_bytes)? };
+        Ok((network, Self { loops, degrees, sparse, held, limits }))
+    }
+}
+
+impl Held {
+    fn new(reader: &Reader<'_>, graph: Adjacency, degrees: &[Vec<f32>]) -> Result<Self> {
+        let all = degrees.concat();
+        let extras = if all.is_empty() { Extras::new() } else { scales(&all, &all, &graph) };
+        Ok(Self { graph, extras, rows: reader.whole()? })
+    }
+}
+
+/// The node types of a task, as a network sees them.
+fn node_types(task: &Task) -> Vec<NodeInput> {
+    let types = task.graph.schema().node_types().iter().zip(task.widths());
+    types
+        .map(|(own, width)| NodeInput {
+            name: own.name.clone(),
+            nodes: usize::try_from(own.count).unwrap_or(usize::MAX),
+            width,
+        })
+        .collect()
+}

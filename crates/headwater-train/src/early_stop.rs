@@ -19,8 +19,6 @@ pub struct Patience {
     pub rounds: u64,
     /// A value must beat the best by more than this to be better.
     pub min_delta: f64,
-    /// Which way is better.
-    pub goal: Goal,
 }
 
 /// The best value so far, and how long ago it was. Checkpoints keep it.
@@ -44,8 +42,8 @@ pub enum Verdict {
 
 impl EarlyStop {
     /// Takes in the next value. One that is not finite is never better.
-    pub fn see(&mut self, value: f64, patience: &Patience) -> Verdict {
-        let gain = self.best.map(|best| match patience.goal {
+    pub fn see(&mut self, value: f64, goal: Goal, patience: &Patience) -> Verdict {
+        let gain = self.best.map(|best| match goal {
             Goal::Maximise => value - best,
             Goal::Minimise => best - value,
         });
@@ -87,12 +85,12 @@ mod tests {
             (Goal::Maximise, 0, 0.0, &[(nan, Stop)], None),
         ];
         for (goal, rounds, min_delta, values, best) in cases {
-            let (mut state, patience) = (EarlyStop::default(), Patience { rounds, min_delta, goal });
+            let (mut state, patience) = (EarlyStop::default(), Patience { rounds, min_delta });
             for (value, expected) in values {
                 // Every state goes through a file on its way.
                 let text = serde_json::to_string(&state).unwrap();
                 state = serde_json::from_str(&text).unwrap();
-                assert_eq!(state.see(*value, &patience), *expected, "{goal:?} {value}");
+                assert_eq!(state.see(*value, goal, &patience), *expected, "{goal:?} {value}");
             }
             assert_eq!(state.best(), best);
         }

@@ -138,6 +138,9 @@ pub struct TrainArgs {
     /// Threads; 0 takes all cores.
     #[arg(long)]
     pub threads: Option<usize>,
+    /// Epochs between evaluations; 0 evaluates only after the last.
+    #[arg(long)]
+    pub evaluate_every: Option<u64>,
     /// Epochs between checkpoints; 0 saves only at the end.
     #[arg(long)]
     pub checkpoint_every: Option<u64>,
@@ -194,6 +197,7 @@ impl TrainArgs {
             features: self.features,
             hot_share: self.hot_share,
             threads: self.threads,
+            evaluate_every: self.evaluate_every,
             checkpoint_every: self.checkpoint_every,
             keep: self.keep,
         }

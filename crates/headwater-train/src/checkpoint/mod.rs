@@ -43,6 +43,9 @@ pub struct State {
     pub best: Option<Best>,
     /// How long nothing got better.
     pub early_stop: EarlyStop,
+    /// How long the loss of the validation nodes got no better.
+    #[serde(default)]
+    pub loss_stop: EarlyStop,
     /// Length of the journal that belongs to this moment.
     pub journal_bytes: u64,
     /// Sum of the losses of the batches of the epoch that are done. Absent in the first checkpoints there were.
@@ -59,6 +62,18 @@ pub struct Best {
     pub epoch: u64,
     /// The step it was reached at, which names its checkpoint.
     pub step: u64,
+    /// The loss that went with it: of two that are as good, the one with less is better.
+    #[serde(default)]
+    pub loss: Option<f64>,
+}
+
+impl Best {
+    /// Whether its value is larger, or as large with less loss.
+    #[must_use]
+    pub fn is_better_than(&self, other: &Self) -> bool {
+        let has_less_loss = self.loss.zip(other.loss).is_some_and(|(own, other)| own < other);
+        self.value > other.value || (self.value == other.value && has_less_loss)
+    }
 }
 
 /// What is to be saved, where it lies.

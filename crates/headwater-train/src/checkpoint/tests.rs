@@ -37,10 +37,19 @@ impl Run {
         let mut optimiser = Optimiser::new(Rule::Adam(Adam::default()), &[Group::default()], &parameters).unwrap();
         let gradients: Vec<Gradient> = parameters.iter().map(|p| Gradient::Dense(p.values.clone())).collect();
         optimiser.step(&mut parameters, &gradients, 0.1).unwrap();
-        let best = Some(Best { value: 0.1 + f64::from(salt), epoch: 1, step });
+        let best = Some(Best { value: 0.1 + f64::from(salt), epoch: 1, step, loss: None });
         let early_stop = EarlyStop::default();
-        let state =
-            State { epoch: 2, batch: 3, step, seed: u64::MAX, best, early_stop, journal_bytes: 99, losses: 0.1 };
+        let state = State {
+            epoch: 2,
+            batch: 3,
+            step,
+            seed: u64::MAX,
+            best,
+            early_stop,
+            loss_stop: early_stop,
+            journal_bytes: 99,
+            losses: 0.1,
+        };
         let sizes = BTreeMap::from([("hidden".to_owned(), 16), ("layers".to_owned(), 2)]);
         let fingerprint = Fingerprint::new("layer text", sizes, &parameters);
         let buffers = vec![Array { name: "running/mean".to_owned(), shape: vec![1], values: vec![salt] }];
@@ -217,7 +226,7 @@ fn the_last_ones_and_the_best_are_kept() {
     fs::write(folder.path().join(".step-000000000001.safetensors.partial"), b"left behind").unwrap();
     for step in [1, 2, 3, 4] {
         let mut run = Run::new(step, step as f32, &[&[2]]);
-        run.state.best = Some(Best { value: 1.0, epoch: 0, step: step.min(2) });
+        run.state.best = Some(Best { value: 1.0, epoch: 0, step: step.min(2), loss: None });
         all.save(run.snapshot()).unwrap();
     }
     let names = |steps: &[u64]| -> Vec<String> {

@@ -43,6 +43,7 @@ impl RunConfig {
             ("warmup_steps", self.warmup_steps, 0),
             ("patience", self.patience, 0),
             ("seed", self.seed, 0),
+            ("evaluate_every", self.evaluate_every, 0),
             ("checkpoint_every", self.checkpoint_every, 0),
         ] {
             within(field, value, least..=MOST_COUNT)?;

@@ -64,6 +64,8 @@ pub enum Watch {
     Metric,
     /// The loss there.
     Loss,
+    /// One of the two, as the authors of GAT wait for.
+    Either,
 }
 
 /// Where features lie.

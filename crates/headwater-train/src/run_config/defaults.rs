@@ -48,6 +48,7 @@ fn gat(plain: RunConfig, is_pubmed: bool) -> RunConfig {
         attention_dropout: 0.6,
         epochs: 1000,
         patience: 100,
+        watch: Watch::Either,
         checkpoint_every: 20,
         full_graph: true,
         normalise_features: true,
@@ -113,6 +114,7 @@ fn plain(model: Model) -> RunConfig {
         features: Features::Auto,
         hot_share: 0.2,
         threads: 0,
+        evaluate_every: 1,
         checkpoint_every: 1,
         keep: 2,
     }

@@ -148,6 +148,8 @@ fields! {
         hot_share: f64,
         /// Threads; 0 takes all cores.
         threads: usize,
+        /// Epochs between evaluations; 0 evaluates only after the last.
+        evaluate_every: u64,
         /// Epochs between checkpoints; 0 saves only at the end.
         checkpoint_every: u64,
         /// How many of the last checkpoints stay.

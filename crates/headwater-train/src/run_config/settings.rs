@@ -1,7 +1,7 @@
 //! What fields mean to the parts of a run.
 
-use super::{Course, OptimiserName, RunConfig, Watch};
-use crate::early_stop::{Goal, Patience};
+use super::{Course, OptimiserName, RunConfig};
+use crate::early_stop::Patience;
 use crate::optimiser::{Adam, Group, Rule, Sgd};
 use crate::schedule::{self, Schedule};
 
@@ -52,8 +52,7 @@ impl RunConfig {
     /// When to stop early, if ever.
     #[must_use]
     pub fn patience(&self) -> Option<Patience> {
-        let goal = if self.watch == Watch::Loss { Goal::Minimise } else { Goal::Maximise };
-        (self.patience > 0).then_some(Patience { rounds: self.patience, min_delta: self.min_delta, goal })
+        (self.patience > 0).then_some(Patience { rounds: self.patience, min_delta: self.min_delta })
     }
 
     /// The largest norm of all gradients together, if there is one.

@@ -13,7 +13,7 @@ use super::whole::{Held, Whole};
 use crate::error::Result;
 use crate::features::Reader;
 use crate::layerwise::{Layerwise, Outputs, Plan};
-use crate::loss;
+use crate::loss::{self, Loss};
 use crate::metric::{Meter, Metric};
 use crate::network::{Network, Read, Stage};
 use crate::run_config::RunConfig;
@@ -26,6 +26,7 @@ const PIECE: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Measured {
     pub valid: f64,
+    pub valid_loss: Option<f64>,
     pub test: f64,
 }
 
@@ -51,13 +52,14 @@ impl Trainer {
     pub(super) fn evaluate(&mut self) -> Result<Measured> {
         // It is the same every time.
         let known = self.evaluation.take();
-        let (asked, metric) = ([&self.task.valid[..], &self.task.test].concat(), self.metric);
+        let (asked, metric, loss) = ([&self.task.valid[..], &self.task.test].concat(), self.metric, self.loss);
         let mut inference = self.inference();
         let plan = if known.is_some() { known } else { inference.plan(&asked)? };
         let outputs = inference.outputs(plan.as_ref(), &Silent)?;
         let task = inference.task;
         let measured = Measured {
             valid: measure(metric, task, &outputs, &task.valid)?,
+            valid_loss: loss_of(loss, task, &outputs, &task.valid)?,
             test: measure(metric, task, &outputs, &task.test)?,
         };
         inference.recycle(outputs);
@@ -136,6 +138,22 @@ fn at_once(network: &mut Network, held: &Held) -> Result<Vec<f32>> {
         network.give(made);
     }
     Ok(rows.unwrap_or_default())
+}
+
+/// The mean loss of these nodes; nothing where there are none, or where it is no number.
+fn loss_of(loss: Loss, task: &Task, outputs: &Outputs, nodes: &[u64]) -> Result<Option<f64>> {
+    let columns = task.classes;
+    let (mut sum, mut rows) = (0.0, vec![0.0; nodes.len().min(PIECE) * columns]);
+    let mut unused = rows.clone();
+    for nodes in nodes.chunks(PIECE) {
+        let (rows, unused) = (&mut rows[..nodes.len() * columns], &mut unused[..nodes.len() * columns]);
+        outputs.gather(task.node_type, nodes, rows)?;
+        let labels = task.labels.of(nodes);
+        let found = loss.of(loss::Rows { outputs: rows, columns, targets: labels.targets() }, unused)?;
+        sum += found.mean * nodes.len() as f64;
+    }
+    let mean = sum / nodes.len() as f64;
+    Ok(mean.is_finite().then_some(mean))
 }
 
 /// The metric of these nodes, whose outputs are known.

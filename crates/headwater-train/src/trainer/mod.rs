@@ -25,7 +25,7 @@ pub use report::{EpochReport, Listener, Quiet, Split as Seconds, Summary};
 use self::whole::Whole;
 use crate::checkpoint::{Best, Checkpoints, Fingerprint, Snapshot, State};
 use crate::clip::{clip, global_norm};
-use crate::early_stop::{EarlyStop, Verdict};
+use crate::early_stop::{EarlyStop, Goal, Verdict};
 use crate::error::{Error, Result};
 use crate::gradient::Gradient;
 use crate::journal::{self, Journal};
@@ -35,7 +35,7 @@ use crate::metric::Metric;
 use crate::network::Network;
 use crate::optimiser::Optimiser;
 use crate::placement::served;
-use crate::run_config::{Model, RunConfig};
+use crate::run_config::{Model, RunConfig, Watch};
 use crate::schedule::Schedule;
 use crate::task::Task;
 use crate::whole_file::write_whole;
@@ -143,12 +143,13 @@ impl Trainer {
             };
             let epoch_seconds = begun.elapsed().as_secs_f64();
             let evaluated = Instant::now();
-            let measured = self.evaluate()?;
+            let measured = if self.is_evaluated() { Some(self.evaluate()?) } else { None };
             let report = EpochReport {
                 epoch: self.state.epoch,
                 loss,
-                valid: measured.valid,
-                test: measured.test,
+                valid: measured.map(|measured| measured.valid),
+                valid_loss: measured.and_then(|measured| measured.valid_loss),
+                test: measured.map(|measured| measured.test),
                 rate: self.schedule.at(self.state.step.saturating_sub(1)),
                 epoch_seconds,
                 seconds,
@@ -180,25 +181,36 @@ impl Trainer {
         self.state.epoch += 1;
         self.state.batch = 0;
         self.state.losses = 0.0;
-        let is_better = |best: &Best| report.valid > best.value;
-        if self.state.best.as_ref().is_none_or(is_better) {
-            let best = Best { value: report.valid, epoch: report.epoch, step: self.state.step };
-            self.state.best = Some(best);
+        if let Some(value) = report.valid {
+            let own = Best { value, epoch: report.epoch, step: self.state.step, loss: report.valid_loss };
+            self.state.best = Some(self.state.best.filter(|best| !own.is_better_than(best)).unwrap_or(own));
         }
-        let mut is_over = false;
-        if let Some(patience) = self.config.patience() {
-            let watched = match self.config.watch {
-                crate::run_config::Watch::Metric => report.valid,
-                crate::run_config::Watch::Loss => report.loss,
-            };
-            is_over = self.state.early_stop.see(watched, &patience) == Verdict::Stop;
-        }
+        let is_over = self.has_waited_enough(report);
         let every = self.config.checkpoint_every;
         let is_last = is_over || self.state.epoch == self.config.epochs;
         if every > 0 && (self.state.epoch.is_multiple_of(every) || is_last) {
             self.save_or_go_on();
         }
         Ok(is_over)
+    }
+
+    /// Whether the epoch that was just run is one after which the network is measured.
+    fn is_evaluated(&self) -> bool {
+        let (done, every) = (self.state.epoch + 1, self.config.evaluate_every);
+        done == self.config.epochs || (every > 0 && done.is_multiple_of(every))
+    }
+
+    /// Whether what is watched got no better for too long.
+    fn has_waited_enough(&mut self, report: &EpochReport) -> bool {
+        let (Some(patience), Some(valid)) = (self.config.patience(), report.valid) else { return false };
+        let State { early_stop, loss_stop, .. } = &mut self.state;
+        let metric = early_stop.see(valid, Goal::Maximise, &patience) == Verdict::Stop;
+        let loss = loss_stop.see(report.valid_loss.unwrap_or(f64::NAN), Goal::Minimise, &patience) == Verdict::Stop;
+        match self.config.watch {
+            Watch::Metric => metric,
+            Watch::Loss => loss,
+            Watch::Either => metric && loss,
+        }
     }
 
     /// A step with these gradients.
@@ -317,6 +329,7 @@ fn begin(
             seed: config.seed,
             best: None,
             early_stop: EarlyStop::default(),
+            loss_stop: EarlyStop::default(),
             journal_bytes: 0,
             losses: 0.0,
         };

@@ -23,10 +23,15 @@ pub struct EpochReport {
     pub epoch: u64,
     /// Mean over its batches.
     pub loss: f64,
-    /// The metric of the validation nodes.
-    pub valid: f64,
+    /// The metric of the validation nodes, where it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid: Option<f64>,
+    /// The loss of the validation nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_loss: Option<f64>,
     /// The metric of the test nodes.
-    pub test: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<f64>,
     /// Learning rate of the last step.
     pub rate: f64,
     /// Without the evaluation.
@@ -111,8 +116,8 @@ impl Summary {
             all.get(all.len() / 2).copied().unwrap_or(0.0)
         };
         Self {
-            test_accuracy: best.map_or(0.0, |report| report.test),
-            best_val_accuracy: best.map_or(0.0, |report| report.valid),
+            test_accuracy: best.and_then(|report| report.test).unwrap_or(0.0),
+            best_val_accuracy: best.and_then(|report| report.valid).unwrap_or(0.0),
             best_epoch: best.map_or(0, |report| report.epoch),
             epochs: reports.len(),
             epoch_seconds: median(|report| report.epoch_seconds),

@@ -113,15 +113,23 @@ fn new_folder(config: &RunConfig) -> PathBuf {
 fn draw(folder: &Path) -> anyhow::Result<()> {
     let lines = journal::read(&folder.join("metrics.jsonl"))?;
     let reports: Vec<EpochReport> = lines.into_iter().filter_map(|line| serde_json::from_value(line).ok()).collect();
-    let line =
-        |pick: fn(&EpochReport) -> f64| reports.iter().map(|report| (report.epoch as f64, pick(report))).collect();
+    let line = |pick: fn(&EpochReport) -> Option<f64>| {
+        reports.iter().filter_map(|report| Some((report.epoch as f64, pick(report)?))).collect()
+    };
     let chart = |title: &str, y_label: &str, lines| Chart {
         title: title.to_owned(),
         x_label: "epoch".to_owned(),
         y_label: y_label.to_owned(),
         lines,
     };
-    let loss = chart("Loss", "loss", vec![("training".to_owned(), line(|report| report.loss))]);
+    let loss = chart(
+        "Loss",
+        "loss",
+        vec![
+            ("training".to_owned(), line(|report| Some(report.loss))),
+            ("validation".to_owned(), line(|report| report.valid_loss)),
+        ],
+    );
     let both =
         vec![("validation".to_owned(), line(|report| report.valid)), ("test".to_owned(), line(|report| report.test))];
     picture::draw(&folder.join("curves.svg"), &[loss, chart("Metric", "metric", both)])

@@ -82,12 +82,13 @@ impl Listener for Watcher {
         if self.is_full_graph && !(report.epoch + 1).is_multiple_of(20) {
             return;
         }
+        let measured = report.valid.zip(report.test).map_or_else(String::new, |(valid, test)| {
+            format!("  valid {:.2}%  test {:.2}%", 100.0 * valid, 100.0 * test)
+        });
         let line = format!(
-            "epoch {:>4}  loss {:.4}  valid {:.2}%  test {:.2}%  {:.3} s (sample {:.3}, gather {:.3}, compute {:.3})",
+            "epoch {:>4}  loss {:.4}{measured}  {:.3} s (sample {:.3}, gather {:.3}, compute {:.3})",
             report.epoch + 1,
             report.loss,
-            100.0 * report.valid,
-            100.0 * report.test,
             report.epoch_seconds,
             report.seconds.sample,
             report.seconds.gather,

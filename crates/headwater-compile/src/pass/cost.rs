@@ -122,9 +122,12 @@ impl Counter<'_> {
         let w = self.program[gemm.w].shape;
         self.cost.flops += 2.0 * self.statistics.rows(gemm.rows) * w.len() as f64;
         self.read(gemm.rows, &gemm.x);
-        gemm.scale.iter().for_each(|scale| self.read(gemm.rows, scale));
+        if let Some(scale) = &gemm.scale {
+            self.read(gemm.rows, scale);
+            self.cost.flops += self.statistics.rows(gemm.rows) * self.program[gemm.x.from].shape.len() as f64;
+        }
         self.read_all(gemm.w);
-        self.body(std::slice::from_ref(&gemm.rows), &gemm.body);
+        self.body(std::slice::from_ref(gemm.body_rows()), &gemm.body);
     }
 
     fn outer(&mut self, outer: &Outer) {

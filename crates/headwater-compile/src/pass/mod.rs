@@ -9,6 +9,7 @@ mod merge;
 mod one_type;
 pub mod reorder;
 mod rewrite;
+mod scatter;
 pub mod select;
 pub mod simplify;
 pub mod split;
@@ -30,7 +31,7 @@ use split::{Recompute, Split, split};
 pub struct Optimisations {
     /// Where there is one edge type or one node type, typed values are values of all, and pairs are nodes.
     pub one_type: bool,
-    /// `(x A) B` may become `x (A B)`.
+    /// `(x A) B` may become `x (A B)`, with or without a bias in between.
     pub linear_linear: bool,
     /// `(x W) . a` may become `x . (W a)`.
     pub dot_linear: bool,
@@ -185,7 +186,7 @@ fn clean(program: &Program, statistics: &Statistics, on: Optimisations) -> Resul
         Domain::Pair(_) => on.compact && statistics.pairs_pay(domain),
         _ => true,
     })?;
-    simplify::simplify(&program)
+    simplify::simplify(&scatter::scatter_last(&program)?)
 }
 
 fn without_dropout(program: &Program) -> Program {

@@ -71,29 +71,71 @@ pub(super) fn run(
     let most = (BLOCK_NUMBERS / (heads * (from + to))).clamp(32, 2048);
     let all = stretches(context.graph, gemm.rows, context.program[gemm.w].domain, gemm.path);
     let stores = stores(code, written);
-    let parts = cut(&pieces(&all, most), &stores, written);
-    let run = |(kind, rows, outs): Part<'_>| product.block(kind, rows, outs, code, &stores);
+    let all = pieces(&all, most);
+    let placed = match gemm.scatter.and_then(|to| Some((to, context.graph.map(gemm.rows, to, Path::Only)?))) {
+        Some((to, map)) => scattered(&all, map, context.graph.rows(to), most),
+        None => all.into_iter().map(Piece::in_place).collect(),
+    };
+    let parts = cut(placed, &stores, written);
+    let run = |(piece, outs): Part<'_>| product.block(piece, outs, code, &stores);
     if parts.len() == 1 {
         return parts.into_iter().try_for_each(run);
     }
     parts.into_par_iter().try_for_each(run)
 }
 
-/// Rows of one type, the type, and for every store its part of the output.
-type Part<'w> = (usize, Range<usize>, Vec<Option<&'w mut [f32]>>);
+/// Rows that a body runs for, and what is multiplied for them.
+struct Piece {
+    rows: Range<usize>,
+    /// The type and the rows of the product; nothing where no product goes.
+    product: Option<(usize, Range<usize>)>,
+}
 
-fn cut<'w>(pieces: &[(usize, Range<usize>)], stores: &[Store], written: &'w mut [Written]) -> Vec<Part<'w>> {
+impl Piece {
+    /// Products of the rows themselves.
+    fn in_place((kind, rows): (usize, Range<usize>)) -> Self {
+        Self { rows: rows.clone(), product: Some((kind, rows)) }
+    }
+}
+
+/// All `count` rows that products go to along a map which keeps their order, in pieces: with a product, and without.
+fn scattered(products: &[(usize, Range<usize>)], map: Map<'_>, count: usize, most: usize) -> Vec<Piece> {
+    let mut found: Vec<Piece> = Vec::new();
+    let empty = |rows: Range<usize>| {
+        pieces(&[(0, rows)], most).into_iter().map(|(_, rows)| Piece { rows, product: None }).collect::<Vec<_>>()
+    };
+    let mut next = 0;
+    for (kind, rows) in products {
+        let mut rest = rows.clone();
+        while !rest.is_empty() {
+            let first = map.get(rest.start);
+            let together = rest.clone().zip(first..).take_while(|(row, to)| map.get(*row) == *to).count();
+            let own = rest.start..rest.start + together;
+            found.extend(empty(next..first));
+            found.push(Piece { rows: first..first + together, product: Some((*kind, own)) });
+            next = first + together;
+            rest.start += together;
+        }
+    }
+    found.extend(empty(next..count));
+    found
+}
+
+/// A piece, and for every store its part of the output.
+type Part<'w> = (Piece, Vec<Option<&'w mut [f32]>>);
+
+fn cut<'w>(pieces: Vec<Piece>, stores: &[Store], written: &'w mut [Written]) -> Vec<Part<'w>> {
     let mut rests: Vec<&'w mut [f32]> = written.iter_mut().map(|written| &mut written.values[..]).collect();
     let mut parts = Vec::with_capacity(pieces.len());
-    for (kind, rows) in pieces {
+    for piece in pieces {
         let mut outs = Vec::with_capacity(stores.len());
         for store in stores {
             let whole = std::mem::take(&mut rests[store.written]);
-            let (part, behind) = whole.split_at_mut(rows.len() * store.shape.len());
+            let (part, behind) = whole.split_at_mut(piece.rows.len() * store.shape.len());
             rests[store.written] = behind;
             outs.push(Some(part));
         }
-        parts.push((*kind, rows.clone(), outs));
+        parts.push((piece, outs));
     }
     parts
 }
@@ -111,8 +153,7 @@ struct Product<'a> {
 impl Product<'_> {
     fn block<'w>(
         &self,
-        kind: usize,
-        rows: Range<usize>,
+        piece: Piece,
         outs: Vec<Option<&'w mut [f32]>>,
         code: &'w Code<'_>,
         stores: &[Store],
@@ -120,8 +161,8 @@ impl Product<'_> {
         with_spare(|spare| {
             let mut registers = Registers::new(spare);
             let mut targets = lend(stores, outs, &mut registers);
-            let product = self.product(kind, rows.clone(), code, &mut registers)?;
-            code.run(&Block::of_rows(rows), &mut registers, Some(product), &mut |step, rows| {
+            let product = self.product(&piece, code, &mut registers)?;
+            code.run(&Block::of_rows(piece.rows), &mut registers, Some(product), &mut |step, rows| {
                 let target =
                     stores.iter().position(|store| store.step == step).map(|at| (&stores[at], &mut targets[at]));
                 if let Some((store, Target::Piece(out))) = target {
@@ -136,12 +177,11 @@ impl Product<'_> {
     /// The product of some rows, added to others where the body only does that with it; and the step that it then stands for.
     fn product<'w>(
         &self,
-        kind: usize,
-        rows: Range<usize>,
+        piece: &Piece,
         code: &Code<'_>,
         registers: &mut Registers<'w>,
     ) -> Result<(usize, Memory<'w>)> {
-        let packed = self.packed(rows.clone(), registers);
+        let rows = &piece.rows;
         let len = self.heads * self.to;
         let sum = code.actions.iter().enumerate().find_map(|(at, action)| match action {
             Action::Accumulate { load } => code.loads[*load].as_ref().map(|(table, _)| (at, *table)),
@@ -153,9 +193,14 @@ impl Product<'_> {
         if let Some((_, table)) = sum {
             product.copy_from_slice(&table[rows.start * len..rows.end * len]);
         }
-        self.multiply(kind, rows, packed.as_deref(), &mut product, before)?;
-        if let Some(packed) = packed {
-            registers.give(packed);
+        match piece.product.clone() {
+            Some((kind, rows)) => {
+                let packed = self.packed(rows.clone(), registers);
+                self.multiply(kind, rows, packed.as_deref(), &mut product, before)?;
+                packed.into_iter().for_each(|packed| registers.give(packed));
+            }
+            None if before == Before::Replaced => product.fill(0.0),
+            None => {}
         }
         Ok((step, product))
     }

@@ -25,6 +25,10 @@ fn visit(to: &mut Rebuilt, value: Value) -> Result<ValueId> {
             let product = to.push(op, to.value(rows).domain, value.shape);
             Ok(scatter(to, product, value.domain))
         }
+        Op::Reduce { x, how: Reduce::Sum, path: Path::Only } if value.domain.is_type() => {
+            let Some(rows) = scattered(to, x) else { return Ok(to.keep(value)) };
+            Ok(scatter(to, rows, value.domain))
+        }
         Op::Outer { x, y, path: Path::Only } => {
             let Some(domain) = [x, y].into_iter().find_map(|id| scattered(to, id)).map(|rows| to.value(rows).domain)
             else {

@@ -115,8 +115,9 @@ pub struct Totals {
 impl Summary {
     /// Of a compiled layer.
     pub fn of(request: &Request, compiled: &Compiled, level: Level) -> anyhow::Result<Self> {
-        let Statistics { node_types, edge_types, sources, destinations, source_pairs, destination_pairs, edges } =
-            request.statistics;
+        let Statistics {
+            node_types, edge_types, sources, destinations, source_pairs, destination_pairs, edges, ..
+        } = request.statistics;
         let name = request.graph.clone();
         let values = |values| level.shows(Level::Values).then(|| print_values(values));
         let direction = |name, program: &Program, values: Option<String>| Direction {

@@ -16,6 +16,7 @@ const RELATIONAL: Statistics = Statistics {
     source_pairs: 300.0,
     destination_pairs: 120.0,
     edges: 1000.0,
+    filled: 1.0,
 };
 
 const ONE_RELATION: Statistics = Statistics {
@@ -26,6 +27,7 @@ const ONE_RELATION: Statistics = Statistics {
     source_pairs: 100.0,
     destination_pairs: 80.0,
     edges: 1000.0,
+    filled: 1.0,
 };
 
 fn golden(snapshot: &str, model: &str, statistics: &Statistics) {

@@ -22,6 +22,8 @@ pub mod intra;
 mod models_test;
 pub mod pass;
 #[cfg(test)]
+mod pyg_test;
+#[cfg(test)]
 mod testing;
 
 pub use error::{Error, Result};

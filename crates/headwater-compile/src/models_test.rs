@@ -30,7 +30,7 @@ fn variants() -> Vec<Program> {
     all
 }
 
-fn run(compiled: &Compiled, graph: &Adjacency, arrays: &Arrays) -> BTreeMap<String, Vec<f64>> {
+pub(crate) fn run(compiled: &Compiled, graph: &Adjacency, arrays: &Arrays) -> BTreeMap<String, Vec<f64>> {
     let step = headwater_graph::random::Key::new(5);
     let mut found = crate::cpu::reference::run(&compiled.forward, graph, step, arrays).unwrap();
     let mut all = arrays.clone();
@@ -127,7 +127,7 @@ fn five_hundred_relations_give_the_same_numbers() {
 
 /// One direction on the fast path, beside the interpreter's.
 #[expect(clippy::cast_possible_truncation, reason = "the fast path computes in single precision")]
-fn check_fast(kernels: &crate::intra::Program, graph: &Adjacency, arrays: &mut Arrays) {
+pub(crate) fn check_fast(kernels: &crate::intra::Program, graph: &Adjacency, arrays: &mut Arrays) {
     let step = headwater_graph::random::Key::new(5);
     let wanted = crate::cpu::reference::run(kernels, graph, step, arrays).unwrap();
     let single = |values: &[f64]| values.iter().map(|x| *x as f32).collect::<Vec<_>>();

@@ -20,15 +20,37 @@ pub struct CompileArgs {
     /// What one of the text's options is.
     #[arg(long, value_name = "NAME=VALUE", value_parser = option)]
     pub option: Vec<(String, String)>,
-    /// What to show.
+    /// Where the kernels are to run. It decides which optimisations are on.
+    #[arg(long, value_enum, default_value_t = Target::Cpu)]
+    pub target: Target,
+    /// What to show, as text and as JSON.
     #[arg(long, value_enum, default_value_t = Level::All)]
     pub level: Level,
     /// Optimisations to leave out.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = switches())]
     pub without: Vec<String>,
-    /// One JSON object instead of text.
+    /// One JSON object instead of text, with what --level asks for.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Where kernels run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Target {
+    /// What training on a CPU uses: all optimisations but merge and heads_first.
+    Cpu,
+    /// All optimisations.
+    Gpu,
+}
+
+impl Target {
+    /// What is on where nothing is left out.
+    pub fn optimisations(self) -> Optimisations {
+        match self {
+            Self::Cpu => Optimisations::CPU,
+            Self::Gpu => Optimisations::ALL,
+        }
+    }
 }
 
 /// How far a layer has come.

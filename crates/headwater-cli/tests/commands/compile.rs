@@ -37,13 +37,48 @@ fn what_is_switched_off_does_not_happen_and_costs_more() {
     assert!(rules(&all).contains(&"dot_linear".into()), "{:?}", rules(&all));
     assert!(!rules(&less).contains(&"dot_linear".into()), "{:?}", rules(&less));
     assert!(bytes(&all) < bytes(&less));
-    assert_eq!(all["savings"].as_array().unwrap().len(), 10);
-    assert_eq!(less["savings"].as_array().unwrap().len(), 8);
+    assert_eq!(all["savings"].as_array().unwrap().len(), 9);
+    assert_eq!(less["savings"].as_array().unwrap().len(), 7);
     let saved = |found: &Value| found["saved_bytes"].as_f64().unwrap();
     let again = all["savings"].as_array().unwrap().iter().find(|one| one["switch"] == "recompute").unwrap();
     assert!(saved(&all["training"]) <= saved(&again["without"]), "what is computed again is not kept");
     let kernels = all["directions"][0]["costs"].as_array().unwrap();
     assert!(kernels.iter().all(|kernel| kernel["flops"].as_f64().unwrap() >= 0.0));
+}
+
+/// A CPU does without merged products and rows a head, and is what is meant where nobody says.
+#[test]
+fn the_target_decides_what_is_on() {
+    let rules = |more: &[&str]| -> Vec<String> {
+        let said = succeeds(&[&["compile", "hgt", "--level", "plan", "--json"], more].concat());
+        let found: Value = serde_json::from_str(&said).unwrap();
+        let switches = found["savings"].as_array().unwrap().iter();
+        switches.map(|one| one["switch"].as_str().unwrap().to_owned()).collect()
+    };
+    let (gpu, cpu) = (rules(&["--target", "gpu"]), rules(&["--target", "cpu"]));
+    assert!(gpu.contains(&"merge".to_owned()) && !cpu.contains(&"merge".to_owned()), "{gpu:?} {cpu:?}");
+    assert_eq!((gpu.len(), cpu.len(), &rules(&[])), (11, 9, &cpu));
+}
+
+#[test]
+fn json_has_what_the_level_asks_for() {
+    let cases = [
+        ("source", vec!["source"], vec![]),
+        ("values", vec![], vec!["values"]),
+        ("kernels", vec![], vec!["kernels"]),
+        ("plan", vec!["plan", "savings", "training"], vec!["costs", "temporary_bytes", "total"]),
+    ];
+    let all = ["source", "plan", "savings", "training", "values", "kernels", "costs", "temporary_bytes", "total"];
+    for (level, whole, each) in cases {
+        let said = succeeds(&["compile", "sage", "--level", level, "--json"]);
+        let found: Value = serde_json::from_str(&said).unwrap();
+        for name in all {
+            assert_eq!(found.get(name).is_some(), whole.contains(&name), "{level}, {name}");
+            let is_there = found["directions"][0].get(name).is_some();
+            assert_eq!(is_there, each.contains(&name), "{level}, directions, {name}");
+        }
+        assert_eq!(found["layer"], "sage");
+    }
 }
 
 #[test]
@@ -67,7 +102,7 @@ fn what_makes_no_sense_is_refused() {
     };
     let wrong = file("wrong.py", b"def f(g, x: node[d]):\n    for n in g.dst_nodes():\n        n[\"out\"] = n.y\n");
     let (binary, long) = (file("binary.py", &[0xff, 0xfe, 0]), file("long.py", &vec![b'#'; 2 << 20]));
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["compile", "transformer"], "expected one of gcn"),
         (&["compile", &wrong], "^"),
         (&["compile", &wrong], "wrong.py:3:"),
@@ -77,6 +112,7 @@ fn what_makes_no_sense_is_refused() {
         (&["compile", "gat", "--size", "width=4"], "has the sizes d_in"),
         (&["compile", "gat", "--option", "slope=steep"], "slope"),
         (&["compile", "gat", "--without", "magic"], "magic"),
+        (&["compile", "gat", "--target", "tpu"], "tpu"),
         (&["compile", "gat", "--graph", "/nowhere"], "/nowhere"),
     ];
     for (arguments, words) in cases {

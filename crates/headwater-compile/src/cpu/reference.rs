@@ -67,9 +67,10 @@ impl State<'_> {
     fn kernel(&mut self, kernel: &Kernel) -> Result<()> {
         match kernel {
             Kernel::Gemm(gemm) => {
-                for row in 0..self.graph.rows(gemm.rows) {
-                    let product = self.row_times_matrix(gemm, row)?;
-                    self.body(&[gemm.rows], Path::Only, &gemm.body, row, Some(product))?;
+                let rows = *gemm.body_rows();
+                for row in 0..self.graph.rows(rows) {
+                    let product = self.product_at(gemm, row)?;
+                    self.body(&[rows], Path::Only, &gemm.body, row, Some(product))?;
                 }
             }
             Kernel::Outer(outer) => self.outer(outer)?,
@@ -81,6 +82,15 @@ impl State<'_> {
             Kernel::Library(Library::Product { a, b, to }) => self.product(*a, *b, *to),
         }
         Ok(())
+    }
+
+    /// What goes to a row: its own product, or that of the row that belongs to it, or 0.
+    fn product_at(&self, gemm: &Gemm, row: usize) -> Result<Vec<f64>> {
+        let Some(to) = gemm.scatter else { return self.row_times_matrix(gemm, row) };
+        let mut from = None;
+        self.members(to, gemm.rows, Path::Only)?.visit(row, |member| from = Some(member));
+        let zeros = || vec![0.0; gemm.body.steps.first().map_or(0, |product| product.shape.len())];
+        from.map_or_else(|| Ok(zeros()), |from| self.row_times_matrix(gemm, from))
     }
 
     fn row_times_matrix(&self, gemm: &Gemm, row: usize) -> Result<Vec<f64>> {

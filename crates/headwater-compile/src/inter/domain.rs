@@ -71,6 +71,12 @@ impl Domain {
         }
     }
 
+    /// Whether no two rows of this domain belong to the same row of `coarse`: a written node is one of those that are read.
+    #[must_use]
+    pub fn is_injective(self, coarse: Self) -> bool {
+        (self, coarse) == (Self::Node(Side::Dst), Self::Node(Side::Src))
+    }
+
     /// Whether rows are types, of which there are few: weights live there.
     #[must_use]
     pub fn is_type(self) -> bool {

@@ -4,7 +4,7 @@
 //!
 //! | kernel | what it does |
 //! | --- | --- |
-//! | [`Gemm`] | rows, gathered and scaled, times the matrix of their type; then a body for every row |
+//! | [`Gemm`] | rows, gathered and scaled, times the matrix of their type; scattered; then a body for every row |
 //! | [`Outer`] | the sum over rows of outer products, a matrix a type: the gradient of a weight |
 //! | [`Traverse`] | nested rows (a node, its pairs, their edges) and a body for each |
 //! | flash | a traversal with a softmax over the inner rows: one pass with running maxima on a GPU |
@@ -83,7 +83,10 @@ pub struct Gemm {
     pub transposed: bool,
     /// How a row finds its matrix.
     pub path: Path,
-    /// What happens with the product, which is register 0.
+    /// Where products go, if not to their own rows: to the rows that they belong to, of which no two are the same. The
+    /// product of a row that none goes to is 0.
+    pub scatter: Option<Domain>,
+    /// What happens with the product, which is register 0, for every row where products go.
     pub body: Body,
 }
 
@@ -136,6 +139,14 @@ pub struct Program {
     pub buffers: Vec<Buffer>,
     /// Kernels.
     pub kernels: Vec<Kernel>,
+}
+
+impl Gemm {
+    /// The rows of the body.
+    #[must_use]
+    pub fn body_rows(&self) -> &Domain {
+        self.scatter.as_ref().unwrap_or(&self.rows)
+    }
 }
 
 impl BufferId {

@@ -38,7 +38,8 @@ fn print_kernel(text: &mut String, kernel: &Kernel) {
         Kernel::Gemm(gemm) => {
             let scale = gemm.scale.as_ref().map_or_else(String::new, |scale| format!(" scaled by {}", read(scale)));
             let w = format!("{}{}{}", buffer(gemm.w), if gemm.transposed { "'" } else { "" }, via(gemm.path));
-            let _ = writeln!(text, "gemm over {}: {}{scale} x {w}", gemm.rows, read(&gemm.x));
+            let to = gemm.scatter.map_or_else(String::new, |to| format!(" to {to}"));
+            let _ = writeln!(text, "gemm over {}{to}: {}{scale} x {w}", gemm.rows, read(&gemm.x));
             print_body(text, &gemm.body);
         }
         Kernel::Outer(outer) => {

@@ -52,7 +52,13 @@ fn check_gemm(program: &Program, gemm: &Gemm) -> Result<(), String> {
     };
     let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
     reach(program, gemm.rows, &gemm.x)?;
-    gemm.scale.as_ref().map_or(Ok(()), |scale| reach(program, gemm.rows, scale))?;
+    if let Some(scale) = &gemm.scale {
+        reach(program, gemm.rows, scale)?;
+        ensure(program[scale.from].shape.len() == 1, || "a row has one factor".to_owned())?;
+    }
+    if let Some(to) = gemm.scatter {
+        ensure(gemm.rows.is_injective(to), || format!("rows of {} may go to the same row of {to}", gemm.rows))?;
+    }
     let types = program[gemm.w].domain;
     ensure(types == gemm.rows || gemm.rows.maps_to(types, gemm.path), || format!("{} has no {types}", gemm.rows))?;
     ensure(program[gemm.x.from].shape.len() == heads * from, || "the vector does not fit the matrix".to_owned())?;
@@ -60,7 +66,7 @@ fn check_gemm(program: &Program, gemm: &Gemm) -> Result<(), String> {
     let is_product =
         first.is_some_and(|step| step.op == StepOp::Product && step.shape == Shape::Row { heads, width: to });
     ensure(is_product, || "the first step is the product".to_owned())?;
-    check_body(program, std::slice::from_ref(&gemm.rows), &gemm.body)
+    check_body(program, std::slice::from_ref(gemm.body_rows()), &gemm.body)
 }
 
 fn check_outer(program: &Program, outer: &Outer) -> Result<(), String> {

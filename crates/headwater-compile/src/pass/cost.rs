@@ -2,6 +2,8 @@
 //!
 //! Numbers are counted as single precision. A row that is found through a map is counted as often as it is read, for such
 //! reads rarely meet the same line twice; rows of types are few and stay close, so they are counted once.
+//!
+//! Products of sparse rows cost what is not 0 in them, with a column for each number. Other kernels read such rows in full.
 
 use super::Statistics;
 use super::buffers::share;
@@ -120,16 +122,22 @@ impl Counter<'_> {
 
     fn gemm(&mut self, gemm: &Gemm) {
         let w = self.program[gemm.w].shape;
-        self.cost.flops += 2.0 * self.statistics.rows(gemm.rows) * w.len() as f64;
-        self.read(gemm.rows, &gemm.x);
-        gemm.scale.iter().for_each(|scale| self.read(gemm.rows, scale));
+        let filled = if gemm.scale.is_none() { self.filled(gemm.rows, &gemm.x) } else { 1.0 };
+        self.cost.flops += 2.0 * self.statistics.rows(gemm.rows) * w.len() as f64 * filled;
+        self.read_product(gemm.rows, &gemm.x, filled);
+        if let Some(scale) = &gemm.scale {
+            self.read(gemm.rows, scale);
+            self.cost.flops += self.statistics.rows(gemm.rows) * self.program[gemm.x.from].shape.len() as f64;
+        }
         self.read_all(gemm.w);
-        self.body(std::slice::from_ref(&gemm.rows), &gemm.body);
+        self.body(std::slice::from_ref(gemm.body_rows()), &gemm.body);
     }
 
     fn outer(&mut self, outer: &Outer) {
-        self.cost.flops += 2.0 * self.statistics.rows(outer.rows) * self.program[outer.to].shape.len() as f64;
-        self.read(outer.rows, &outer.x);
+        let filled = self.filled(outer.rows, &outer.x);
+        let products = self.statistics.rows(outer.rows) * self.program[outer.to].shape.len() as f64;
+        self.cost.flops += 2.0 * products * filled;
+        self.read_product(outer.rows, &outer.x, filled);
         self.read(outer.rows, &outer.y);
         self.write(outer.to);
     }
@@ -170,6 +178,23 @@ impl Counter<'_> {
         }
     }
 
+    /// The share of rows that is not 0, for a product that reads them in order: that of the input `x`, dropped or not.
+    fn filled(&self, from: Domain, read: &Read) -> f64 {
+        let is_x = |id: BufferId| self.program[id].role == Role::Input && self.program[id].name == "x";
+        // Written nodes are the first of those that are read.
+        let in_order = matches!((from, read.hops.len()), (Domain::SRC, 0) | (Domain::DST, 1));
+        let is_sparse = is_x(read.from) || self.program.kernels.iter().any(|kernel| drops(kernel, read.from, &is_x));
+        if in_order && is_sparse { self.statistics.filled } else { 1.0 }
+    }
+
+    /// Rows of a product's operand: all numbers, or those that are not 0 with their columns, whichever is less.
+    fn read_product(&mut self, from: Domain, read: &Read, filled: f64) {
+        let before = self.cost.read_bytes;
+        self.read(from, read);
+        let share = (filled * (NUMBER_BYTES + INDEX_BYTES) / NUMBER_BYTES).min(1.0);
+        self.cost.read_bytes = before + share * (self.cost.read_bytes - before);
+    }
+
     fn read_all(&mut self, id: BufferId) {
         self.cost.read_bytes += self.bytes(id);
     }
@@ -181,6 +206,14 @@ impl Counter<'_> {
     fn bytes(&self, id: BufferId) -> f64 {
         self.statistics.rows(self.program[id].domain) * numbers(self.program[id].shape)
     }
+}
+
+/// Whether a kernel makes `to` of a buffer by dropping elements, and nothing else.
+fn drops(kernel: &Kernel, to: BufferId, is_from: &dyn Fn(BufferId) -> bool) -> bool {
+    let Kernel::Traverse(Traverse { body, .. }) = kernel else { return false };
+    let ops: Vec<&StepOp> = body.steps.iter().map(|step| &step.op).collect();
+    matches!(ops[..], [StepOp::Load(read), StepOp::Dropout { .. }, StepOp::Store(_, id)]
+        if *id == to && read.hops.is_empty() && is_from(read.from))
 }
 
 /// Multiplications of a product of two matrices, by the left one and the result.
@@ -205,6 +238,7 @@ mod tests {
         source_pairs: 200.0,
         destination_pairs: 120.0,
         edges: 1000.0,
+        filled: 1.0,
     };
 
     /// The sum over edges of a source's row, times a typed weight before or behind.
@@ -231,6 +265,32 @@ mod tests {
             gathered_rows: 200.0,
         };
         assert_eq!((cost, kept), (wanted, 0.0));
+    }
+
+    /// A tenth of the numbers, dropped or not, is a tenth of the work; rows that are gathered are read in full.
+    #[test]
+    fn products_of_sparse_rows_cost_what_is_in_them() {
+        let flops = |filled: f64, probability: f64, rows: Domain| {
+            let mut b = Builder::new("p");
+            let x = b.input("x", Domain::SRC, Shape::vector(8));
+            let w = b.parameter("W", Domain::Const, Shape::matrix(8, 4));
+            let x = if probability > 0.0 { b.dropout(x, probability, 0) } else { x };
+            let z = b.lift(x, rows).and_then(|x| b.linear(x, w)).unwrap();
+            b.output("out", z);
+            let kernels = select(&b.finish(), Fusion::On).unwrap();
+            let costs = super::kernels(&kernels, &ROWS.with_filled(filled));
+            let product = kernels.kernels.iter().position(|kernel| matches!(kernel, Kernel::Gemm(_))).unwrap();
+            (costs[product].flops, costs[product].read_bytes)
+        };
+        for probability in [0.0, 0.5] {
+            for rows in [Domain::SRC, Domain::DST] {
+                let (whole, part) = (flops(1.0, probability, rows), flops(0.125, probability, rows));
+                assert_eq!(part.0, whole.0 / 8.0);
+                assert!(part.1 < whole.1 / 2.0);
+            }
+            let pairs = Domain::Pair(Side::Src);
+            assert_eq!(flops(0.125, probability, pairs), flops(1.0, probability, pairs));
+        }
     }
 
     #[test]

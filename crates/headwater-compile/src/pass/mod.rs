@@ -9,6 +9,7 @@ mod merge;
 mod one_type;
 pub mod reorder;
 mod rewrite;
+mod scatter;
 pub mod select;
 pub mod simplify;
 pub mod split;
@@ -30,7 +31,7 @@ use split::{Recompute, Split, split};
 pub struct Optimisations {
     /// Where there is one edge type or one node type, typed values are values of all, and pairs are nodes.
     pub one_type: bool,
-    /// `(x A) B` may become `x (A B)`.
+    /// `(x A) B` may become `x (A B)`, with or without a bias in between.
     pub linear_linear: bool,
     /// `(x W) . a` may become `x . (W a)`.
     pub dot_linear: bool,
@@ -38,6 +39,8 @@ pub struct Optimisations {
     pub bilinear: bool,
     /// Sums over edges and products with weights may change places.
     pub aggregate_first: bool,
+    /// Sums over edges with a factor a head may come before products, with a row a head.
+    pub heads_first: bool,
     /// Factors may leave sums.
     pub hoist: bool,
     /// Products of the same rows may become one product.
@@ -61,14 +64,15 @@ impl Optimisations {
         dot_linear: true,
         bilinear: true,
         aggregate_first: true,
+        heads_first: true,
         hoist: true,
         merge: true,
         compact: true,
         recompute: true,
         fuse: true,
     };
-    /// For the CPU, where merged products have not been seen to pay.
-    pub const CPU: Self = Self { merge: false, ..Self::ALL };
+    /// For the CPU, where merged products and rows a head have not been seen to pay.
+    pub const CPU: Self = Self { merge: false, heads_first: false, ..Self::ALL };
     /// None: a kernel a value, everything on edges that a text writes there.
     pub const NONE: Self = Self {
         one_type: false,
@@ -76,6 +80,7 @@ impl Optimisations {
         dot_linear: false,
         bilinear: false,
         aggregate_first: false,
+        heads_first: false,
         hoist: false,
         merge: false,
         compact: false,
@@ -83,12 +88,13 @@ impl Optimisations {
         fuse: false,
     };
     /// Every switch.
-    pub const SWITCHES: [Switch; 10] = [
+    pub const SWITCHES: [Switch; 11] = [
         ("one_type", |on| &mut on.one_type),
         ("linear_linear", |on| &mut on.linear_linear),
         ("dot_linear", |on| &mut on.dot_linear),
         ("bilinear", |on| &mut on.bilinear),
         ("aggregate_first", |on| &mut on.aggregate_first),
+        ("heads_first", |on| &mut on.heads_first),
         ("hoist", |on| &mut on.hoist),
         ("merge", |on| &mut on.merge),
         ("compact", |on| &mut on.compact),
@@ -185,7 +191,7 @@ fn clean(program: &Program, statistics: &Statistics, on: Optimisations) -> Resul
         Domain::Pair(_) => on.compact && statistics.pairs_pay(domain),
         _ => true,
     })?;
-    simplify::simplify(&program)
+    simplify::simplify(&scatter::scatter_last(&program)?)
 }
 
 fn without_dropout(program: &Program) -> Program {

@@ -23,6 +23,8 @@ pub struct Statistics {
     pub destination_pairs: f64,
     /// Edges.
     pub edges: f64,
+    /// The share of the numbers of the input `x` that are not 0. Where it is small, rows are kept as those alone.
+    pub filled: f64,
 }
 
 /// Pairs per edge from which on an index costs more than the rows it saves.
@@ -38,6 +40,7 @@ impl Statistics {
         source_pairs: 161_940.0,
         destination_pairs: 161_940.0,
         edges: 620_232.0,
+        filled: 1.0,
     };
 
     /// Of a graph.
@@ -52,6 +55,7 @@ impl Statistics {
             source_pairs: rows(Domain::Pair(Side::Src)),
             destination_pairs: rows(Domain::Pair(Side::Dst)),
             edges: rows(Domain::Edge),
+            filled: 1.0,
         }
     }
 
@@ -78,7 +82,14 @@ impl Statistics {
             source_pairs: source_pairs as f64,
             destination_pairs: destination_pairs as f64,
             edges: graph.edges() as f64,
+            filled: 1.0,
         }
+    }
+
+    /// With an input `x` of which this share is not 0.
+    #[must_use]
+    pub fn with_filled(self, filled: f64) -> Self {
+        Self { filled, ..self }
     }
 
     /// With an edge from every written node to itself, in one relation.

@@ -28,6 +28,7 @@ pub(crate) fn statistics(graph: &Graph, loops: SelfLoops) -> Statistics {
         destination_pairs += found[2];
     }
     Statistics {
+        filled: 1.0,
         node_types: counts.len() as f64,
         edge_types: graph.relations().len() as f64,
         sources: nodes,

@@ -15,17 +15,17 @@ use summary::Summary;
 pub fn run(args: &CompileArgs) -> anyhow::Result<()> {
     let request = Request::of(args)?;
     let compiled = compile(&request.layer.program, &request.statistics, request.on)?;
-    let summary = Summary::of(&request, &compiled)?;
+    let summary = Summary::of(&request, &compiled, args.level)?;
     if args.json {
         return report::json(&summary);
     }
-    view::show(&summary, args.level);
+    view::show(&summary);
     Ok(())
 }
 
 /// The optimisations that are left.
-fn without(names: &[String]) -> Optimisations {
+fn without(all: Optimisations, names: &[String]) -> Optimisations {
     let is_named = |name: &str| names.iter().any(|other| other == name);
     let off = Optimisations::SWITCHES.into_iter().filter(|(name, _)| is_named(name));
-    off.fold(Optimisations::ALL, |on, switch| on.with(switch, false))
+    off.fold(all, |on, switch| on.with(switch, false))
 }

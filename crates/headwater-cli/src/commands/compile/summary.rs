@@ -10,8 +10,9 @@ use headwater::compile::pass::{Compiled, Optimisations, Statistics, compile};
 use serde::Serialize;
 
 use super::request::Request;
+use crate::args::Level;
 
-/// Everything there is to say.
+/// What a level has to say.
 #[derive(Serialize)]
 pub struct Summary {
     pub layer: String,
@@ -19,9 +20,17 @@ pub struct Summary {
     pub options: BTreeMap<String, OptionValue>,
     pub self_loops: bool,
     pub graph: Rows,
-    pub source: String,
-    pub plan: Vec<Change>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     pub directions: Vec<Direction>,
+    #[serde(flatten)]
+    pub plan: Option<Plan>,
+}
+
+/// What was chosen, what it costs, and what each choice is worth.
+#[derive(Serialize)]
+pub struct Plan {
+    pub plan: Vec<Change>,
     pub training: Totals,
     pub savings: Vec<Saving>,
 }
@@ -51,8 +60,17 @@ pub struct Change {
 #[derive(Serialize)]
 pub struct Direction {
     pub name: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub values: Option<String>,
-    pub kernels: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<String>,
+    #[serde(flatten)]
+    pub cost: Option<DirectionCost>,
+}
+
+/// What a direction costs, kernel by kernel.
+#[derive(Serialize)]
+pub struct DirectionCost {
     pub costs: Vec<KernelCost>,
     pub total: Figures,
     pub temporary_bytes: f64,
@@ -96,25 +114,40 @@ pub struct Totals {
 
 impl Summary {
     /// Of a compiled layer.
-    pub fn of(request: &Request, compiled: &Compiled) -> anyhow::Result<Self> {
-        let Statistics { node_types, edge_types, sources, destinations, source_pairs, destination_pairs, edges } =
-            request.statistics;
+    pub fn of(request: &Request, compiled: &Compiled, level: Level) -> anyhow::Result<Self> {
+        let Statistics {
+            node_types, edge_types, sources, destinations, source_pairs, destination_pairs, edges, ..
+        } = request.statistics;
         let name = request.graph.clone();
-        let direction = |name, program, values: Option<String>| Direction::of(name, program, values, request);
-        let (forward, backward) = (&compiled.values.forward, &compiled.values.backward);
+        let values = |values| level.shows(Level::Values).then(|| print_values(values));
+        let direction = |name, program: &Program, values: Option<String>| Direction {
+            name,
+            values,
+            kernels: level.shows(Level::Kernels).then(|| print_kernels(program)),
+            cost: level.shows(Level::Plan).then(|| DirectionCost::of(program, &request.statistics)),
+        };
+        let (forward, backward) = (values(&compiled.values.forward), values(&compiled.values.backward));
         Ok(Self {
             layer: request.layer.program.name.clone(),
             sizes: request.sizes.clone(),
             options: request.layer.options.clone(),
             self_loops: request.layer.self_loops,
             graph: Rows { name, node_types, edge_types, sources, destinations, source_pairs, destination_pairs, edges },
-            source: request.text.clone(),
-            plan: compiled.plan.iter().map(Change::of).collect(),
+            source: level.shows(Level::Source).then(|| request.text.clone()),
             directions: vec![
-                direction("forward", &compiled.forward, Some(print_values(forward))),
-                direction("backward", &compiled.backward, Some(print_values(backward))),
+                direction("forward", &compiled.forward, forward),
+                direction("backward", &compiled.backward, backward),
                 direction("inference", &compiled.inference, None),
             ],
+            plan: level.shows(Level::Plan).then(|| Plan::of(request, compiled)).transpose()?,
+        })
+    }
+}
+
+impl Plan {
+    fn of(request: &Request, compiled: &Compiled) -> anyhow::Result<Self> {
+        Ok(Self {
+            plan: compiled.plan.iter().map(Change::of).collect(),
             training: Totals::of([&compiled.forward, &compiled.backward], &request.statistics),
             savings: savings(request)?,
         })
@@ -127,9 +160,9 @@ impl Change {
     }
 }
 
-impl Direction {
-    fn of(name: &'static str, program: &Program, values: Option<String>, request: &Request) -> Self {
-        let costs = cost::kernels(program, &request.statistics);
+impl DirectionCost {
+    fn of(program: &Program, statistics: &Statistics) -> Self {
+        let costs = cost::kernels(program, statistics);
         let total = costs.iter().copied().sum::<Cost>().into();
         let written =
             |at: usize| program.kernels[at].writes().into_iter().map(|id| program[id].name.clone()).collect::<Vec<_>>();
@@ -139,12 +172,9 @@ impl Direction {
             cost: cost.into(),
         };
         Self {
-            name,
-            values,
-            kernels: print_kernels(program),
             costs: costs.into_iter().enumerate().map(each).collect(),
             total,
-            temporary_bytes: cost::temporary_bytes(program, &request.statistics),
+            temporary_bytes: cost::temporary_bytes(program, statistics),
         }
     }
 }

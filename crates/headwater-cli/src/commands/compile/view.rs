@@ -1,29 +1,28 @@
 //! A compiled layer as text.
 
-use super::summary::{Direction, Figures, Rows, Summary, Totals};
-use crate::args::Level;
+use super::summary::{DirectionCost, Figures, Plan, Rows, Summary, Totals};
 use crate::report;
 
-/// Shows what a level has to say.
-pub fn show(summary: &Summary, level: Level) {
-    if level.shows(Level::Source) {
+/// Shows what there is.
+pub fn show(summary: &Summary) {
+    if let Some(source) = &summary.source {
         section("source");
-        report::line(summary.source.trim_end());
+        report::line(source.trim_end());
     }
     for direction in &summary.directions {
-        if let (true, Some(values)) = (level.shows(Level::Values), &direction.values) {
+        if let Some(values) = &direction.values {
             section(&format!("values, {}", direction.name));
             report::line(values.trim_end());
         }
     }
     for direction in &summary.directions {
-        if level.shows(Level::Kernels) {
+        if let Some(kernels) = &direction.kernels {
             section(&format!("kernels, {}", direction.name));
-            report::line(direction.kernels.trim_end());
+            report::line(kernels.trim_end());
         }
     }
-    if level.shows(Level::Plan) {
-        show_plan(summary);
+    if let Some(plan) = &summary.plan {
+        show_plan(summary, plan);
     }
 }
 
@@ -31,13 +30,13 @@ fn section(name: &str) {
     report::line(format!("== {name}"));
 }
 
-fn show_plan(summary: &Summary) {
+fn show_plan(summary: &Summary, plan: &Plan) {
     section("plan");
     show_graph(&summary.graph);
-    if summary.plan.is_empty() {
+    if plan.plan.is_empty() {
         report::line("no change of order pays");
     }
-    for change in &summary.plan {
+    for change in &plan.plan {
         let (before, after) = (change.before, change.after);
         report::line(format!(
             "{}: training moves {} instead of {} and computes {} instead of {}",
@@ -48,8 +47,10 @@ fn show_plan(summary: &Summary) {
             flops(before.flops)
         ));
     }
-    summary.directions.iter().for_each(show_direction);
-    show_savings(summary);
+    for direction in &summary.directions {
+        direction.cost.iter().for_each(|cost| show_direction(direction.name, cost));
+    }
+    show_savings(plan);
 }
 
 fn show_graph(rows: &Rows) {
@@ -65,8 +66,8 @@ fn show_graph(rows: &Rows) {
     ));
 }
 
-fn show_direction(direction: &Direction) {
-    section(&format!("cost, {}", direction.name));
+fn show_direction(name: &str, direction: &DirectionCost) {
+    section(&format!("cost, {name}"));
     report::line(format!("{:>10} {:>10} {:>10} {:>12}  kernel", "read", "written", "computed", "rows found"));
     for kernel in &direction.costs {
         let (cost, writes) = (kernel.cost, kernel.writes.join(", "));
@@ -82,12 +83,12 @@ fn figures(cost: &Figures) -> String {
     format!("{read:>10} {written:>10} {:>10} {:>12.0}", flops(cost.flops), cost.gathered_rows)
 }
 
-fn show_savings(summary: &Summary) {
+fn show_savings(plan: &Plan) {
     section("what each optimisation is worth: training without it, and with it alone");
     let head = ["moves", "computes", "keeps", "kernels"].map(|head| format!("{head:>10}")).join(" ");
     report::line(format!("{:<16} {head} | {head}", ""));
-    report::line(format!("{:<16} {}", "as compiled", totals(&summary.training)));
-    for saving in &summary.savings {
+    report::line(format!("{:<16} {}", "as compiled", totals(&plan.training)));
+    for saving in &plan.savings {
         let (without, alone) = (totals(&saving.without), totals(&saving.alone));
         report::line(format!("{:<16} {without} | {alone}", saving.switch));
     }

@@ -74,29 +74,71 @@ pub(super) fn run(
     let most = (BLOCK_NUMBERS / (heads * (from + to))).clamp(32, 2048);
     let all = stretches(context.graph, gemm.rows, context.program[gemm.w].domain, gemm.path);
     let stores = stores(code, written);
-    let parts = cut(&pieces(&all, most), &stores, written);
-    let run = |(kind, rows, outs): Part<'_>| product.block(kind, rows, outs, code, &stores);
+    let all = pieces(&all, most);
+    let placed = match gemm.scatter.and_then(|to| Some((to, context.graph.map(gemm.rows, to, Path::Only)?))) {
+        Some((to, map)) => scattered(&all, map, context.graph.rows(to), most),
+        None => all.into_iter().map(Piece::in_place).collect(),
+    };
+    let parts = cut(placed, &stores, written);
+    let run = |(piece, outs): Part<'_>| product.block(piece, outs, code, &stores);
     if parts.len() == 1 {
         return parts.into_iter().try_for_each(run);
     }
     parts.into_par_iter().try_for_each(run)
 }
 
-/// Rows of one type, the type, and for every store its part of the output.
-type Part<'w> = (usize, Range<usize>, Vec<Option<&'w mut [f32]>>);
+/// Rows that a body runs for, and what is multiplied for them.
+struct Piece {
+    rows: Range<usize>,
+    /// The type and the rows of the product; nothing where no product goes.
+    product: Option<(usize, Range<usize>)>,
+}
 
-fn cut<'w>(pieces: &[(usize, Range<usize>)], stores: &[Store], written: &'w mut [Written]) -> Vec<Part<'w>> {
+impl Piece {
+    /// Products of the rows themselves.
+    fn in_place((kind, rows): (usize, Range<usize>)) -> Self {
+        Self { rows: rows.clone(), product: Some((kind, rows)) }
+    }
+}
+
+/// All `count` rows that products go to along a map which keeps their order, in pieces: with a product, and without.
+fn scattered(products: &[(usize, Range<usize>)], map: Map<'_>, count: usize, most: usize) -> Vec<Piece> {
+    let mut found: Vec<Piece> = Vec::new();
+    let empty = |rows: Range<usize>| {
+        pieces(&[(0, rows)], most).into_iter().map(|(_, rows)| Piece { rows, product: None }).collect::<Vec<_>>()
+    };
+    let mut next = 0;
+    for (kind, rows) in products {
+        let mut rest = rows.clone();
+        while !rest.is_empty() {
+            let first = map.get(rest.start);
+            let together = rest.clone().zip(first..).take_while(|(row, to)| map.get(*row) == *to).count();
+            let own = rest.start..rest.start + together;
+            found.extend(empty(next..first));
+            found.push(Piece { rows: first..first + together, product: Some((*kind, own)) });
+            next = first + together;
+            rest.start += together;
+        }
+    }
+    found.extend(empty(next..count));
+    found
+}
+
+/// A piece, and for every store its part of the output.
+type Part<'w> = (Piece, Vec<Option<&'w mut [f32]>>);
+
+fn cut<'w>(pieces: Vec<Piece>, stores: &[Store], written: &'w mut [Written]) -> Vec<Part<'w>> {
     let mut rests: Vec<&'w mut [f32]> = written.iter_mut().map(|written| &mut written.values[..]).collect();
     let mut parts = Vec::with_capacity(pieces.len());
-    for (kind, rows) in pieces {
+    for piece in pieces {
         let mut outs = Vec::with_capacity(stores.len());
         for store in stores {
             let whole = std::mem::take(&mut rests[store.written]);
-            let (part, behind) = whole.split_at_mut(rows.len() * store.shape.len());
+            let (part, behind) = whole.split_at_mut(piece.rows.len() * store.shape.len());
             rests[store.written] = behind;
             outs.push(Some(part));
         }
-        parts.push((*kind, rows.clone(), outs));
+        parts.push((piece, outs));
     }
     parts
 }
@@ -114,8 +156,7 @@ struct Product<'a> {
 impl Product<'_> {
     fn block<'w>(
         &self,
-        kind: usize,
-        rows: Range<usize>,
+        piece: Piece,
         outs: Vec<Option<&'w mut [f32]>>,
         code: &'w Code<'_>,
         stores: &[Store],
@@ -123,8 +164,8 @@ impl Product<'_> {
         with_spare(|spare| {
             let mut registers = Registers::new(spare);
             let mut targets = lend(stores, outs, &mut registers);
-            let product = self.product(kind, rows.clone(), code, &mut registers)?;
-            code.run(&Block::of_rows(rows), &mut registers, Some(product), &mut |step, rows| {
+            let product = self.product(&piece, code, &mut registers)?;
+            code.run(&Block::of_rows(piece.rows), &mut registers, Some(product), &mut |step, rows| {
                 let target =
                     stores.iter().position(|store| store.step == step).map(|at| (&stores[at], &mut targets[at]));
                 if let Some((store, Target::Piece(out))) = target {
@@ -139,32 +180,39 @@ impl Product<'_> {
     /// The product of some rows, added to others where the body only does that with it; and the step that it then stands for.
     fn product<'w>(
         &self,
-        kind: usize,
-        rows: Range<usize>,
+        piece: &Piece,
         code: &Code<'_>,
         registers: &mut Registers<'w>,
     ) -> Result<(usize, Memory<'w>)> {
-        let packed = self.packed(rows.clone(), registers);
+        let rows = &piece.rows;
         let len = self.heads * self.to;
         let sum = code.actions.iter().enumerate().find_map(|(at, action)| match action {
             Action::Accumulate { load } => code.loads[*load].as_ref().map(|(table, _)| (at, *table)),
             _ => None,
         });
-        let mut product = registers.memory(sum.map_or(0, |sum| sum.0), rows.len() * len);
-        let Some((step, table)) = sum else {
-            self.multiply(kind, rows, packed.as_deref(), &mut product, Before::Replaced)?;
-            packed.into_iter().for_each(|packed| registers.give(packed));
-            return Ok((0, product));
+        let step = sum.map_or(0, |sum| sum.0);
+        let mut product = registers.memory(step, rows.len() * len);
+        let others = sum.map(|(_, table)| &table[rows.start * len..rows.end * len]);
+        let Some((kind, read)) = piece.product.clone() else {
+            match others {
+                Some(others) => product.copy_from_slice(others),
+                None => product.fill(0.0),
+            }
+            return Ok((step, product));
         };
-        let others = &table[rows.start * len..rows.end * len];
+        let packed = self.packed(read.clone(), registers);
         // Few rows are multiplied in another way, which would add to them in another order: a row should not depend on how many
         // there are beside it.
-        if rows.len() < LEAST_ADDED && matches!(self.x, Rows::Dense(..)) {
-            self.multiply(kind, rows, packed.as_deref(), &mut product, Before::Replaced)?;
+        let is_together = read.len() >= LEAST_ADDED || matches!(self.x, Rows::Sparse(_));
+        match others {
+            Some(others) if is_together => {
+                product.copy_from_slice(others);
+                self.multiply(kind, read, packed.as_deref(), &mut product, Before::Kept)?;
+            }
+            _ => self.multiply(kind, read, packed.as_deref(), &mut product, Before::Replaced)?,
+        }
+        if let (Some(others), false) = (others, is_together) {
             product.iter_mut().zip(others).for_each(|(product, other)| *product += other);
-        } else {
-            product.copy_from_slice(others);
-            self.multiply(kind, rows, packed.as_deref(), &mut product, Before::Kept)?;
         }
         packed.into_iter().for_each(|packed| registers.give(packed));
         Ok((step, product))

@@ -164,7 +164,7 @@ impl Executor {
             buffers[to.at()] = Held::Own(Array::Sparse(dropped));
             return Ok(());
         }
-        self.make_dense(kernel, buffers, workspace);
+        self.make_dense(kernel, run.graph, buffers, workspace);
         let mut written: Vec<Written> = kernel
             .writes()
             .into_iter()
@@ -182,8 +182,8 @@ impl Executor {
     }
 
     /// Turns sparse rows into dense ones where a kernel needs all elements.
-    fn make_dense(&self, kernel: &Kernel, buffers: &mut [Held<'_>], workspace: &mut Workspace) {
-        let may_stay = sparse_reads(kernel);
+    fn make_dense(&self, kernel: &Kernel, graph: &Adjacency, buffers: &mut [Held<'_>], workspace: &mut Workspace) {
+        let may_stay = sparse_reads(kernel, graph);
         for id in kernel.reads() {
             let sparse = match &buffers[id.at()] {
                 Held::Lent(Given::Sparse(sparse)) => *sparse,
@@ -216,7 +216,7 @@ impl<'a> Context<'a> {
             Kernel::Gemm(gemm) => {
                 let x = self.rows(gemm.rows, &gemm.x)?;
                 let scale = gemm.scale.as_ref().map(|scale| self.load(gemm.rows, scale)).transpose()?;
-                let code = self.code(std::slice::from_ref(&gemm.rows), &gemm.body, actions)?;
+                let code = self.code(std::slice::from_ref(gemm.body_rows()), &gemm.body, actions)?;
                 gemm::run(self, gemm, &x, scale, &code, written)
             }
             Kernel::Outer(outer) => {
@@ -315,10 +315,13 @@ fn lent<'g>(buffer: &Buffer, graph: &Adjacency, given: &dyn Fn(&str) -> Option<G
 }
 
 /// Buffers that a kernel can read as sparse rows: what is multiplied, row by row, by one matrix.
-fn sparse_reads(kernel: &Kernel) -> Vec<BufferId> {
+fn sparse_reads(kernel: &Kernel, graph: &Adjacency) -> Vec<BufferId> {
+    let in_order = |from: Domain, read: &Read| matches!(Index::new(graph, from, &read.hops), Ok(Index::Same));
     match kernel {
-        Kernel::Gemm(gemm) if gemm.x.hops.is_empty() && gemm.scale.is_none() => vec![gemm.x.from],
-        Kernel::Outer(outer) if outer.x.hops.is_empty() && outer.y.hops.is_empty() => vec![outer.x.from],
+        Kernel::Gemm(gemm) if in_order(gemm.rows, &gemm.x) && gemm.scale.is_none() => vec![gemm.x.from],
+        Kernel::Outer(outer) if in_order(outer.rows, &outer.x) && in_order(outer.rows, &outer.y) => {
+            vec![outer.x.from]
+        }
         _ => Vec::new(),
     }
 }

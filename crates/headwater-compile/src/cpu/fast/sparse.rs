@@ -148,16 +148,17 @@ impl SparseRows {
         );
     }
 
-    /// The sum over rows of the outer product with rows of `y`: `width` rows of `cols` columns.
+    /// The sum over rows of the outer product with rows of `y`, of which there may be fewer: `width` rows of `cols` columns.
     pub fn outer(&self, y: &[f32], cols: usize, out: &mut [f32]) {
-        let part_rows = self.rows().div_ceil(MOST_PARTS).max(CHUNK_ROWS);
-        let parts: Vec<Vec<f32>> = (0..self.rows())
+        let count = self.rows().min(y.len() / cols.max(1));
+        let part_rows = count.div_ceil(MOST_PARTS).max(CHUNK_ROWS);
+        let parts: Vec<Vec<f32>> = (0..count)
             .step_by(part_rows)
             .collect::<Vec<_>>()
             .into_par_iter()
             .map(|first| {
                 let mut part = vec![0.0; out.len()];
-                let rows = first..(first + part_rows).min(self.rows());
+                let rows = first..(first + part_rows).min(count);
                 widest!(self.outer_part(rows, y, cols, &mut part));
                 part
             })

@@ -178,19 +178,26 @@ fn attention_and_typed_weights() {
 
 #[test]
 fn sparse_rows_are_the_same_rows() {
+    let block = Recipe { nodes: vec![(700, 500)], ..Recipe::plain(700) };
+    for (recipe, rows) in [(Recipe::plain(700), Domain::SRC), (Recipe::plain(700), Domain::DST), (block, Domain::DST)] {
+        check_sparse(&recipe.graph(1), rows);
+    }
+}
+
+/// Sparse rows of sources, or of those that are written, are multiplied as they are.
+fn check_sparse(graph: &Adjacency, rows: Domain) {
     let mut b = Builder::new("sparse");
     let x = b.input("x", Domain::SRC, Shape::vector(50));
     let w = b.parameter("W", Domain::Const, Shape::matrix(50, 8));
     let x = b.dropout(x, 0.5, 7);
-    let out = b.linear(x, w).unwrap();
+    let out = b.lift(x, rows).and_then(|x| b.linear(x, w)).unwrap();
     b.output("out", out);
     let joint = gradients(&b.finish(), "out").unwrap();
     let executor = Executor::new(select(&joint, Fusion::On).unwrap());
-    let graph = Recipe::plain(700).graph(1);
-    let mut arrays = given(&joint, &graph, 8);
+    let mut arrays = given(&joint, graph, 8);
     arrays.get_mut("x").unwrap().iter_mut().for_each(|x| *x = if *x > 0.9 { *x } else { 0.0 });
     let mut workspace = Workspace::default();
-    let wanted = run_fast(&executor, &graph, &arrays, &mut workspace);
+    let wanted = run_fast(&executor, graph, &arrays, &mut workspace);
     let single = |name: &str| arrays[name].iter().map(|x| super::vector::single(*x)).collect::<Vec<f32>>();
     let (x, w, d) = (single("x"), single("W"), single("d.out"));
     assert!(SparseRows::of(&x, 50, 0.01).is_none(), "too many elements");
@@ -200,7 +207,9 @@ fn sparse_rows_are_the_same_rows() {
         "W" => Some(Given::Dense(&w)),
         _ => Some(Given::Dense(&d)),
     };
-    let found = executor.run(Run { graph: &graph, step: Key::new(5) }, &lend, &mut workspace).unwrap();
+    let mut workspace = Workspace::default();
+    let found = executor.run(Run { graph, step: Key::new(5) }, &lend, &mut workspace).unwrap();
+    assert!(workspace.peak_bytes() < 4 * x.len(), "rows were made dense");
     for (name, array) in found {
         let is_close = wanted[&name].iter().zip(dense(array)).all(|(a, b)| (a - b).abs() < 1e-4);
         assert!(is_close, "{name}");

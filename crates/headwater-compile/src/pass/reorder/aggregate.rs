@@ -1,38 +1,70 @@
 //! Sums over edges and products with weights change places: whichever comes first decides how many rows are multiplied and
 //! how wide the rows are that edges read.
 
-use super::term::{Term, Typed};
+use super::blocks::a_head;
+use super::term::{Term, Typed, heads};
 use crate::error::Result;
 use crate::inter::{Binary, Domain, Op, Path, Reduce, Value, ValueId};
 use crate::pass::rewrite::Rebuilt;
 
 /// `sum of s_e (x_e W)` as `(sum of s_e x_e) W`: by pairs first, where edges into a node have different weights.
 pub(super) fn aggregate_first(to: &mut Rebuilt, value: &Value) -> Result<Option<ValueId>> {
-    let Op::Reduce { x: rows, how: how @ (Reduce::Sum | Reduce::Mean), path: Path::Only } = value.op else {
-        return Ok(None);
-    };
-    let (from, shape) = (to.value(rows).domain, to.value(rows).shape);
-    let term = Term::scaled(to, rows)?;
-    let Op::Linear { x, w, transposed, path } = to.value(term.base).op else { return Ok(None) };
-    let w = Typed { value: w, side: term.side(to, path) };
-    if value.domain.is_type() || !term.fits(to, to.value(w.value).shape.heads()) {
+    let Some(products) = Products::of(to, value)? else { return Ok(None) };
+    let fits = products.term.fits(to, heads(to, products.w.value));
+    if fits { products.summed_first(to, value, products.w) } else { Ok(None) }
+}
+
+/// The same where factors have heads and the matrix has one: rows are summed once a head, and every head has its columns of
+/// the matrix.
+pub(super) fn heads_first(to: &mut Rebuilt, value: &Value) -> Result<Option<ValueId>> {
+    let Some(products) = Products::of(to, value)? else { return Ok(None) };
+    let (term, w) = (&products.term, products.w);
+    if heads(to, w.value) > 1 || term.fits(to, 1) || !term.fits(to, value.shape.heads()) {
         return Ok(None);
     }
-    let x = term.again(to, x)?;
-    let x = term.times_factors(to, x)?;
-    let found = if let Some(path) = w.path(to, value.domain) {
-        let sum = to.builder.reduce(x, value.domain, how)?;
-        to.builder.linear_by(sum, w.value, transposed, path)?
-    } else {
-        let (Domain::Edge, Domain::Node(side)) = (from, value.domain) else { return Ok(None) };
-        let pairs = Domain::Pair(side);
-        let Some(path) = w.path(to, pairs) else { return Ok(None) };
-        let sum = to.builder.reduce(x, pairs, Reduce::Sum)?;
-        let product = to.builder.linear_by(sum, w.value, transposed, path)?;
-        let sum = to.builder.reduce(product, value.domain, Reduce::Sum)?;
-        if how == Reduce::Mean { over_count(to, sum, from)? } else { sum }
-    };
-    to.builder.reshape(found, shape).map(Some)
+    let own = a_head(to, w.value, value.shape.heads(), products.transposed)?;
+    products.summed_first(to, value, Typed { value: own, ..w })
+}
+
+/// What a sum over edges is of: products with weights, times factors.
+struct Products {
+    term: Term,
+    x: ValueId,
+    w: Typed,
+    transposed: bool,
+}
+
+impl Products {
+    fn of(to: &mut Rebuilt, value: &Value) -> Result<Option<Self>> {
+        let Op::Reduce { x: rows, how: Reduce::Sum | Reduce::Mean, path: Path::Only } = value.op else {
+            return Ok(None);
+        };
+        let term = Term::scaled(to, rows)?;
+        let Op::Linear { x, w, transposed, path } = to.value(term.base).op else { return Ok(None) };
+        let w = Typed { value: w, side: term.side(to, path) };
+        Ok((!value.domain.is_type()).then_some(Self { term, x, w, transposed }))
+    }
+
+    /// The sum of rows, times weights.
+    fn summed_first(&self, to: &mut Rebuilt, value: &Value, w: Typed) -> Result<Option<ValueId>> {
+        let Op::Reduce { x: rows, how, .. } = value.op else { return Ok(None) };
+        let from = to.value(rows).domain;
+        let x = self.term.again(to, self.x)?;
+        let x = self.term.times_factors(to, x)?;
+        let found = if let Some(path) = w.path(to, value.domain) {
+            let sum = to.builder.reduce(x, value.domain, how)?;
+            to.builder.linear_by(sum, w.value, self.transposed, path)?
+        } else {
+            let (Domain::Edge, Domain::Node(side)) = (from, value.domain) else { return Ok(None) };
+            let pairs = Domain::Pair(side);
+            let Some(path) = w.path(to, pairs) else { return Ok(None) };
+            let sum = to.builder.reduce(x, pairs, Reduce::Sum)?;
+            let product = to.builder.linear_by(sum, w.value, self.transposed, path)?;
+            let sum = to.builder.reduce(product, value.domain, Reduce::Sum)?;
+            if how == Reduce::Mean { over_count(to, sum, from)? } else { sum }
+        };
+        to.builder.reshape(found, value.shape).map(Some)
+    }
 }
 
 /// `(sum of s_e x_e) W` as `sum of s_e (x_e W)`: rows are multiplied where they come from.

@@ -1,18 +1,20 @@
 //! Products with weights that meet each other, a vector of a type, or another row: weights are few, so what can be done with
 //! weights alone is done there.
 
-use super::term::{Term, Typed, at_types, common_types, heads};
+use super::blocks::{columns, diagonal};
+use super::term::{Term, Typed, at_types, common_types};
 use crate::error::Result;
-use crate::inter::{Domain, Op, Path, Shape, Value, ValueId};
+use crate::inter::{Binary, Domain, Op, Path, Shape, Value, ValueId};
 use crate::pass::rewrite::Rebuilt;
 
-/// `(x A) B` as `x (A B)`.
+/// `(x A) B` as `x (A B)`, and `(x A + a) B` as `x (A B) + a B`. Where they have different heads, a matrix a head is one
+/// matrix with blocks.
 pub(super) fn linear_linear(to: &mut Rebuilt, value: &Value) -> Result<Option<ValueId>> {
     let Op::Linear { x, w, transposed, path } = value.op else { return Ok(None) };
-    let Some(first) = Factored::of(to, x) else { return Ok(None) };
-    if value.domain.is_type() || first.shape != to.value(x).shape {
+    if value.domain.is_type() {
         return Ok(None);
     }
+    let Some(first) = Factored::of(to, x) else { return behind_bias(to, value) };
     let side = match (path, value.domain) {
         (Path::By(side), _) | (Path::Only, Domain::Node(side)) => Some(side),
         _ => None,
@@ -20,10 +22,35 @@ pub(super) fn linear_linear(to: &mut Rebuilt, value: &Value) -> Result<Option<Va
     let last = Typed { value: w, side };
     let (types, side) = common_types(to, first.w, last);
     let (Some(a), Some(b)) = (at_types(to, first.w, types)?, at_types(to, last, types)?) else { return Ok(None) };
+    let is_same = first.shape == to.value(x).shape;
+    let (a, b) = if is_same { (a, b) } else { (diagonal(to, a)?, diagonal(to, b)?) };
     let product = to.builder.product(a, b, first.transposed, transposed)?;
     let Some(path) = (Typed { value: product, side }).path(to, value.domain) else { return Ok(None) };
     let x = first.term.again(to, first.x)?;
-    to.builder.linear_by(x, product, false, path).map(Some)
+    let found = to.builder.linear_by(x, product, false, path)?;
+    to.builder.reshape(found, value.shape).map(Some)
+}
+
+/// `(x A + a) B` where `a` is a type's.
+fn behind_bias(to: &mut Rebuilt, value: &Value) -> Result<Option<ValueId>> {
+    let Op::Linear { x, w, transposed, path } = value.op else { return Ok(None) };
+    let (sum, shape) = (Term::seen(to, x), to.value(x).shape);
+    let Op::Binary { f: Binary::Add, x: left, y: right } = to.value(sum.base).op else { return Ok(None) };
+    for (row, bias) in [(left, right), (right, left)] {
+        let is_type = to.value(Term::seen(to, bias).base).domain.is_type();
+        let whole = to.value(sum.base).shape;
+        let is_whole = [row, bias].into_iter().all(|id| to.value(id).shape == whole);
+        if !is_type || !is_whole || Factored::of(to, row).is_none() {
+            continue;
+        }
+        let at_rows = |to: &mut Rebuilt, id: ValueId| sum.again(to, id).and_then(|id| to.builder.reshape(id, shape));
+        let (row, bias) = (at_rows(to, row)?, at_rows(to, bias)?);
+        let op = Op::Linear { x: row, w, transposed, path };
+        let Some(product) = linear_linear(to, &Value { op, ..value.clone() })? else { continue };
+        let bias = to.builder.linear_by(bias, w, transposed, path)?;
+        return to.builder.binary(Binary::Add, product, bias).map(Some);
+    }
+    Ok(None)
 }
 
 /// `(x W) . a` as `x . (W a)`, where `a` is a type's. With several heads and one matrix, `W a` has a column a head.
@@ -118,21 +145,4 @@ fn with_columns(to: &mut Rebuilt, linear: &Factored, a: Typed, value: &Value) ->
     let x = linear.term.again(to, linear.x)?;
     let found = to.builder.linear_by(x, product, false, path)?;
     to.builder.reshape(found, value.shape).map(Some)
-}
-
-/// A matrix with a row a head: the head's vector at its own elements, and zeros.
-fn columns(to: &mut Rebuilt, a: ValueId) -> Result<ValueId> {
-    let (len, heads) = (to.value(a).shape.len(), heads(to, a));
-    let width = len / heads;
-    let flat = to.builder.reshape(a, Shape::vector(len))?;
-    let mut all: Option<ValueId> = None;
-    for head in 0..heads {
-        let part = to.builder.slice(flat, head * width, width)?;
-        let row = to.builder.pad(part, head * width, len)?;
-        all = Some(match all {
-            Some(before) => to.builder.concat(before, row)?,
-            None => row,
-        });
-    }
-    to.builder.reshape(all.unwrap_or(flat), Shape::matrix(heads, len))
 }

@@ -5,6 +5,7 @@
 //! to (`cost.rs`), alone and, where none pays alone, together with a second one; the best is taken until none is left.
 
 mod aggregate;
+mod blocks;
 mod linear;
 mod term;
 #[cfg(test)]
@@ -28,6 +29,8 @@ pub enum Rule {
     Bilinear,
     /// The sum of products as the product of the sum.
     AggregateFirst,
+    /// The same with factors a head and one matrix: the sum has a row a head.
+    HeadsFirst,
     /// The product of a sum as the sum of products.
     TransformFirst,
     /// A factor of all rows of a sum, behind it.
@@ -147,6 +150,7 @@ impl Rule {
             Self::DotLinear => "dot_linear",
             Self::Bilinear => "bilinear",
             Self::AggregateFirst => "aggregate_first",
+            Self::HeadsFirst => "heads_first",
             Self::TransformFirst => "transform_first",
             Self::Hoist => "hoist",
             Self::Merge => "merge",
@@ -160,6 +164,7 @@ impl Rule {
             (Self::DotLinear, on.dot_linear),
             (Self::Bilinear, on.bilinear),
             (Self::AggregateFirst, on.aggregate_first),
+            (Self::HeadsFirst, on.heads_first),
             (Self::TransformFirst, on.aggregate_first),
             (Self::Hoist, on.hoist),
             (Self::Merge, on.merge),
@@ -172,7 +177,7 @@ impl Rule {
         match self {
             Self::LinearLinear | Self::TransformFirst | Self::Merge => matches!(op, Op::Linear { .. }),
             Self::DotLinear | Self::Bilinear => matches!(op, Op::Dot { .. }),
-            Self::AggregateFirst | Self::Hoist => matches!(op, Op::Reduce { .. }),
+            Self::AggregateFirst | Self::HeadsFirst | Self::Hoist => matches!(op, Op::Reduce { .. }),
         }
     }
 
@@ -183,6 +188,7 @@ impl Rule {
             Self::DotLinear => linear::dot_linear,
             Self::Bilinear => linear::bilinear,
             Self::AggregateFirst => aggregate::aggregate_first,
+            Self::HeadsFirst => aggregate::heads_first,
             Self::TransformFirst => aggregate::transform_first,
             Self::Hoist => aggregate::hoist,
             Self::Merge => return merge_at(program, at),

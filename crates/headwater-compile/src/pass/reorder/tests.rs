@@ -5,9 +5,12 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::Rule;
-use crate::inter::{Domain, Op, Program, Side};
-use crate::pass::{Compiled, Optimisations, Statistics, compile};
-use crate::testing::{layer, text};
+use crate::inter::text::print;
+use crate::inter::{Domain, Op, Program, Side, verify};
+use crate::pass::autodiff::gradients;
+use crate::pass::select::Fusion;
+use crate::pass::{Compiled, Optimisations, Statistics, clean, compile};
+use crate::testing::{Recipe, given, interpret, layer, read, text};
 
 /// A graph of several types whose pairs of either side are a part of its edges.
 fn relational(source_pairs: f64, destination_pairs: f64) -> Statistics {
@@ -19,6 +22,7 @@ fn relational(source_pairs: f64, destination_pairs: f64) -> Statistics {
         source_pairs: source_pairs * 1e6,
         destination_pairs: destination_pairs * 1e6,
         edges: 1e6,
+        filled: 1.0,
     }
 }
 
@@ -31,6 +35,7 @@ fn one_relation(sources: f64, destinations: f64) -> Statistics {
         source_pairs: sources,
         destination_pairs: destinations,
         edges: 1e6,
+        filled: 1.0,
     }
 }
 
@@ -129,6 +134,82 @@ fn graphs_of_one_relation_have_no_types_and_no_pairs() {
         let is_plain = |domain: Domain| matches!(domain, Domain::Const | Domain::Node(_) | Domain::Edge);
         for program in [&found.values.forward, &found.values.backward] {
             assert!(program.values.iter().all(|value| is_plain(value.domain)), "{name}");
+        }
+    }
+}
+
+#[test]
+fn attention_of_several_heads_sums_narrow_rows_first() {
+    let gat = |d_in, d_out| layer("gat", &sized(d_in, d_out, 4), &[]);
+    let graph = one_relation(50_000.0, 50_000.0);
+    assert!(rules(&compiled(&gat(4, 64), &graph)).contains("heads_first"), "16 numbers a node in place of 256");
+    assert!(!rules(&compiled(&gat(256, 8), &graph)).contains("heads_first"));
+}
+
+/// Texts in which products meet: through a bias, and with different heads.
+const MEETING: [(&str, &str); 3] = [
+    (
+        "a bias",
+        "x: node[d], A: matrix[ntype, d, d], a: vector[ntype, d], B: matrix[etype, d, d]): \
+                linear(linear(e.src.x, A[e.src.ntype]) + a[e.src.ntype], B[e.etype])",
+    ),
+    (
+        "heads in front",
+        "x: node[2, d], A: matrix[2, d, d], B: matrix[etype, 2 * d, d]): \
+                        linear(flatten(linear(e.src.x, A)), B[e.etype])",
+    ),
+    (
+        "heads behind",
+        "x: node[d], A: matrix[d, 2 * d], a: vector[2, d], B: matrix[etype, 2, d, d]): \
+                      linear(reshape(linear(e.src.x, A), 2, d) + a, B[e.etype])",
+    ),
+];
+
+fn meeting(at: usize) -> Program {
+    let (name, text) = MEETING[at];
+    let (parameters, product) = text.split_once("): ").unwrap();
+    let source = format!(
+        "def f(g, {parameters}):\n    for n in g.dst_nodes():\n        n[\"out\"] = sum({product} for e in n.incoming_edges())\n"
+    );
+    read(name, &source, &[("d", 3)], &[])
+}
+
+/// The programs that every rule makes of a program, whether they pay or not.
+fn all_changes(program: &Program) -> Vec<(Rule, Program)> {
+    let mut found = Vec::new();
+    for rule in Rule::all(Optimisations::ALL) {
+        for (id, _) in program.iter().filter(|(_, value)| rule.may_apply(&value.op)) {
+            found.extend(rule.apply(program, id).unwrap().map(|changed| (rule, changed)));
+        }
+    }
+    found
+}
+
+/// Outputs and gradients, on a graph of two node types with an empty relation, isolated nodes and hubs.
+#[test]
+fn rules_change_how_and_never_what() {
+    let graph = Recipe { most_edges: 9, ..Recipe::block() }.graph(4);
+    let tidied = |program: &Program| clean(program, &Statistics::of(&graph), Optimisations::ALL).unwrap();
+    let mut programs: Vec<Program> = (0..MEETING.len()).map(meeting).collect();
+    programs.extend(["gat", "rgat", "hgt", "rgcn", "sage"].map(|name| layer(name, &sized(4, 6, 2), &[])));
+    for (at, program) in programs.iter().enumerate() {
+        let before = tidied(program);
+        let joint = gradients(&before, "out").unwrap();
+        let arrays = given(&joint, &graph, 2);
+        let wanted = interpret(&joint, Fusion::On, &graph, &arrays);
+        let changes = all_changes(&before);
+        let fired: BTreeSet<&str> = changes.iter().map(|(rule, _)| rule.name()).collect();
+        assert!(at >= MEETING.len() || fired.contains("linear_linear"), "{}: {fired:?}", program.name);
+        let is_attention = ["gat", "rgat"].contains(&program.name.as_str());
+        assert_eq!(fired.contains("heads_first"), is_attention, "{}: {fired:?}", program.name);
+        for (rule, changed) in &changes {
+            let after = tidied(&gradients(&tidied(changed), "out").unwrap());
+            verify(&after).unwrap();
+            let found = interpret(&after, Fusion::On, &graph, &arrays);
+            for (name, wanted) in &wanted {
+                let far = wanted.iter().zip(&found[name]).find(|(a, b)| (*a - *b).abs() > 1e-9 * (1.0 + a.abs()));
+                assert!(far.is_none(), "{}, {}, {name}: {far:?}\n{}", program.name, rule.name(), print(&after));
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Kernels written down: registers for what stays inside, buffers for what others read, loads as far out as they may be.
 
 use super::group::{Group, Groups, Kind};
+use super::product::Product;
 use super::{Source, is_map, nests, source};
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Op, Path, Program, ValueId};
@@ -102,12 +103,17 @@ impl<'a> Emitter<'a> {
                 Ok(Kernel::Library(Library::Product { a, b, to: self.place_of(first)? }))
             }
             (Kind::Gemm, &Op::Linear { x, w, transposed, path }) => {
+                let inner = self.groups.products.get(&first).copied().unwrap_or(Product::of(first, x));
                 let mut writer = Writer::new(self, at, group);
                 let product = writer.body.push(0, self.program[first].shape, StepOp::Product);
-                writer.made(first, product, 0);
-                group.members[1..].iter().try_for_each(|id| writer.value(*id))?;
-                let (x, w) = (self.read(x)?, self.place_of(w)?);
-                Ok(Kernel::Gemm(Gemm { rows: group.nest[0], x, scale: None, w, transposed, path, body: writer.body }))
+                writer.made(inner.value, product, 0);
+                let rest = group.members.iter().skip_while(|id| **id != inner.value).skip(1);
+                rest.into_iter().try_for_each(|id| writer.value(*id))?;
+                let (rows, body) = (self.program[first].domain, writer.body);
+                let scatter = (rows != group.nest[0]).then_some(group.nest[0]);
+                let (x, w) = (self.read(inner.x)?, self.place_of(w)?);
+                let scale = inner.scale.map(|scale| self.read(scale)).transpose()?;
+                Ok(Kernel::Gemm(Gemm { rows, x, scale, w, transposed, path, scatter, body }))
             }
             _ => {
                 let mut writer = Writer::new(self, at, group);

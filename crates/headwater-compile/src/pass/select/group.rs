@@ -7,6 +7,9 @@
 //! A product of a narrow value with a row that is read from elsewhere, made only to be added up, goes where it is added up:
 //! there it needs no memory, elsewhere it would be the largest thing that the layer writes.
 
+use std::collections::BTreeMap;
+
+use super::product::{Product, products, taken_in};
 use super::{Fusion, is_map, nests, source, stay_in};
 use crate::inter::{Binary, Domain, Op, Path, Program, Side, ValueId};
 
@@ -41,11 +44,15 @@ pub(super) enum Kind {
 pub(super) struct Groups {
     pub groups: Vec<Group>,
     pub home: Vec<Option<usize>>,
+    /// Products that take in more than their rows and weights.
+    pub products: BTreeMap<ValueId, Product>,
 }
 
 /// Groups the values of a program.
 pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
-    let mut found = Groups { groups: Vec::new(), home: vec![None; program.values.len()] };
+    let products = if fusion == Fusion::On { products(program) } else { BTreeMap::new() };
+    let is_taken_in = taken_in(program, &products);
+    let mut found = Groups { groups: Vec::new(), home: vec![None; program.values.len()], products };
     let uses = program.uses();
     let waits = |id: ValueId| {
         fusion == Fusion::On && uses[id.at()] == 1 && is_scaled_row(program, id) && is_summed(program, id)
@@ -53,18 +60,19 @@ pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
     let mut waiting = vec![false; program.values.len()];
     for (id, value) in program.iter() {
         let is_given = matches!(value.op, Op::Input { .. } | Op::Parameter { .. } | Op::Constant(_));
-        if is_given || is_map(program, id) {
+        if is_given || is_map(program, id) || is_taken_in[id.at()] {
             continue;
         }
-        if waits(id) {
+        if waits(id) || found.products.get(&id).is_some_and(|product| product.value != id) {
             waiting[id.at()] = true;
             continue;
         }
         // What waited for this value comes with it.
         let with: Vec<ValueId> = value.op.operands().into_iter().filter(|operand| waiting[operand.at()]).collect();
+        let is_product = with.iter().any(|id| matches!(program[*id].op, Op::Linear { .. }));
         let joined = match fusion {
-            Fusion::On => join(program, &found, id, &with),
-            Fusion::Off => None,
+            Fusion::On if !is_product => join(program, &found, id, &with),
+            _ => None,
         };
         let at = match joined {
             Some((at, nest)) => {
@@ -72,7 +80,7 @@ pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
                 at
             }
             None => {
-                found.groups.push(begin(program, id));
+                found.groups.push(begin(program, id, is_product.then_some(Kind::Gemm)));
                 found.groups.len() - 1
             }
         };
@@ -97,10 +105,11 @@ fn is_summed(program: &Program, id: ValueId) -> bool {
     reader.is_some_and(|reader| matches!(reader.op, Op::Reduce { .. }) && !reader.domain.is_type())
 }
 
-/// A kernel for one value.
-fn begin(program: &Program, id: ValueId) -> Group {
+/// A kernel for one value, of the kind that its operator needs where none is given.
+fn begin(program: &Program, id: ValueId, kind: Option<Kind>) -> Group {
     let value = &program[id];
     let (kind, nest) = match value.op {
+        _ if kind == Some(Kind::Gemm) => (Kind::Gemm, vec![value.domain]),
         Op::Linear { .. } => (Kind::Gemm, vec![value.domain]),
         Op::Outer { x, .. } => (Kind::Outer, vec![program[x].domain]),
         Op::Product { .. } => (Kind::Product, vec![value.domain]),
@@ -109,7 +118,7 @@ fn begin(program: &Program, id: ValueId) -> Group {
         _ => (Kind::Traverse, vec![value.domain]),
     };
     let path = match value.op {
-        Op::Reduce { path, .. } => path,
+        Op::Reduce { path, .. } if kind == Kind::Traverse => path,
         _ => Path::Only,
     };
     Group { kind, nest, path, members: Vec::new() }

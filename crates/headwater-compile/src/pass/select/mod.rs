@@ -5,6 +5,9 @@
 
 mod emit;
 mod group;
+mod product;
+#[cfg(test)]
+mod tests;
 
 use crate::error::Result;
 use crate::inter;

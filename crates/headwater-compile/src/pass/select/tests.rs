@@ -1,0 +1,105 @@
+//! What products take in, and that kernels which take it in compute the same.
+
+use super::{Fusion, select};
+use crate::error::Result;
+use crate::inter::{Binary, Builder, Domain, Path, Program, Reduce, Shape, Side, ValueId};
+use crate::intra::{Gemm, Kernel, StepOp};
+use crate::models_test::check_fast;
+use crate::testing::{Recipe, given, interpret};
+
+const D_IN: usize = 6;
+const D_OUT: usize = 4;
+const PAIR: Domain = Domain::Pair(Side::Src);
+
+/// A layer whose rows `x`, factor `s` of each and weights `W` become `out`.
+fn program(wide: usize, build: impl Fn(&mut Builder, ValueId, ValueId, ValueId) -> Result<ValueId>) -> Program {
+    let mut b = Builder::new("p");
+    let x = b.input("x", Domain::SRC, Shape::vector(D_IN));
+    let s = b.input("s", Domain::SRC, Shape::SCALAR);
+    let w = b.parameter("W", Domain::EdgeType, Shape::matrix(D_IN, wide));
+    let out = build(&mut b, x, s, w).unwrap();
+    b.output("out", out);
+    b.finish()
+}
+
+/// The products of a program, which gives the same numbers with and without shared kernels and on the fast path.
+fn gemms(program: &Program) -> Vec<Gemm> {
+    let kernels = select(program, Fusion::On).unwrap();
+    for recipe in [Recipe::plain(9), Recipe::block(), Recipe { empty_every: 1, ..Recipe::block() }] {
+        let graph = recipe.graph(3);
+        let mut arrays = given(program, &graph, 1);
+        let (wanted, found) =
+            (interpret(program, Fusion::Off, &graph, &arrays), interpret(program, Fusion::On, &graph, &arrays));
+        let far = wanted["out"].iter().zip(&found["out"]).find(|(a, b)| (*a - *b).abs() > 1e-12);
+        assert!(far.is_none(), "{far:?}");
+        check_fast(&kernels, &graph, &mut arrays);
+    }
+    let products = kernels.kernels.into_iter().filter_map(|kernel| match kernel {
+        Kernel::Gemm(gemm) => Some(gemm),
+        _ => None,
+    });
+    products.collect()
+}
+
+#[test]
+fn rows_are_scaled_while_a_product_reads_them() {
+    let before = program(D_OUT, |b, x, s, w| {
+        let (x, s) = (b.lift(x, PAIR)?, b.lift(s, PAIR)?);
+        let scaled = b.binary(Binary::Mul, s, x)?;
+        b.linear(scaled, w)
+    });
+    let [gemm] = &gemms(&before)[..] else { panic!("one product") };
+    assert!(gemm.scale.is_some() && gemm.body.steps.len() == 2, "{gemm:?}");
+    // Rows that somebody else reads are there anyway.
+    let twice = program(D_OUT, |b, x, s, w| {
+        let (x, s) = (b.lift(x, PAIR)?, b.lift(s, PAIR)?);
+        let scaled = b.binary(Binary::Mul, s, x)?;
+        let (a, c) = (b.linear(scaled, w)?, b.binary(Binary::Add, scaled, x)?);
+        b.concat(a, c)
+    });
+    assert!(gemms(&twice)[0].scale.is_none());
+    // A kernel that makes a row can scale it for nothing.
+    let made = program(D_OUT, |b, x, s, w| {
+        let sum = b.lift(x, Domain::Edge).and_then(|x| b.reduce(x, PAIR, Reduce::Sum))?;
+        let s = b.lift(s, PAIR)?;
+        let scaled = b.binary(Binary::Mul, s, sum)?;
+        b.linear(scaled, w)
+    });
+    assert!(gemms(&made)[0].scale.is_none());
+}
+
+#[test]
+fn products_are_scaled_where_rows_are_narrow() {
+    let behind = |wide: usize| {
+        program(wide, |b, x, s, w| {
+            let (x, s) = (b.lift(x, PAIR)?, b.lift(s, PAIR)?);
+            let product = b.linear(x, w)?;
+            b.binary(Binary::Mul, s, product)
+        })
+    };
+    assert!(gemms(&behind(D_IN + 1))[0].scale.is_some(), "gathered rows are narrower");
+    let narrow = &gemms(&behind(D_IN))[0];
+    assert!(narrow.scale.is_none() && narrow.body.steps.iter().any(|step| matches!(step.op, StepOp::Binary(..))));
+}
+
+/// What is known of written nodes goes to those that are read, alone and added to what is there.
+#[test]
+fn products_of_written_nodes_go_to_the_nodes_that_are_read() {
+    for types in [Domain::Const, Domain::NodeType] {
+        for is_added in [false, true] {
+            let mut b = Builder::new("p");
+            let y = b.input("y", Domain::DST, Shape::vector(D_IN));
+            let other = b.input("other", Domain::SRC, Shape::vector(D_OUT));
+            let w = b.parameter("W", types, Shape::matrix(D_IN, D_OUT));
+            let product = b.linear(y, w).unwrap();
+            let mut out = b.reduce_by(product, Domain::SRC, Reduce::Sum, Path::Only).unwrap();
+            if is_added {
+                out = b.binary(Binary::Add, other, out).unwrap();
+            }
+            b.output("out", out);
+            let program = b.finish();
+            assert_eq!(gemms(&program)[0].scatter, Some(Domain::SRC));
+            assert_eq!(select(&program, Fusion::On).unwrap().kernels.len(), 1);
+        }
+    }
+}

@@ -84,16 +84,18 @@ fn graphs() -> Vec<Adjacency> {
 }
 
 fn check_model(name: &str) {
-    for program in variants().iter().filter(|program| program.name == name) {
-        let block = Recipe::block().graph(2);
-        check(program, &block, &Statistics::of(&block), &settings());
-        for graph in graphs() {
-            check(program, &graph, &Statistics::of(&graph), &[Optimisations::ALL]);
-        }
-        // What a program is compiled for decides how it computes, never what.
-        let other = Statistics { destination_pairs: 1.0, source_pairs: 30.0, ..Statistics::of(&block) };
-        check(program, &block, &other, &[Optimisations::ALL]);
+    variants().iter().filter(|program| program.name == name).for_each(check_everywhere);
+}
+
+fn check_everywhere(program: &Program) {
+    let block = Recipe::block().graph(2);
+    check(program, &block, &Statistics::of(&block), &settings());
+    for graph in graphs() {
+        check(program, &graph, &Statistics::of(&graph), &[Optimisations::ALL]);
     }
+    // What a program is compiled for decides how it computes, never what.
+    let other = Statistics { destination_pairs: 1.0, source_pairs: 30.0, ..Statistics::of(&block) };
+    check(program, &block, &other, &[Optimisations::ALL]);
 }
 
 #[test]
@@ -113,7 +115,12 @@ fn rgat_gives_the_same_numbers_optimised_or_not() {
 
 #[test]
 fn hgt_gives_the_same_numbers_optimised_or_not() {
-    check_model("hgt");
+    check_everywhere(&layer("hgt", &[]));
+}
+
+#[test]
+fn hectors_hgt_gives_the_same_numbers_optimised_or_not() {
+    check_everywhere(&layer("hgt", &[("variant", OptionValue::Text("hector".to_owned()))]));
 }
 
 #[test]

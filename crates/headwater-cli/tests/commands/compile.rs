@@ -50,7 +50,7 @@ fn what_is_switched_off_does_not_happen_and_costs_more() {
 #[test]
 fn the_target_decides_what_is_on() {
     let rules = |more: &[&str]| -> Vec<String> {
-        let said = succeeds(&[&["compile", "hgt", "--level", "plan", "--json"], more].concat());
+        let said = succeeds(&[&["compile", "sage", "--level", "plan", "--json"], more].concat());
         let found: Value = serde_json::from_str(&said).unwrap();
         let switches = found["savings"].as_array().unwrap().iter();
         switches.map(|one| one["switch"].as_str().unwrap().to_owned()).collect()

@@ -174,6 +174,18 @@ fn meeting(at: usize) -> Program {
     read(name, &source, &[("d", 3)], &[])
 }
 
+#[test]
+fn products_that_meet_are_one_where_rows_are_many() {
+    let source = "def f(g, x: node[d], A: matrix[d, 2 * d], a: vector[2, d], B: matrix[2, d, d]):\n    \
+                  for n in g.dst_nodes():\n        \
+                  n[\"out\"] = flatten(linear(reshape(linear(n.x, A), 2, d) + a, B))\n";
+    let layer = read("f", source, &[("d", 16)], &[]);
+    for (rows, is_one) in [(50_000.0, true), (2.0, false)] {
+        let found = rules(&compiled(&layer, &one_relation(rows, rows)));
+        assert_eq!(found.contains("linear_linear"), is_one, "{rows} rows: {found:?}");
+    }
+}
+
 /// The programs that every rule makes of a program, whether they pay or not.
 fn all_changes(program: &Program) -> Vec<(Rule, Program)> {
     let mut found = Vec::new();

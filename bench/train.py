@@ -101,7 +101,7 @@ def compare(name, systems, rounds):
     table = {}
     for system, some in runs.items():
         row = {"median_s": statistics.median(seconds[system]), "least_s": min(seconds[system]), "most_s": max(seconds[system]),
-               "peak_rss_bytes": statistics.median(one["peak_rss_bytes"] for one in some)}
+               "peak_rss_bytes": statistics.median(memory(one) for one in some)}
         for part in ("sample_seconds", "gather_seconds", "compute_seconds"):
             if part in some[0]:
                 row[part] = statistics.median(one[part] for one in some)
@@ -115,6 +115,11 @@ def compare(name, systems, rounds):
     ratios = sorted(min(seconds[other][at] for other in others) / seconds["headwater"][at] for at in range(rounds))
     print(f"{name}: {statistics.median(ratios):.2f} times the fastest peer ({ratios[0]:.2f} to {ratios[-1]:.2f})", file=sys.stderr)
     return {"systems": table, "ratio": statistics.median(ratios), "ratio_least": ratios[0], "ratio_most": ratios[-1]}
+
+
+def memory(run):
+    """Peers only train, so of our runs too it is training that counts."""
+    return run.get("training_rss_bytes", run["peak_rss_bytes"])
 
 
 def exported(args):

@@ -1,6 +1,7 @@
 //! Where the features of a run lie: in memory, in their file, or the most read rows here and the rest there.
 
-use headwater_feature::{DiskOptions, HostServed, HostTables, Stored};
+use headwater_feature::{DiskOptions, HostServed, HostTable, HostTables, RowFormat, Stored};
+use headwater_graph::dataset::Array;
 use headwater_graph::sample::SampleOptions;
 use headwater_graph::score::{End, Expected, NodeScores, Outgoing, degrees, expected_reads, hottest_first};
 use headwater_graph::{Dataset, Silent};
@@ -9,10 +10,13 @@ use crate::error::Result;
 use crate::run_config::{Features, RunConfig};
 use crate::task::Task;
 
+/// Fewer bytes of features lie in the caches of a machine anyway.
+const LEAST_COPIED_BYTES: u64 = 64 << 20;
+
 /// What is done with the rows of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Placement {
-    /// They are read where the dataset is mapped.
+    /// They are read where the dataset is mapped, or copied into memory of larger pages.
     Mapped,
     /// This share of them is copied into memory, the most read first; the others are read from the file.
     OnDisk {
@@ -43,7 +47,9 @@ pub fn place(task: &mut Task, config: &RunConfig, dataset: &Dataset) -> Result<(
     let bytes = arrays.iter().map(|(_, array)| array.data().as_slice().len() as u64).sum();
     let available = headwater_feature::host_bytes_available() as u64;
     let Placement::OnDisk { hot_share } = Placement::new(config.features, config.hot_share, bytes, available) else {
-        return Ok(());
+        // A whole graph is read once and from front to back.
+        let is_read_often = !config.full_graph && (LEAST_COPIED_BYTES..=available / 2).contains(&bytes);
+        return if is_read_often { in_large_pages(task, &arrays) } else { Ok(()) };
     };
     let hottest = if hot_share > 0.0 { hottest_first(&scores(task, config)?)? } else { Vec::new() };
     let tables = HostTables::new(DiskOptions::default())?;
@@ -58,6 +64,19 @@ pub fn place(task: &mut Task, config: &RunConfig, dataset: &Dataset) -> Result<(
         };
         let stored = Stored::of(array.kind().dtype().map_err(headwater_tensor::Error::from)?)?;
         task.features[at] = Some(tables.open(array.path(), stored, &hot)?);
+    }
+    Ok(())
+}
+
+/// Rows that batches read here and there, in memory of large pages. Where there is none, they stay as they are mapped.
+fn in_large_pages(task: &mut Task, arrays: &[(usize, &Array)]) -> Result<()> {
+    for (at, array) in arrays {
+        let elements = array.shape().iter().skip(1).product::<usize>();
+        let stored = Stored::of(array.kind().dtype().map_err(headwater_tensor::Error::from)?)?;
+        let format = RowFormat::packed(elements, stored);
+        if let Ok(table) = HostTable::read(array.path(), array.data().as_slice().len(), format) {
+            task.features[*at] = Some(table);
+        }
     }
     Ok(())
 }

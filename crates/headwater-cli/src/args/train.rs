@@ -123,7 +123,7 @@ pub struct TrainArgs {
     /// How much better is better.
     #[arg(long)]
     pub min_delta: Option<f64>,
-    /// What should get better: metric or loss.
+    /// What should get better, and what makes an epoch the best, of the validation nodes: metric, loss or either.
     #[arg(long, value_parser = word::<Watch>)]
     pub watch: Option<Watch>,
     /// The seed of everything random.

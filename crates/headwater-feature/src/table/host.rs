@@ -16,7 +16,7 @@ use super::map::IdMap;
 use super::source::Source;
 use crate::disk::{DiskOptions, DiskRows, RowFile};
 use crate::error::{Error, Result};
-use crate::rows::{Stored, decode_row, encode_row};
+use crate::rows::{RowFormat, Stored, decode_row, encode_row};
 
 /// Rows that one thread takes at a time.
 const ROWS: usize = 64;
@@ -90,6 +90,11 @@ impl HostTable {
     pub fn of(source: Source) -> Self {
         let (memory_rows, file_rows) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { source, hot: None, memory_rows, file_rows, landing: Mutex::default() }
+    }
+
+    /// The rows that a file ends with, all of them read into memory of large pages.
+    pub fn read(path: &Path, bytes: usize, format: RowFormat) -> Result<Self> {
+        Ok(Self::of(Source::memory(headwater_memory::read_tail(path, bytes)?, Vec::new(), format)?))
     }
 
     /// Rows, and elements of a row.

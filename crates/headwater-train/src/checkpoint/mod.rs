@@ -24,6 +24,7 @@ use crate::early_stop::EarlyStop;
 use crate::error::{Error, Result};
 use crate::optimiser::Optimiser;
 use crate::parameter::Parameters;
+use crate::run_config::Watch;
 
 /// The newest format that is read, and the one that is written.
 const VERSION: u64 = 1;
@@ -68,11 +69,14 @@ pub struct Best {
 }
 
 impl Best {
-    /// Whether its value is larger, or as large with less loss.
+    /// Whether its loss is less, where that is what is watched; else whether its value is larger, or as large with less loss.
     #[must_use]
-    pub fn is_better_than(&self, other: &Self) -> bool {
+    pub fn is_better_than(&self, other: &Self, watch: Watch) -> bool {
         let has_less_loss = self.loss.zip(other.loss).is_some_and(|(own, other)| own < other);
-        self.value > other.value || (self.value == other.value && has_less_loss)
+        match watch {
+            Watch::Loss => has_less_loss,
+            Watch::Metric | Watch::Either => self.value > other.value || (self.value == other.value && has_less_loss),
+        }
     }
 }
 

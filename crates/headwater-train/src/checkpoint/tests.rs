@@ -14,6 +14,7 @@ use super::*;
 use crate::gradient::Gradient;
 use crate::optimiser::{Adam, Group, Rule};
 use crate::parameter::Parameter;
+use crate::run_config::Watch;
 
 /// A run whose numbers depend on `salt`.
 struct Run {
@@ -340,5 +341,20 @@ fn places_that_cannot_be_written_are_named() {
     for place in [file.join("checkpoints"), Path::new("/proc/checkpoints").to_owned()] {
         let said = Checkpoints::new(&place, 1).save(Run::new(1, 0.5, &[&[2]]).snapshot()).unwrap_err().to_string();
         assert!(said.contains(place.to_str().unwrap()) && said.contains("cannot create"), "{said}");
+    }
+}
+
+#[test]
+fn the_best_epoch_is_that_of_what_is_watched() {
+    let of = |value: f64, loss: f64| Best { value, epoch: 0, step: 0, loss: Some(loss) };
+    for (watch, own, other, wanted) in [
+        (Watch::Metric, of(0.8, 2.0), of(0.7, 1.0), true),
+        (Watch::Metric, of(0.7, 1.0), of(0.8, 2.0), false),
+        (Watch::Either, of(0.8, 1.0), of(0.8, 2.0), true),
+        (Watch::Metric, of(0.8, 2.0), of(0.8, 2.0), false),
+        (Watch::Loss, of(0.7, 1.0), of(0.8, 2.0), true),
+        (Watch::Loss, of(0.9, 2.0), of(0.8, 1.0), false),
+    ] {
+        assert_eq!(own.is_better_than(&other, watch), wanted, "{watch:?}: {own:?} and {other:?}");
     }
 }

@@ -56,7 +56,7 @@ pub enum Course {
     Cosine,
 }
 
-/// What should get better for a run to go on.
+/// What should get better for a run to go on, and what makes an epoch the best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Watch {
@@ -64,7 +64,7 @@ pub enum Watch {
     Metric,
     /// The loss there.
     Loss,
-    /// One of the two, as the authors of GAT wait for.
+    /// One of the two; the best epoch is that of the metric.
     Either,
 }
 

@@ -48,7 +48,7 @@ fn gat(plain: RunConfig, is_pubmed: bool) -> RunConfig {
         attention_dropout: 0.6,
         epochs: 1000,
         patience: 100,
-        watch: Watch::Either,
+        watch: Watch::Loss,
         checkpoint_every: 20,
         full_graph: true,
         normalise_features: true,

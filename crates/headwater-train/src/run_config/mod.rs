@@ -138,7 +138,7 @@ fields! {
         patience: u64,
         /// How much better is better.
         min_delta: f64,
-        /// What should get better.
+        /// What should get better, and what makes an epoch the best.
         watch: Watch,
         /// The seed of everything random.
         seed: u64,

@@ -183,7 +183,8 @@ impl Trainer {
         self.state.losses = 0.0;
         if let Some(value) = report.valid {
             let own = Best { value, epoch: report.epoch, step: self.state.step, loss: report.valid_loss };
-            self.state.best = Some(self.state.best.filter(|best| !own.is_better_than(best)).unwrap_or(own));
+            self.state.best =
+                Some(self.state.best.filter(|best| !own.is_better_than(best, self.config.watch)).unwrap_or(own));
         }
         let is_over = self.has_waited_enough(report);
         let every = self.config.checkpoint_every;

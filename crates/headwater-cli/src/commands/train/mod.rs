@@ -25,6 +25,8 @@ struct Closing<'a> {
     summary: &'a Summary,
     /// Most memory that the process held.
     peak_rss_bytes: u64,
+    /// The same after the first epoch, before it was evaluated.
+    training_rss_bytes: Option<u64>,
     /// What features alone give, where that was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     features_alone: Option<f64>,
@@ -56,7 +58,12 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     }
     let features_alone =
         if made_up && ending == Ending::Done { Some(planted::features_alone(&config, open()?)?) } else { None };
-    let closing = Closing { summary: &summary, peak_rss_bytes: peak_rss_bytes(), features_alone };
+    let closing = Closing {
+        summary: &summary,
+        peak_rss_bytes: peak_rss_bytes(),
+        training_rss_bytes: watcher.trained_rss_bytes(),
+        features_alone,
+    };
     if args.json {
         report::json(&closing)?
     } else {

@@ -23,6 +23,8 @@ pub struct Watcher {
     batch_seeds: usize,
     begun: Cell<Instant>,
     epoch: Cell<u64>,
+    /// Most memory that the process held when the first epoch was trained, before anything was evaluated.
+    trained_rss_bytes: Cell<Option<u64>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -44,7 +46,13 @@ impl Watcher {
         }
         let (is_full_graph, epochs, batch_seeds) = (config.full_graph, config.epochs, config.batch);
         let (begun, epoch) = (Cell::new(Instant::now()), Cell::new(epoch));
-        Ok(Self { bar, json, is_full_graph, epochs, batch_seeds, begun, epoch, stop })
+        let trained_rss_bytes = Cell::new(None);
+        Ok(Self { bar, json, is_full_graph, epochs, batch_seeds, begun, epoch, trained_rss_bytes, stop })
+    }
+
+    /// Most memory that training alone took, as far as an epoch was trained.
+    pub fn trained_rss_bytes(&self) -> Option<u64> {
+        self.trained_rss_bytes.get()
     }
 
     /// Takes the bar away.
@@ -55,6 +63,9 @@ impl Watcher {
 
 impl Listener for Watcher {
     fn batch(&self, done: u64, of: u64, loss: f64) {
+        if done == of && self.trained_rss_bytes.get().is_none() {
+            self.trained_rss_bytes.set(Some(super::peak_rss_bytes()));
+        }
         if self.is_full_graph {
             self.bar.set_length(self.epochs);
             self.bar.set_position(self.epoch.get() + 1);

@@ -41,14 +41,24 @@ impl Placement {
     }
 }
 
+/// What features are read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Epochs of batches or of the whole graph.
+    Training,
+    /// Outputs of some nodes, once.
+    Asking,
+}
+
 /// Puts the features of a task where its run wants them.
-pub fn place(task: &mut Task, config: &RunConfig, dataset: &Dataset) -> Result<()> {
+pub fn place(task: &mut Task, config: &RunConfig, dataset: &Dataset, purpose: Purpose) -> Result<()> {
     let arrays: Vec<_> = (0..task.node_counts().len()).filter_map(|at| Some((at, dataset.features(at)?))).collect();
     let bytes = arrays.iter().map(|(_, array)| array.data().as_slice().len() as u64).sum();
     let available = headwater_feature::host_bytes_available() as u64;
     let Placement::OnDisk { hot_share } = Placement::new(config.features, config.hot_share, bytes, available) else {
-        // A whole graph is read once and from front to back.
-        let is_read_often = !config.full_graph && (LEAST_COPIED_BYTES..=available / 2).contains(&bytes);
+        // A whole graph is read once and from front to back, and whoever asks about a few nodes should not wait for all rows.
+        let is_sampled = purpose == Purpose::Training && !config.full_graph;
+        let is_read_often = is_sampled && (LEAST_COPIED_BYTES..=available / 2).contains(&bytes);
         return if is_read_often { in_large_pages(task, &arrays) } else { Ok(()) };
     };
     let hottest = if hot_share > 0.0 { hottest_first(&scores(task, config)?)? } else { Vec::new() };

@@ -8,7 +8,7 @@ use headwater_graph::{Dataset, Graph, NodeType, Relation, Schema, Silent, Topolo
 use crate::error::{Error, Result};
 use crate::labels::Labels;
 use crate::origin::Asked;
-use crate::placement::place;
+use crate::placement::{Purpose, place};
 use crate::run_config::{Features, RunConfig};
 
 /// Nodes and what they should be.
@@ -45,7 +45,7 @@ pub enum Inverse {
 /// What a run learns from a dataset, with its features where the run wants them.
 pub fn open(config: &RunConfig, dataset: &Dataset) -> Result<Task> {
     let mut task = Task::open(dataset, if config.inverse_relations { Inverse::On } else { Inverse::Off })?;
-    place(&mut task, config, dataset)?;
+    place(&mut task, config, dataset, Purpose::Training)?;
     Ok(task)
 }
 
@@ -63,7 +63,7 @@ pub fn open_to_ask(config: &RunConfig, dataset: &Dataset, asked: Option<&Asked>)
         None => Task::open(dataset, inverse)?,
     };
     let features = if config.features == Features::Tiered { Features::Auto } else { config.features };
-    place(&mut task, &RunConfig { features, ..config.clone() }, dataset)?;
+    place(&mut task, &RunConfig { features, ..config.clone() }, dataset, Purpose::Asking)?;
     Ok(task)
 }
 

@@ -244,36 +244,18 @@ fn dot(x: &[f32], y: &[f32]) -> f32 {
 /// overhead then.
 macro_rules! known_width {
     ($width:expr, $known:ident => $body:expr, $other:expr) => {
+        $crate::cpu::fast::vector::known_width!(@of [2 4 8 16 32 64] $width, $known => $body, $other)
+    };
+    (@of [$($number:literal)*] $width:expr, $known:ident => $body:expr, $other:expr) => {
         match $width {
-            2 => {
-                const $known: usize = 2;
+            $($number => {
+                const $known: usize = $number;
                 $body
-            }
-            4 => {
-                const $known: usize = 4;
-                $body
-            }
-            8 => {
-                const $known: usize = 8;
-                $body
-            }
-            16 => {
-                const $known: usize = 16;
-                $body
-            }
-            32 => {
-                const $known: usize = 32;
-                $body
-            }
-            64 => {
-                const $known: usize = 64;
-                $body
-            }
+            })*
             _ => $other,
         }
     };
 }
-
 pub(super) use known_width;
 
 /// Every element less the largest of its column.

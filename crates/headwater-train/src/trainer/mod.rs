@@ -4,6 +4,7 @@
 //! from its last checkpoint as if nothing had happened. `full.rs` steps over the whole graph, `sampled.rs` over batches;
 //! `evaluate.rs` measures. `whole.rs` is the graph they are about.
 
+mod draw;
 mod evaluate;
 mod full;
 mod predictor;
@@ -14,6 +15,7 @@ mod tests;
 mod whole;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use headwater_compile::front::builtin;
@@ -51,7 +53,7 @@ const STEP: u64 = 3;
 #[derive(Debug)]
 pub struct Trainer {
     config: RunConfig,
-    task: Task,
+    task: Arc<Task>,
     network: Network,
     optimiser: Optimiser,
     schedule: Schedule,
@@ -100,7 +102,7 @@ impl Trainer {
         Ok(Self {
             folder: folder.to_owned(),
             config,
-            task,
+            task: Arc::new(task),
             network,
             optimiser,
             schedule,

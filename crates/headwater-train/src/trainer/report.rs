@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use headwater_feature::HostServed;
 use serde::{Deserialize, Serialize};
 
-/// Where the time of an epoch went.
+/// Where the time of an epoch went. Batches are drawn while others are computed, so the parts may be more than the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Split {
     /// Drawing neighbours and making blocks of them.

@@ -1,62 +1,36 @@
-//! Steps over batches of training nodes and what is sampled around them.
+//! Steps over batches of training nodes. While one is computed the next is drawn: threads that have nothing to do with the
+//! one find work in the other.
 
 use std::time::Instant;
 
-use headwater_compile::adjacency::Adjacency;
-use headwater_compile::pass::Statistics;
-use headwater_graph::generate::Bijection;
-use headwater_graph::random::Key;
-use headwater_graph::sample::{EdgeIds, NeighbourSampler, Sample, SampleOptions, Seeds};
-
-use super::{Listener, SAMPLE, SHUFFLE, Seconds, Trainer};
-use crate::blocks::{SelfLoops, of_sample, scales};
+use super::draw::{Batch, Drawing};
+use super::{Listener, Seconds, Trainer};
 use crate::error::{Error, Result};
 use crate::features::{Fetched, Lent, Reader};
-use crate::labels::Labels;
 use crate::loss;
-use crate::network::{Extras, Stage};
-use crate::run_config::RunConfig;
-use crate::task::Task;
-
-/// What a step runs on.
-struct Batch {
-    blocks: Vec<(Adjacency, Extras)>,
-    sample: Sample,
-    labels: Labels,
-}
+use crate::network::Stage;
 
 impl Trainer {
     /// All batches of an epoch that are not done yet.
     pub(super) fn sampled_epoch(&mut self, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
-        let sampler = sampler(&self.config, &self.task)?;
-        let batches = self.task.train.len().div_ceil(self.config.batch) as u64;
-        let mut seconds = Seconds::default();
+        let drawing = Drawing::new(self)?;
+        let draw = |at: u64| {
+            let begun = Instant::now();
+            drawing.batch(at).map(|batch| (batch, begun.elapsed().as_secs_f64()))
+        };
+        let batches = drawing.count();
+        let (mut seconds, mut next) = (Seconds::default(), None);
         while self.state.batch < batches {
             if listener.should_stop() {
                 return Ok(None);
             }
-            let begun = Instant::now();
-            let batch = self.draw(&sampler)?;
-            let sampled = Instant::now();
-            let ids: Vec<&[u64]> = batch.sample.nodes.iter().map(|nodes| nodes.ids.as_slice()).collect();
-            let features = self.features_of(&ids)?;
-            let gathered = Instant::now();
-            let loss = match self.sampled_step(&batch, &features, &ids) {
-                // Whoever looks for the reason is told the feature, if there is one.
-                Err(why @ Error::NotFinite { .. }) => {
-                    self.reader().check(&features, &ids)?;
-                    return Err(why);
-                }
-                found => found?,
-            };
-            for rows in features.into_iter().flatten() {
-                if let Fetched::Copied(rows) = rows {
-                    self.network.give(rows);
-                }
-            }
-            seconds.sample += (sampled - begun).as_secs_f64();
-            seconds.gather += (gathered - sampled).as_secs_f64();
-            seconds.compute += gathered.elapsed().as_secs_f64();
+            let at = self.state.batch;
+            let (batch, took) = next.take().unwrap_or_else(|| draw(at))?;
+            seconds.sample += took;
+            let loss;
+            (loss, next) =
+                rayon::join(|| self.train_on(&batch, &mut seconds), || (at + 1 < batches).then(|| draw(at + 1)));
+            let loss = loss?;
             self.state.losses += loss;
             self.state.batch += 1;
             listener.batch(self.state.batch, batches, loss);
@@ -64,32 +38,28 @@ impl Trainer {
         Ok(Some((self.state.losses / batches.max(1) as f64, seconds)))
     }
 
-    /// The batch that is next.
-    fn draw(&self, sampler: &NeighbourSampler) -> Result<Batch> {
-        let nodes = seeds(&self.config, &self.task, self.state.epoch, self.state.batch);
-        let key = Key::new(self.config.seed).of(SAMPLE).of(self.state.epoch).of(self.state.batch);
-        let sample = sampler.sample(Seeds { node_type: self.task.node_type, nodes: &nodes, times: None }, key)?;
-        let labels = self.task.labels.of(&nodes);
-        let needs_scales = self.network.needs_scales();
-        let mut blocks = Vec::new();
-        for block in sample.blocks() {
-            let graph = of_sample(&self.task.graph, &sample, &block, self.whole.loops)?;
-            let extras = if needs_scales {
-                scales(&self.degrees_of(&sample, &block.sources), &self.degrees_of(&sample, &block.targets), &graph)
-            } else {
-                Extras::new()
-            };
-            blocks.push((graph, extras));
-        }
-        Ok(Batch { blocks, sample, labels })
-    }
-
-    fn degrees_of(&self, sample: &Sample, counts: &[usize]) -> Vec<f32> {
-        let of_type = |(at, count): (usize, &usize)| {
-            let degree = |node: &u64| self.whole.degrees[at][usize::try_from(*node).unwrap_or(usize::MAX)];
-            sample.nodes[at].ids[..*count].iter().map(degree).collect::<Vec<_>>()
+    /// Reads the features of a batch, and makes a step.
+    fn train_on(&mut self, batch: &Batch, seconds: &mut Seconds) -> Result<f64> {
+        let begun = Instant::now();
+        let ids: Vec<&[u64]> = batch.sample.nodes.iter().map(|nodes| nodes.ids.as_slice()).collect();
+        let features = self.features_of(&ids)?;
+        let gathered = Instant::now();
+        let loss = match self.sampled_step(batch, &features, &ids) {
+            // Whoever looks for the reason is told the feature, if there is one.
+            Err(why @ Error::NotFinite { .. }) => {
+                self.reader().check(&features, &ids)?;
+                return Err(why);
+            }
+            found => found?,
         };
-        counts.iter().enumerate().flat_map(of_type).collect()
+        for rows in features.into_iter().flatten() {
+            if let Fetched::Copied(rows) = rows {
+                self.network.give(rows);
+            }
+        }
+        seconds.gather += (gathered - begun).as_secs_f64();
+        seconds.compute += gathered.elapsed().as_secs_f64();
+        Ok(loss)
     }
 
     /// Reads features as the network wants them.
@@ -121,32 +91,4 @@ impl Trainer {
         self.step(gradients)?;
         Ok(found.mean)
     }
-}
-
-fn sampler(config: &RunConfig, task: &Task) -> Result<NeighbourSampler> {
-    let options = SampleOptions { edge_ids: EdgeIds::Dropped, ..SampleOptions::fanouts(&config.fanout)? };
-    Ok(NeighbourSampler::new(task.graph.clone(), options)?)
-}
-
-/// The training nodes of a batch. Every epoch shuffles them anew.
-fn seeds(config: &RunConfig, task: &Task, epoch: u64, batch: u64) -> Vec<u64> {
-    let (count, size) = (task.train.len() as u64, config.batch as u64);
-    let shuffle = Bijection::new(Key::new(config.seed).of(SHUFFLE).of(epoch), count);
-    let first = batch * size;
-    let node = |at: u64| task.train[usize::try_from(shuffle.forward(at)).unwrap_or(usize::MAX)];
-    (first..count.min(first + size)).map(node).collect()
-}
-
-/// Rows of the blocks of the first batch: others have about as many.
-pub(super) fn typical(config: &RunConfig, task: &Task, loops: SelfLoops) -> Result<Vec<Statistics>> {
-    // Nobody asks how a network trains that is only asked.
-    if task.train.is_empty() {
-        return Ok(Vec::new());
-    }
-    let nodes = seeds(config, task, 0, 0);
-    let key = Key::new(config.seed).of(SAMPLE).of(0).of(0);
-    let seeds = Seeds { node_type: task.node_type, nodes: &nodes, times: None };
-    let sample = sampler(config, task)?.sample(seeds, key)?;
-    let blocks = sample.blocks().into_iter();
-    blocks.map(|block| Ok(Statistics::of(&of_sample(&task.graph, &sample, &block, loops)?))).collect()
 }

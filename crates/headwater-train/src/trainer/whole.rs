@@ -1,10 +1,12 @@
 //! The graph of a run, as its layers take it: all of it at once, or what blocks of it are made with.
 
+use std::sync::Arc;
+
 use headwater_compile::adjacency::Adjacency;
 use headwater_compile::cpu::fast::SparseRows;
 use headwater_compile::pass::Statistics;
 
-use super::sampled::typical;
+use super::draw::typical;
 use crate::blocks::{SelfLoops, degrees, scales, whole};
 use crate::error::{Error, Result};
 use crate::features::{Reader, WholeRows};
@@ -18,7 +20,7 @@ use crate::task::Task;
 pub(crate) struct Whole {
     pub loops: SelfLoops,
     /// In-degrees, where the network asks for scales.
-    pub degrees: Vec<Vec<f32>>,
+    pub degrees: Arc<Vec<Vec<f32>>>,
     /// All features, where blocks are made of few enough elements.
     pub sparse: Option<SparseRows>,
     /// What a run that always sees the whole graph holds of it.
@@ -57,7 +59,7 @@ impl Whole {
         };
         let found = made(SelfLoops::AsTheyAre)?;
         let (network, graph, loops) = if found.0.wants_self_loops() { made(SelfLoops::Added)? } else { found };
-        let degrees = if network.needs_scales() { degrees(&task.graph) } else { Vec::new() };
+        let degrees = Arc::new(if network.needs_scales() { degrees(&task.graph) } else { Vec::new() });
         let reader = Reader { task, plan: network.input_plan().clone(), normalise: config.normalise_features };
         let held = if config.full_graph { Some(Held::new(&reader, graph, &degrees)?) } else { None };
         let limits = Limits::default();

@@ -52,20 +52,27 @@ impl<'a> Nest<'a> {
         self.members[..level].iter().all(|members| matches!(members, Members::Between(_) | Members::All(_)))
     }
 
+    /// The end of a block that begins with `rows` and ends with them at the latest, and has about `most` innermost rows.
+    pub fn end(&self, rows: Range<usize>, most: usize) -> usize {
+        let Some(members) = self.members.first() else { return rows.end };
+        let mut items = 0;
+        for row in rows.clone() {
+            items += members.count(row);
+            if items > most && row > rows.start {
+                return row;
+            }
+        }
+        rows.end
+    }
+
     /// Outermost rows in blocks, each with about `most` innermost rows and at most `most_rows` outermost ones.
     pub fn blocks(&self, most: usize, most_rows: usize) -> Vec<Range<usize>> {
         let mut blocks = Vec::new();
-        let (mut first, mut items) = (0, 0);
-        for row in 0..self.rows {
-            let own = self.members.first().map_or(0, |members| members.count(row));
-            if row > first && (items + own > most || row - first >= most_rows) {
-                blocks.push(first..row);
-                (first, items) = (row, 0);
-            }
-            items += own;
-        }
-        if first < self.rows {
-            blocks.push(first..self.rows);
+        let mut first = 0;
+        while first < self.rows {
+            let end = self.end(first..(first + most_rows).min(self.rows), most);
+            blocks.push(first..end);
+            first = end;
         }
         blocks
     }

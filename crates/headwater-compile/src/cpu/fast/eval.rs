@@ -2,6 +2,7 @@
 
 use headwater_graph::random::Key;
 
+use super::ahead::Ahead;
 use super::block::{Block, Rows};
 use super::fuse::Action;
 use super::index::Index;
@@ -9,18 +10,50 @@ use super::registers::{Held, Memory, Registers};
 use super::vector::{self, Operand, combine, single, sizes, widest};
 use crate::cpu::dropout::Dropout;
 use crate::inter::Reduce;
-use crate::intra::{Body, Register, Step, StepOp};
+use crate::intra::{Body, BufferId, Register, Step, StepOp};
 
 /// What does not change from block to block.
 pub(super) struct Code<'a> {
     pub body: &'a Body,
     pub actions: &'a [Action],
-    /// For every step that loads: the rows of the buffer, and which one each row reads.
-    pub loads: Vec<Option<(&'a [f32], Index<'a>)>>,
+    /// For every step that loads, where from.
+    pub loads: Vec<Option<Source<'a>>>,
     pub step: Key,
 }
 
+/// The rows of a buffer, and which one each row reads.
+pub(super) type Source<'a> = (&'a [f32], &'a Index<'a>);
+
+/// For every step of a body that loads, where from.
+pub(super) type Loads<'a> = Vec<Option<(&'a [f32], Index<'a>)>>;
+
+/// Numbers that the steps of a level have in hand for a row.
+pub(super) fn held(body: &Body, actions: &[Action], level: usize) -> usize {
+    let is_made = |op: &StepOp| {
+        !matches!(op, StepOp::Store(..) | StepOp::Reshape(_) | StepOp::Constant(_))
+            && !matches!(op, StepOp::Load(read) if read.hops.is_empty())
+    };
+    let own = body.steps.iter().zip(actions).filter(|(step, action)| step.level == level && **action != Action::Skip);
+    own.filter(|(step, _)| is_made(&step.op)).map(|(step, _)| step.shape.len()).sum::<usize>()
+}
+
 impl<'a> Code<'a> {
+    /// A body that reads what was found for it.
+    pub fn new(body: &'a Body, actions: &'a [Action], loads: &'a Loads<'_>, step: Key) -> Self {
+        let loads = loads.iter().map(|load| load.as_ref().map(|(table, index)| (*table, index))).collect();
+        Self { body, actions, loads, step }
+    }
+
+    /// The same where some buffers are read elsewhere.
+    pub fn with(mut self, elsewhere: impl Fn(BufferId) -> Option<Source<'a>>) -> Self {
+        for (step, load) in self.body.steps.iter().zip(&mut self.loads) {
+            if let StepOp::Load(read) = &step.op {
+                *load = elsewhere(read.from).or(*load);
+            }
+        }
+        self
+    }
+
     /// Runs the body for a block. `product` is what the rows of a GEMM gave, and the step it stands for; `store` takes what is
     /// stored: the step, and rows of its level.
     pub fn run<'r>(
@@ -101,7 +134,9 @@ impl<'a> Code<'a> {
         let len = step.shape.len();
         match (index, rows) {
             (Index::One(row), _) => Held::Same(&table[row * len..][..len]),
-            (Index::Same, Rows::Range(range)) => Held::Rows(&table[range.start * len..range.end * len]),
+            (Index::Same | Index::After(_), Rows::Range(range)) => {
+                Held::Rows(&table[index.get(range.start) * len..][..range.len() * len])
+            }
             _ => {
                 let mut out = registers.memory(at, rows.len() * len);
                 vector::copy_rows(table, len, &mut out, |at| index.get(rows.get(at)));
@@ -174,12 +209,14 @@ impl<'a> Code<'a> {
         let Some((table, index)) = &self.loads[load] else { return };
         let from = self.body.steps[load].level;
         let (starts, rows, len) = (block.starts(step.level, from), &block.levels[from], step.shape.len());
+        let ahead = Ahead::new(table, len);
         widest!(for (at, out) in out.chunks_exact_mut(len).enumerate() {
             let own = starts[at]..starts[at + 1];
             if own.is_empty() {
                 out.fill(0.0);
             }
             for item in own.clone() {
+                ahead.ask(item, rows.len(), |at| index.get(rows.get(at)));
                 combine(how, item == own.start, &table[index.get(rows.get(item)) * len..][..len], out);
             }
             if how == Reduce::Mean && own.len() > 1 {
@@ -202,6 +239,7 @@ impl<'a> Code<'a> {
         let from = self.body.steps[load].level;
         let (starts, rows, len) = (block.starts(step.level, from), &block.levels[from], step.shape.len());
         let width = len / scale_heads;
+        let ahead = Ahead::new(table, len);
         let one = [match scales {
             Operand::Number(scale) => scale,
             _ => 0.0,
@@ -209,6 +247,7 @@ impl<'a> Code<'a> {
         widest!(for (at, out) in out.chunks_exact_mut(len).enumerate() {
             out.fill(0.0);
             for item in starts[at]..starts[at + 1] {
+                ahead.ask(item, rows.len(), |at| index.get(rows.get(at)));
                 let row = &table[index.get(rows.get(item)) * len..][..len];
                 let scales = match scales {
                     Operand::Rows(scales) => &scales[item * scale_heads..][..scale_heads],
@@ -233,8 +272,10 @@ impl<'a> Code<'a> {
         let Some((table, index)) = &self.loads[load] else { return };
         let (heads, width) = sizes(self.body.steps[load].shape);
         let (starts, rows) = (block.starts(self.body.steps[spread.at()].level, step.level), &block.levels[step.level]);
+        let ahead = Ahead::new(table, heads * width);
         widest!(for at in 0..starts.len() - 1 {
             for item in starts[at]..starts[at + 1] {
+                ahead.ask(item, rows.len(), |at| index.get(rows.get(at)));
                 let row = &table[index.get(rows.get(item)) * heads * width..][..heads * width];
                 let out = &mut out[item * heads..][..heads];
                 match coarse {

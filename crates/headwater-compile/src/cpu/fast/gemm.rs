@@ -7,13 +7,14 @@ use headwater_tensor::ops::matmul::{Before, Strided, product_into};
 use rayon::prelude::*;
 
 use super::block::Block;
-use super::eval::Code;
+use super::eval::{Code, Source};
 use super::fuse::Action;
 use super::index::Index;
 use super::registers::{Memory, Registers};
+use super::spare::Spare;
 use super::sparse::SparseRows;
-use super::traverse::{Store, Target, copy, lend, stores, with_spare};
-use super::vector::widest;
+use super::traverse::{Store, Target, copy, ids, lend, stores};
+use super::vector::{copy_rows, widest};
 use super::{Context, Written};
 use crate::adjacency::{Adjacency, Map};
 use crate::error::Result;
@@ -21,10 +22,12 @@ use crate::inter::{Domain, Path, Shape};
 use crate::intra::Gemm;
 
 /// Numbers that a block's rows should have, in and out together.
-const BLOCK_NUMBERS: usize = 192 << 10;
+const BLOCK_NUMBERS: usize = 96 << 10;
 
 /// Rows from which on a product is added to what is there while it is computed.
 const LEAST_ADDED: usize = 16;
+/// Elements that these rows have at least.
+const LEAST_LONG: usize = 3;
 
 /// What rows are multiplied.
 pub(super) enum Rows<'a> {
@@ -54,7 +57,7 @@ pub(super) fn pieces(stretches: &[(usize, Range<usize>)], most: usize) -> Vec<(u
     let cut = |(kind, rows): &(usize, Range<usize>)| {
         let (kind, rows) = (*kind, rows.clone());
         let end = rows.end;
-        rows.step_by(most).map(move |first| (kind, first..(first + most).min(end))).collect::<Vec<_>>()
+        rows.step_by(most).map(move |first| (kind, first..first.saturating_add(most).min(end))).collect::<Vec<_>>()
     };
     stretches.iter().flat_map(cut).collect()
 }
@@ -64,23 +67,16 @@ pub(super) fn run(
     context: &Context<'_>,
     gemm: &Gemm,
     x: &Rows<'_>,
-    scale: Option<(&[f32], Index<'_>)>,
+    scale: Option<Source<'_>>,
     code: &Code<'_>,
     written: &mut [Written],
 ) -> Result<()> {
-    let Shape::Matrix { heads, rows, cols } = context.program[gemm.w].shape else { return Ok(()) };
-    let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
-    let product = Product { heads, from, to, weights: context.dense(gemm.w), is_transposed: gemm.transposed, x, scale };
-    let most = (BLOCK_NUMBERS / (heads * (from + to))).clamp(32, 2048);
-    let all = stretches(context.graph, gemm.rows, context.program[gemm.w].domain, gemm.path);
-    let stores = stores(code, written);
-    let all = pieces(&all, most);
-    let placed = match gemm.scatter.and_then(|to| Some((to, context.graph.map(gemm.rows, to, Path::Only)?))) {
-        Some((to, map)) => scattered(&all, map, context.graph.rows(to), most),
-        None => all.into_iter().map(Piece::in_place).collect(),
-    };
+    let Some(product) = Product::new(context, gemm, x, scale) else { return Ok(()) };
+    let most = (BLOCK_NUMBERS / product.numbers()).clamp(32, 2048);
+    let stores = stores(code, &ids(written));
+    let placed = placed(context, gemm, most);
     let parts = cut(placed, &stores, written);
-    let run = |(piece, outs): Part<'_>| product.block(piece, outs, code, &stores);
+    let run = |(piece, outs): Part<'_>| product.block(piece, outs, code, &stores, None);
     if parts.len() == 1 {
         return parts.into_iter().try_for_each(run);
     }
@@ -88,8 +84,8 @@ pub(super) fn run(
 }
 
 /// Rows that a body runs for, and what is multiplied for them.
-struct Piece {
-    rows: Range<usize>,
+pub(super) struct Piece {
+    pub rows: Range<usize>,
     /// The type and the rows of the product; nothing where no product goes.
     product: Option<(usize, Range<usize>)>,
 }
@@ -98,6 +94,23 @@ impl Piece {
     /// Products of the rows themselves.
     fn in_place((kind, rows): (usize, Range<usize>)) -> Self {
         Self { rows: rows.clone(), product: Some((kind, rows)) }
+    }
+
+    /// Some of its rows.
+    pub fn part(&self, rows: Range<usize>) -> Self {
+        let before = rows.start - self.rows.start;
+        let own = |first: usize| first + before..first + before + rows.len();
+        Self { product: self.product.as_ref().map(|(kind, all)| (*kind, own(all.start))), rows }
+    }
+}
+
+/// All rows that a product goes to, in order, in pieces of at most `most` rows.
+pub(super) fn placed(context: &Context<'_>, gemm: &Gemm, most: usize) -> Vec<Piece> {
+    let all = stretches(context.graph, gemm.rows, context.program[gemm.w].domain, gemm.path);
+    let all = pieces(&all, most);
+    match gemm.scatter.and_then(|to| Some((to, context.graph.map(gemm.rows, to, Path::Only)?))) {
+        Some((to, map)) => scattered(&all, map, context.graph.rows(to), most),
+        None => all.into_iter().map(Piece::in_place).collect(),
     }
 }
 
@@ -143,92 +156,109 @@ fn cut<'w>(pieces: Vec<Piece>, stores: &[Store], written: &'w mut [Written]) -> 
     parts
 }
 
-struct Product<'a> {
+/// Rows times matrices, ready to run for any of the rows.
+pub(super) struct Product<'a> {
     heads: usize,
     from: usize,
     to: usize,
     weights: &'a [f32],
     is_transposed: bool,
     x: &'a Rows<'a>,
-    scale: Option<(&'a [f32], Index<'a>)>,
+    scale: Option<Source<'a>>,
 }
 
-impl Product<'_> {
-    fn block<'w>(
+impl<'a> Product<'a> {
+    /// Of the rows of a kernel.
+    pub fn new(context: &'a Context<'a>, gemm: &Gemm, x: &'a Rows<'a>, scale: Option<Source<'a>>) -> Option<Self> {
+        let Shape::Matrix { heads, rows, cols } = context.program[gemm.w].shape else { return None };
+        let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
+        Some(Self { heads, from, to, weights: context.dense(gemm.w), is_transposed: gemm.transposed, x, scale })
+    }
+
+    /// Numbers of a row, in and out.
+    pub fn numbers(&self) -> usize {
+        self.heads * (self.from + self.to)
+    }
+
+    /// Products of some rows and the body for them. `begun` is what products are added to, where nobody else needs it.
+    pub fn block<'w>(
         &self,
         piece: Piece,
         outs: Vec<Option<&'w mut [f32]>>,
         code: &'w Code<'_>,
         stores: &[Store],
+        begun: Option<Spare>,
     ) -> Result<()> {
-        with_spare(|spare| {
-            let mut registers = Registers::new(spare);
-            let mut targets = lend(stores, outs, &mut registers);
-            let product = self.product(&piece, code, &mut registers)?;
-            code.run(&Block::of_rows(piece.rows), &mut registers, Some(product), &mut |step, rows| {
-                let target =
-                    stores.iter().position(|store| store.step == step).map(|at| (&stores[at], &mut targets[at]));
-                if let Some((store, Target::Piece(out))) = target {
-                    copy(rows, store.shape, out);
-                }
-            });
-            registers.finish();
-            Ok(())
-        })
+        let mut registers = Registers::default();
+        let mut targets = lend(stores, outs, &mut registers);
+        let product = self.product(&piece, code, &mut registers, begun)?;
+        code.run(&Block::of_rows(piece.rows), &mut registers, Some(product), &mut |step, rows| {
+            let target = stores.iter().position(|store| store.step == step).map(|at| (&stores[at], &mut targets[at]));
+            if let Some((store, Target::Piece(out))) = target {
+                copy(rows, store.shape, out);
+            }
+        });
+        Ok(())
     }
 
     /// The product of some rows, added to others where the body only does that with it; and the step that it then stands for.
+    /// `begun` has the others where nobody else needs them.
     fn product<'w>(
         &self,
         piece: &Piece,
         code: &Code<'_>,
         registers: &mut Registers<'w>,
+        begun: Option<Spare>,
     ) -> Result<(usize, Memory<'w>)> {
         let rows = &piece.rows;
-        let len = self.heads * self.to;
         let sum = code.actions.iter().enumerate().find_map(|(at, action)| match action {
-            Action::Accumulate { load } => code.loads[*load].as_ref().map(|(table, _)| (at, *table)),
+            Action::Accumulate { load } => code.loads[*load].map(|source| (at, source)),
             _ => None,
         });
-        let step = sum.map_or(0, |sum| sum.0);
-        let mut product = registers.memory(step, rows.len() * len);
-        let others = sum.map(|(_, table)| &table[rows.start * len..rows.end * len]);
+        let (step, numbers) = (sum.map_or(0, |sum| sum.0), rows.len() * self.heads * self.to);
+        let begun = sum.map(|(_, (table, index))| {
+            let others = || &table[index.get(rows.start) * self.heads * self.to..][..numbers];
+            registers.begin(step, begun, others)
+        });
         let Some((kind, read)) = piece.product.clone() else {
-            match others {
-                Some(others) => product.copy_from_slice(others),
-                None => product.fill(0.0),
-            }
-            return Ok((step, product));
+            return Ok((step, begun.unwrap_or_else(|| registers.zeros(step, numbers))));
         };
-        let packed = self.packed(read.clone(), registers);
-        // Few rows are multiplied in another way, which would add to them in another order: a row should not depend on how many
-        // there are beside it.
-        let is_together = read.len() >= LEAST_ADDED || matches!(self.x, Rows::Sparse(_));
-        match others {
-            Some(others) if is_together => {
-                product.copy_from_slice(others);
-                self.multiply(kind, read, packed.as_deref(), &mut product, Before::Kept)?;
+        let packed = self.packed(read.clone());
+        // Few rows, and short ones, are multiplied in another way, which would add to them in another order: a row should not
+        // depend on how many there are beside it.
+        let is_large = read.len() >= LEAST_ADDED && self.from >= LEAST_LONG;
+        let is_together = is_large || matches!(self.x, Rows::Sparse(_));
+        let product = match begun {
+            Some(mut sum) if is_together => {
+                self.multiply(kind, read, packed.as_deref(), &mut sum, Before::Kept)?;
+                sum
             }
-            _ => self.multiply(kind, read, packed.as_deref(), &mut product, Before::Replaced)?,
-        }
-        if let (Some(others), false) = (others, is_together) {
-            product.iter_mut().zip(others).for_each(|(product, other)| *product += other);
-        }
-        packed.into_iter().for_each(|packed| registers.give(packed));
+            Some(mut sum) => {
+                let mut product = Spare::new(numbers);
+                self.multiply(kind, read, packed.as_deref(), &mut product, Before::Replaced)?;
+                sum.iter_mut().zip(&product[..]).for_each(|(sum, product)| *sum += product);
+                sum
+            }
+            None => {
+                let mut product = registers.memory(step, numbers);
+                self.multiply(kind, read, packed.as_deref(), &mut product, Before::Replaced)?;
+                product
+            }
+        };
         Ok((step, product))
     }
 
     /// Rows that do not lie together, or are scaled, put together.
-    fn packed(&self, rows: Range<usize>, registers: &mut Registers<'_>) -> Option<Vec<f32>> {
+    fn packed(&self, rows: Range<usize>) -> Option<Spare> {
         let Rows::Dense(table, index) = self.x else { return None };
-        if matches!(index, Index::Same) && self.scale.is_none() {
+        if self.scale.is_none() && index.neighbours(rows.start).is_some() {
             return None;
         }
         let len = self.heads * self.from;
-        let mut packed = registers.array(rows.len() * len);
-        for (row, out) in rows.zip(packed.chunks_exact_mut(len)) {
-            out.copy_from_slice(&table[index.get(row) * len..][..len]);
-            if let Some((scales, index)) = &self.scale {
+        let mut packed = Spare::new(rows.len() * len);
+        copy_rows(table, len, &mut packed, |at| index.get(rows.start + at));
+        if let Some((scales, index)) = self.scale {
+            for (row, out) in rows.zip(packed.chunks_exact_mut(len)) {
                 let scale = scales[index.get(row)];
                 out.iter_mut().for_each(|out| *out *= scale);
             }
@@ -259,7 +289,7 @@ impl Product<'_> {
                     continue;
                 }
                 (Rows::Dense(..), Some(packed)) => &packed[head * from..],
-                (Rows::Dense(table, _), None) => &table[rows.start * heads * from + head * from..],
+                (Rows::Dense(table, index), None) => &table[(index.get(rows.start) * heads + head) * from..],
             };
             let x = Strided { data: x, rows: count, columns: from, row_stride: heads * from, column_stride: 1 };
             product_into(x, w, &mut out[head * to..], heads * to, before)?;

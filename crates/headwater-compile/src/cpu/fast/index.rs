@@ -12,6 +12,8 @@ use crate::intra::Hop;
 pub(super) enum Index<'a> {
     /// The same row.
     Same,
+    /// The row so many before it: of a part of a buffer that begins there.
+    After(usize),
     /// Always this row.
     One(usize),
     /// The row that is listed.
@@ -40,10 +42,16 @@ impl<'a> Index<'a> {
     pub fn get(&self, row: usize) -> usize {
         match self {
             Self::Same => row,
+            Self::After(first) => row - first,
             Self::One(at) => *at,
             Self::Listed(rows) => rows[row] as usize,
             Self::Stretch(map) => map.get(row),
         }
+    }
+
+    /// Where neighbouring rows are read that begin with `row`, if those are neighbours too.
+    pub fn neighbours(&self, row: usize) -> Option<usize> {
+        matches!(self, Self::Same | Self::After(_)).then(|| self.get(row))
     }
 
     /// This map, and another one from where it leads. `rows` is how many rows this one has.

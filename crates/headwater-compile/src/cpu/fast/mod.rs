@@ -2,13 +2,16 @@
 //!
 //! Results are those of [`reference`](super::reference) up to rounding, and the same to the bit for any number of threads.
 
+mod ahead;
 mod block;
+mod chain;
 mod eval;
 mod fuse;
 mod gemm;
 mod index;
 mod outer;
 mod registers;
+mod spare;
 mod sparse;
 mod traverse;
 mod vector;
@@ -18,6 +21,7 @@ mod workspace;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use headwater_graph::random::Key;
 use headwater_tensor::ops::matmul::{Before, Strided, product_into};
@@ -25,7 +29,8 @@ use headwater_tensor::ops::matmul::{Before, Strided, product_into};
 pub use sparse::SparseRows;
 pub use workspace::{Timing, Workspace};
 
-use self::eval::Code;
+use self::chain::{Chain, in_chains, is_internal, is_sum, rows_of};
+use self::eval::{Code, Loads};
 use self::fuse::{Action, fuse};
 use self::gemm::Rows;
 use self::index::Index;
@@ -42,6 +47,8 @@ pub struct Executor {
     program: Program,
     /// How the steps of every kernel are run.
     actions: Vec<Vec<Action>>,
+    /// Kernels that run together.
+    chains: Vec<Range<usize>>,
     /// The last kernel that reads each buffer.
     last_read: Vec<usize>,
 }
@@ -117,9 +124,10 @@ impl Executor {
     /// Makes a program ready.
     #[must_use]
     pub fn new(program: Program) -> Self {
+        let (program, chains) = in_chains(program);
         let actions = program.kernels.iter().map(|kernel| body(kernel).map(fuse).unwrap_or_default()).collect();
         let last_read = last_reads(&program);
-        Self { program, actions, last_read }
+        Self { program, actions, chains, last_read }
     }
 
     /// The program.
@@ -140,10 +148,8 @@ impl Executor {
         for buffer in &self.program.buffers {
             buffers.push(lent(buffer, run.graph, given)?);
         }
-        for at in 0..self.program.kernels.len() {
-            let name = || format!("{} {at}: {}", self.program.name, headline(&self.program.kernels[at]));
-            workspace.timed(name, |workspace| self.kernel(at, run, &mut buffers, workspace))?;
-            self.release(at, &mut buffers, workspace);
+        for chain in &self.chains {
+            self.chain(chain, run, &mut buffers, workspace)?;
         }
         let mut outputs = BTreeMap::new();
         for (buffer, held) in self.program.buffers.iter().zip(buffers) {
@@ -158,6 +164,71 @@ impl Executor {
         Ok(outputs)
     }
 
+    /// Runs kernels together, or one by one where that cannot be.
+    fn chain(
+        &self,
+        chain: &Range<usize>,
+        run: Run<'_>,
+        buffers: &mut [Held<'_>],
+        workspace: &mut Workspace,
+    ) -> Result<()> {
+        let name = |kernels: Range<usize>| {
+            let all: Vec<String> = self.program.kernels[kernels.clone()].iter().map(headline).collect();
+            format!("{} {}: {}", self.program.name, kernels.start, all.join("; "))
+        };
+        let is_together = chain.len() > 1
+            && workspace.timed(|| name(chain.clone()), |workspace| self.together(chain, run, buffers, workspace))?;
+        for at in chain.clone() {
+            if !is_together {
+                workspace.timed(|| name(at..at + 1), |workspace| self.kernel(at, run, buffers, workspace))?;
+            }
+            self.release(at, buffers, workspace);
+        }
+        Ok(())
+    }
+
+    /// Runs the kernels of a chain block by block, if they can be.
+    fn together(
+        &self,
+        chain: &Range<usize>,
+        run: Run<'_>,
+        buffers: &mut [Held<'_>],
+        workspace: &mut Workspace,
+    ) -> Result<bool> {
+        let kernels = &self.program.kernels[chain.clone()];
+        let is_sparse =
+            |id: &BufferId| matches!(buffers[id.at()], Held::Lent(Given::Sparse(_)) | Held::Own(Array::Sparse(_)));
+        if kernels.iter().flat_map(Kernel::reads).any(|id| is_sparse(&id)) {
+            return Ok(false);
+        }
+        let context = Context { program: &self.program, graph: run.graph, step: run.step, buffers };
+        let Some(links) = Chain::new(&context, kernels, &self.actions[chain.clone()])? else { return Ok(false) };
+        let rows = kernels.iter().filter(|kernel| !is_sum(kernel)).flat_map(Kernel::writes);
+        let sums = kernels.iter().filter(|kernel| is_sum(kernel)).flat_map(Kernel::writes);
+        let outlives = |id: &BufferId| !is_internal(&self.program, &self.last_read, chain, *id);
+        let mut written = self.written(rows.chain(sums).filter(outlives), run.graph, workspace);
+        let count = rows_of(&self.program, &kernels[0]).map_or(0, |rows| run.graph.rows(rows));
+        links.run(count, &mut written)?;
+        for Written { id, values, .. } in written {
+            buffers[id.at()] = Held::Own(Array::Dense(values));
+        }
+        Ok(true)
+    }
+
+    /// Memory for what kernels write.
+    fn written(
+        &self,
+        ids: impl IntoIterator<Item = BufferId>,
+        graph: &Adjacency,
+        workspace: &mut Workspace,
+    ) -> Vec<Written> {
+        let written = |id| {
+            let Buffer { domain, shape, .. } = self.program[id];
+            Written { id, shape, values: workspace.take(graph.rows(domain) * shape.len()) }
+        };
+        ids.into_iter().map(written).collect()
+    }
+
     fn kernel(&self, at: usize, run: Run<'_>, buffers: &mut [Held<'_>], workspace: &mut Workspace) -> Result<()> {
         let kernel = &self.program.kernels[at];
         if let Some((to, dropped)) = dropped(kernel, buffers, run.step, workspace) {
@@ -165,14 +236,7 @@ impl Executor {
             return Ok(());
         }
         self.make_dense(kernel, run.graph, buffers, workspace);
-        let mut written: Vec<Written> = kernel
-            .writes()
-            .into_iter()
-            .map(|id| {
-                let Buffer { domain, shape, .. } = self.program[id];
-                Written { id, shape, values: workspace.take(run.graph.rows(domain) * shape.len()) }
-            })
-            .collect();
+        let mut written = self.written(kernel.writes(), run.graph, workspace);
         let context = Context { program: &self.program, graph: run.graph, step: run.step, buffers };
         context.run(kernel, &self.actions[at], &mut written)?;
         for Written { id, values, .. } in written {
@@ -216,7 +280,9 @@ impl<'a> Context<'a> {
             Kernel::Gemm(gemm) => {
                 let x = self.rows(gemm.rows, &gemm.x)?;
                 let scale = gemm.scale.as_ref().map(|scale| self.load(gemm.rows, scale)).transpose()?;
-                let code = self.code(std::slice::from_ref(gemm.body_rows()), &gemm.body, actions)?;
+                let loads = self.loads(std::slice::from_ref(gemm.body_rows()), &gemm.body)?;
+                let code = Code::new(&gemm.body, actions, &loads, self.step);
+                let scale = scale.as_ref().map(|(scales, index)| (*scales, index));
                 gemm::run(self, gemm, &x, scale, &code, written)
             }
             Kernel::Outer(outer) => {
@@ -224,14 +290,15 @@ impl<'a> Context<'a> {
                 outer::run(self, outer, &x, &y, &mut written[0].values)
             }
             Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
-                let code = self.code(&traverse.nest, &traverse.body, actions)?;
+                let loads = self.loads(&traverse.nest, &traverse.body)?;
+                let code = Code::new(&traverse.body, actions, &loads, self.step);
                 traverse::run(self, traverse, &code, written)
             }
             Kernel::Library(Library::Product { a, b, .. }) => self.product(*a, *b, &mut written[0]),
         }
     }
 
-    fn code<'b>(&'b self, nest: &[Domain], body: &'b Body, actions: &'b [Action]) -> Result<Code<'b>> {
+    fn loads(&self, nest: &[Domain], body: &Body) -> Result<Loads<'_>> {
         let mut loads = Vec::with_capacity(body.steps.len());
         for step in &body.steps {
             loads.push(match &step.op {
@@ -239,7 +306,7 @@ impl<'a> Context<'a> {
                 _ => None,
             });
         }
-        Ok(Code { body, actions, loads, step: self.step })
+        Ok(loads)
     }
 
     fn rows(&self, from: Domain, read: &Read) -> Result<Rows<'_>> {

@@ -2,14 +2,14 @@
 
 use std::ops::{Deref, DerefMut};
 
+use super::spare::Spare;
 use super::vector::Operand;
 use crate::intra::Register;
 
 /// Registers of one block.
+#[derive(Default)]
 pub(super) struct Registers<'a> {
     held: Vec<Held<'a>>,
-    /// Arrays that are not in use.
-    spare: &'a mut Vec<Vec<f32>>,
     /// Steps whose result is stored as it is, and where.
     outs: Vec<(usize, &'a mut [f32])>,
 }
@@ -30,9 +30,19 @@ pub(super) enum Held<'a> {
 /// Where a step writes.
 pub(super) enum Memory<'a> {
     /// Into an array that is used again.
-    Spare(Vec<f32>),
+    Spare(Spare),
     /// To where its result is stored.
     Out(&'a mut [f32]),
+}
+
+impl Memory<'_> {
+    /// The array, if it is one.
+    pub fn into_spare(self) -> Option<Spare> {
+        match self {
+            Self::Spare(spare) => Some(spare),
+            Self::Out(_) => None,
+        }
+    }
 }
 
 impl Deref for Memory<'_> {
@@ -56,11 +66,6 @@ impl DerefMut for Memory<'_> {
 }
 
 impl<'a> Registers<'a> {
-    /// None yet.
-    pub fn new(spare: &'a mut Vec<Vec<f32>>) -> Self {
-        Self { held: Vec::new(), spare, outs: Vec::new() }
-    }
-
     /// Lets a step write its result to where it is stored.
     pub fn lend(&mut self, step: usize, out: &'a mut [f32]) {
         self.outs.push((step, out));
@@ -88,28 +93,32 @@ impl<'a> Registers<'a> {
     pub fn memory(&mut self, step: usize, len: usize) -> Memory<'a> {
         match self.outs.iter().position(|(of, out)| *of == step && out.len() == len) {
             Some(at) => Memory::Out(self.outs.swap_remove(at).1),
-            None => Memory::Spare(self.array(len)),
+            None => Memory::Spare(Spare::new(len)),
         }
     }
 
-    /// An array of `len` numbers, whatever they are.
-    pub fn array(&mut self, len: usize) -> Vec<f32> {
-        let mut array = self.spare.pop().unwrap_or_default();
-        array.resize(len, 0.0);
-        array
+    /// The numbers that a step starts from: `begun` itself, or a copy of what `others` has.
+    pub fn begin<'o>(&mut self, step: usize, begun: Option<Spare>, others: impl FnOnce() -> &'o [f32]) -> Memory<'a> {
+        let len = begun.as_ref().map(|begun| begun.len());
+        match begun {
+            Some(begun) if !self.outs.iter().any(|(of, out)| *of == step && Some(out.len()) == len) => {
+                Memory::Spare(begun)
+            }
+            Some(begun) => self.copy(step, &begun),
+            None => self.copy(step, others()),
+        }
     }
 
-    /// Gives an array back.
-    pub fn give(&mut self, array: Vec<f32>) {
-        self.spare.push(array);
+    fn copy(&mut self, step: usize, rows: &[f32]) -> Memory<'a> {
+        let mut memory = self.memory(step, rows.len());
+        memory.copy_from_slice(rows);
+        memory
     }
 
-    /// Gives all arrays back.
-    pub fn finish(self) {
-        let own = self.held.into_iter().filter_map(|held| match held {
-            Held::Own(Memory::Spare(array)) => Some(array),
-            _ => None,
-        });
-        self.spare.extend(own);
+    /// Zeros that a step makes.
+    pub fn zeros(&mut self, step: usize, len: usize) -> Memory<'a> {
+        let mut memory = self.memory(step, len);
+        memory.fill(0.0);
+        memory
     }
 }

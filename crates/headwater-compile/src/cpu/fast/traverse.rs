@@ -1,41 +1,23 @@
 //! Traversals: blocks of outermost rows, in parallel.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::block::{Block, Nest, Rows};
-use super::eval::Code;
+use super::eval::{Code, held};
+use super::fuse::Action;
 use super::registers::Registers;
 use super::vector::{Operand, combine};
 use super::{Context, Written};
 use crate::error::Result;
 use crate::inter::{Reduce, Shape};
-use crate::intra::{StepOp, Traverse};
+use crate::intra::{Body, BufferId, StepOp, Traverse};
 
 /// Numbers that the registers of a block should have together: a good part of the second-level cache.
 const BLOCK_NUMBERS: usize = 96 << 10;
 /// Rows that are added up at a time, where few rows come out. Fixed, so that sums do not depend on the number of threads.
 const COLUMN_ROWS: usize = 4096;
-
-thread_local! {
-    /// Arrays for registers, a thread's own.
-    static SPARE: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Runs `work` with this thread's spare arrays.
-pub(super) fn with_spare<R>(work: impl FnOnce(&mut Vec<Vec<f32>>) -> R) -> R {
-    SPARE.with(|spare| {
-        // A thread that waits for others may take up another block: it then finds none, and makes its own.
-        let mut own = spare.try_borrow_mut().map(|mut spare| std::mem::take(&mut *spare)).unwrap_or_default();
-        let result = work(&mut own);
-        if let Ok(mut spare) = spare.try_borrow_mut() {
-            spare.append(&mut own);
-        }
-        result
-    })
-}
 
 /// Runs a traversal. Rows that few others come out of are added up in another way.
 pub(super) fn run(context: &Context<'_>, traverse: &Traverse, code: &Code<'_>, written: &mut [Written]) -> Result<()> {
@@ -44,13 +26,8 @@ pub(super) fn run(context: &Context<'_>, traverse: &Traverse, code: &Code<'_>, w
         columns(&nest, code, context.graph.rows(traverse.nest[0]), written);
         return Ok(());
     }
-    let inner = traverse.nest.len() - 1;
-    let per_level = |level: usize| {
-        let own = traverse.body.steps.iter().filter(|step| step.level == level);
-        own.map(|step| step.shape.len()).sum::<usize>().max(1)
-    };
-    let most = if inner == 0 { usize::MAX } else { (BLOCK_NUMBERS / per_level(inner)).clamp(64, 16384) };
-    let blocks = nest.blocks(most, (BLOCK_NUMBERS / per_level(0)).clamp(16, 4096));
+    let most_rows = (BLOCK_NUMBERS / held(&traverse.body, code.actions, 0).max(1)).clamp(16, 4096);
+    let blocks = nest.blocks(most_items(traverse, code.actions), most_rows);
     let scattered = in_blocks(&nest, code, &blocks, written);
     for (at, rows, values) in scattered {
         let len = written[at].shape.len();
@@ -62,34 +39,47 @@ pub(super) fn run(context: &Context<'_>, traverse: &Traverse, code: &Code<'_>, w
     Ok(())
 }
 
+/// Innermost rows that a block should have at most.
+pub(super) fn most_items(traverse: &Traverse, actions: &[Action]) -> usize {
+    let inner = traverse.nest.len() - 1;
+    let numbers = held(&traverse.body, actions, inner).max(1);
+    if inner == 0 { usize::MAX } else { (BLOCK_NUMBERS / numbers).clamp(64, 16384) }
+}
+
 /// Rows that do not lie together, and what is stored there: the place among what is written, rows, values.
-type Scattered = (usize, Vec<u32>, Vec<f32>);
+pub(super) type Scattered = (usize, Vec<u32>, Vec<f32>);
 
 fn in_blocks(nest: &Nest<'_>, code: &Code<'_>, blocks: &[Range<usize>], written: &mut [Written]) -> Vec<Scattered> {
-    let stores = stores(code, written);
+    let stores = stores(code, &ids(written));
     let parts = cut(nest, blocks, &stores, written);
-    let run = |(rows, outs): Part<'_>| {
-        let block = nest.block(rows);
-        let mut scattered = Vec::new();
-        with_spare(|spare| {
-            let mut registers = Registers::new(spare);
-            let mut copied = lend(&stores, outs, &mut registers);
-            code.run(&block, &mut registers, None, &mut |step, rows| {
-                let Some(store) = stores.iter().position(|store| store.step == step) else { return };
-                match &mut copied[store] {
-                    Target::Lent => {}
-                    Target::Piece(out) => copy(rows, stores[store].shape, out),
-                    Target::Scattered => scattered.push(scatter(&stores[store], &block, rows)),
-                }
-            });
-            registers.finish();
-        });
-        scattered
-    };
+    let run = |(rows, outs): Part<'_>| block(nest, code, &stores, rows, outs);
     if parts.len() == 1 {
         return parts.into_iter().flat_map(run).collect();
     }
     parts.into_par_iter().flat_map_iter(run).collect()
+}
+
+/// Runs the body for some outermost rows. What is stored in rows here and there comes back.
+pub(super) fn block<'w>(
+    nest: &Nest<'_>,
+    code: &'w Code<'_>,
+    stores: &[Store],
+    rows: Range<usize>,
+    outs: Vec<Option<&'w mut [f32]>>,
+) -> Vec<Scattered> {
+    let block = nest.block(rows);
+    let mut scattered = Vec::new();
+    let mut registers = Registers::default();
+    let mut copied = lend(stores, outs, &mut registers);
+    code.run(&block, &mut registers, None, &mut |step, rows| {
+        let Some(store) = stores.iter().position(|store| store.step == step) else { return };
+        match &mut copied[store] {
+            Target::Lent => {}
+            Target::Piece(out) => copy(rows, stores[store].shape, out),
+            Target::Scattered => scattered.push(scatter(&stores[store], &block, rows)),
+        }
+    });
+    scattered
 }
 
 /// A step that stores.
@@ -131,12 +121,17 @@ pub(super) fn lend<'w>(
     targets.collect()
 }
 
+/// Which buffers are written.
+pub(super) fn ids(written: &[Written]) -> Vec<BufferId> {
+    written.iter().map(|written| written.id).collect()
+}
+
 /// The steps of a body that store.
-pub(super) fn stores(code: &Code<'_>, written: &[Written]) -> Vec<Store> {
+pub(super) fn stores(code: &Code<'_>, written: &[BufferId]) -> Vec<Store> {
     let mut found = Vec::new();
     for (step, made) in code.body.steps.iter().enumerate() {
         if let StepOp::Store(_, to) = made.op {
-            let place = written.iter().position(|written| written.id == to);
+            let place = written.iter().position(|written| *written == to);
             // Of two that store the same, one is a copy.
             let maker = code.maker(step).filter(|maker| found.iter().all(|store: &Store| store.maker != Some(*maker)));
             found.extend(place.map(|written| Store { step, written, level: made.level, shape: made.shape, maker }));
@@ -192,10 +187,11 @@ fn columns(nest: &Nest<'_>, code: &Code<'_>, types: usize, written: &mut [Writte
         let whole = nest.block(kind..kind + 1);
         let count = whole.levels[1].len();
         let chunks: Vec<usize> = (0..count).step_by(COLUMN_ROWS).collect();
-        let parts: Vec<Vec<f32>> = chunks.into_par_iter().map(|first| column_part(code, kind, &whole, first)).collect();
-        for store in stores(code, written) {
+        let part = |first| column_sum(code, &whole.chunk(kind, first, COLUMN_ROWS));
+        let parts: Vec<Vec<f32>> = chunks.into_par_iter().map(part).collect();
+        for store in stores(code, &ids(written)) {
             let len = store.shape.len();
-            let how = reduction(code);
+            let how = reduction(code.body);
             let out = &mut written[store.written].values[kind * len..][..len];
             out.fill(0.0);
             parts.iter().enumerate().for_each(|(at, part)| combine(how, at == 0, part, out));
@@ -206,28 +202,24 @@ fn columns(nest: &Nest<'_>, code: &Code<'_>, types: usize, written: &mut [Writte
     }
 }
 
-/// The sum, or the largest, of some rows.
-fn column_part(code: &Code<'_>, kind: usize, whole: &Block<'_>, first: usize) -> Vec<f32> {
-    let part = whole.chunk(kind, first, COLUMN_ROWS);
+/// The sum, or the largest, of the rows of a block.
+pub(super) fn column_sum(code: &Code<'_>, part: &Block<'_>) -> Vec<f32> {
     let mut found = Vec::new();
-    with_spare(|spare| {
-        let mut registers = Registers::new(spare);
-        code.run(&part, &mut registers, None, &mut |step, rows| {
-            found = vec![0.0; code.body.steps[step].shape.len()];
-            copy(rows, code.body.steps[step].shape, &mut found);
-        });
-        registers.finish();
+    code.run(part, &mut Registers::default(), None, &mut |step, rows| {
+        found = vec![0.0; code.body.steps[step].shape.len()];
+        copy(rows, code.body.steps[step].shape, &mut found);
     });
     // A mean of a part is a sum again: the parts are not equally many.
-    if reduction(code) == Reduce::Mean {
+    if reduction(code.body) == Reduce::Mean {
         let count = part.levels[1].len() as f32;
         found.iter_mut().for_each(|found| *found *= count);
     }
     found
 }
 
-fn reduction(code: &Code<'_>) -> Reduce {
-    let found = code.body.steps.iter().find_map(|step| match step.op {
+/// How a body that adds up rows does that.
+pub(super) fn reduction(body: &Body) -> Reduce {
+    let found = body.steps.iter().find_map(|step| match step.op {
         StepOp::Reduce(how, _) => Some(how),
         _ => None,
     });

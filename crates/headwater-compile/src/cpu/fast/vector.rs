@@ -1,5 +1,6 @@
 //! Loops over elements and rows, compiled for every vector width and chosen when they run.
 
+use super::ahead::Ahead;
 use crate::inter::{Binary, Reduce, Shape, Unary};
 
 /// What a step reads: rows one after the other, one row for all of them, or one number.
@@ -310,13 +311,18 @@ pub(super) fn exp_all(values: &mut [f32]) {
 
 /// Rows of a table, `len` elements each, one after the other: row `from(at)` at place `at`.
 pub(super) fn copy_rows(table: &[f32], len: usize, out: &mut [f32], from: impl Fn(usize) -> usize) {
+    let (ahead, count) = (Ahead::new(table, len), out.len() / len.max(1));
     known_width!(
         len,
         LEN => {
             let (rows, outs) = (table.as_chunks::<LEN>().0, out.as_chunks_mut::<LEN>().0);
-            outs.iter_mut().enumerate().for_each(|(at, out)| *out = rows[from(at)]);
+            for (at, out) in outs.iter_mut().enumerate() {
+                ahead.ask(at, count, &from);
+                *out = rows[from(at)];
+            }
         },
         for (at, out) in out.chunks_exact_mut(len.max(1)).enumerate() {
+            ahead.ask(at, count, &from);
             out.copy_from_slice(&table[from(at) * len..][..len]);
         }
     );

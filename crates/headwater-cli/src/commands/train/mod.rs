@@ -154,7 +154,7 @@ fn show(closing: &Closing<'_>) {
         report::line(format!("features alone give {:.2}%", 100.0 * alone));
     }
     report::line(format!(
-        "{epochs} epochs of {epoch_seconds:.3} s: {sample_seconds:.3} sampling, {gather_seconds:.3} gathering, {compute_seconds:.3} computing"
+        "{epochs} epochs of {epoch_seconds:.3} s: {gather_seconds:.3} gathering and {compute_seconds:.3} computing, {sample_seconds:.3} sampling meanwhile"
     ));
     show_features(closing.summary);
     report::line(format!("memory  {} MiB at most", closing.peak_rss_bytes >> 20));

@@ -2,8 +2,8 @@
 
 use headwater_memory::prefetch_element;
 
-/// Bytes of a table from which on it is no longer thought to lie in the second-level cache.
-const LARGE_BYTES: usize = 1 << 20;
+/// Bytes of a table from which on rows are asked for: of smaller ones, most of what is read lies in a cache that is near enough.
+const LARGE_BYTES: usize = 8 << 20;
 /// Bytes that are asked for ahead: enough to keep memory busy, few enough not to push each other out.
 const AHEAD_BYTES: usize = 4 << 10;
 /// Numbers of a cache line.

@@ -215,10 +215,16 @@ impl<'a> Code<'a> {
             if own.is_empty() {
                 out.fill(0.0);
             }
-            for item in own.clone() {
-                ahead.ask(item, rows.len(), |at| index.get(rows.get(at)));
-                combine(how, item == own.start, &table[index.get(rows.get(item)) * len..][..len], out);
-            }
+            vector::combine_rows(
+                how,
+                own.clone(),
+                #[inline(always)]
+                |item| {
+                    ahead.ask(item, rows.len(), |at| index.get(rows.get(at)));
+                    &table[index.get(rows.get(item)) * len..][..len]
+                },
+                out,
+            );
             if how == Reduce::Mean && own.len() > 1 {
                 let factor = 1.0 / own.len() as f32;
                 out.iter_mut().for_each(|out| *out *= factor);

@@ -1,6 +1,6 @@
 //! Steps that are run as one: rows that are read only to be added up or multiplied are not copied first.
 
-use crate::inter::{Binary, Reduce};
+use crate::inter::{Binary, Domain, Reduce};
 use crate::intra::{Body, Register, StepOp};
 
 /// How a step is run.
@@ -24,7 +24,7 @@ pub(super) enum Action {
         /// Factors.
         scale: Register,
     },
-    /// `Product + Load` of the same rows: the product is added to them.
+    /// `Product + Load` of the same rows, or of one row for all: the product is added to them.
     Accumulate {
         /// The step that loads.
         load: usize,
@@ -70,7 +70,8 @@ pub(super) fn fuse(body: &Body) -> Vec<Action> {
                 let shape = |register: Register| body.steps[register.at()].shape;
                 let adds = |product: Register, row: Register| {
                     let is_product = matches!(body.steps[product.at()].op, StepOp::Product);
-                    let is_same = matches!(&body.steps[row.at()].op, StepOp::Load(read) if read.hops.is_empty());
+                    let is_same = matches!(&body.steps[row.at()].op, StepOp::Load(read)
+                        if read.hops.iter().all(|hop| hop.to == Domain::Const));
                     is_product
                         && is_same
                         && uses[product.at()] == 1

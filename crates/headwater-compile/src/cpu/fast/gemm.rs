@@ -217,8 +217,12 @@ impl<'a> Product<'a> {
         });
         let (step, numbers) = (sum.map_or(0, |sum| sum.0), rows.len() * self.heads * self.to);
         let begun = sum.map(|(_, (table, index))| {
-            let others = || &table[index.get(rows.start) * self.heads * self.to..][..numbers];
-            registers.begin(step, begun, others)
+            let len = self.heads * self.to;
+            let row = &table[index.get(rows.start) * len..];
+            registers.begin(step, numbers, begun, |out| match index {
+                Index::One(_) => out.chunks_exact_mut(len).for_each(|out| out.copy_from_slice(&row[..len])),
+                _ => out.copy_from_slice(&row[..numbers]),
+            })
         });
         let Some((kind, read)) = piece.product.clone() else {
             return Ok((step, begun.unwrap_or_else(|| registers.zeros(step, numbers))));

@@ -97,22 +97,25 @@ impl<'a> Registers<'a> {
         }
     }
 
-    /// The numbers that a step starts from: `begun` itself, or a copy of what `others` has.
-    pub fn begin<'o>(&mut self, step: usize, begun: Option<Spare>, others: impl FnOnce() -> &'o [f32]) -> Memory<'a> {
-        let len = begun.as_ref().map(|begun| begun.len());
-        match begun {
-            Some(begun) if !self.outs.iter().any(|(of, out)| *of == step && Some(out.len()) == len) => {
-                Memory::Spare(begun)
+    /// The `len` numbers that a step starts from: `begun` itself, or what `fill` writes.
+    pub fn begin(
+        &mut self,
+        step: usize,
+        len: usize,
+        begun: Option<Spare>,
+        fill: impl FnOnce(&mut [f32]),
+    ) -> Memory<'a> {
+        match (self.memory(step, len), begun) {
+            (Memory::Spare(_), Some(begun)) => Memory::Spare(begun),
+            (mut memory, Some(begun)) => {
+                memory.copy_from_slice(&begun);
+                memory
             }
-            Some(begun) => self.copy(step, &begun),
-            None => self.copy(step, others()),
+            (mut memory, None) => {
+                fill(&mut memory);
+                memory
+            }
         }
-    }
-
-    fn copy(&mut self, step: usize, rows: &[f32]) -> Memory<'a> {
-        let mut memory = self.memory(step, rows.len());
-        memory.copy_from_slice(rows);
-        memory
     }
 
     /// Zeros that a step makes.

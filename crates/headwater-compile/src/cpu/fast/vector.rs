@@ -1,5 +1,7 @@
 //! Loops over elements and rows, compiled for every vector width and chosen when they run.
 
+use std::ops::Range;
+
 use super::ahead::Ahead;
 use crate::inter::{Binary, Reduce, Shape, Unary};
 
@@ -362,6 +364,26 @@ pub(super) fn dots(x: &[f32], y: &[f32], width: usize, out: &mut [f32]) {
             *out = dot(x, y);
         }
     );
+}
+
+/// The width of rows whose sums are kept in registers, though it is not one of the small ones.
+const REGISTERS: usize = 128;
+
+/// Combines all rows into `out`, if there are any.
+#[inline(always)]
+pub(super) fn combine_rows<'a>(how: Reduce, rows: Range<usize>, row: impl Fn(usize) -> &'a [f32], out: &mut [f32]) {
+    if let (true, Ok(out)) = (how != Reduce::Max, <&mut [f32; REGISTERS]>::try_from(&mut *out)) {
+        let mut sums = [0.0f32; REGISTERS];
+        for at in rows {
+            let row = &row(at).as_chunks::<REGISTERS>().0[0];
+            (0..REGISTERS).for_each(|at| sums[at] += row[at]);
+        }
+        *out = sums;
+        return;
+    }
+    for at in rows.clone() {
+        combine(how, at == rows.start, row(at), out);
+    }
 }
 
 /// Combines a row into `out`.

@@ -10,6 +10,9 @@ pub enum Error {
     /// An array could not be handled.
     #[error(transparent)]
     Tensor(#[from] headwater_tensor::Error),
+    /// The GPU could not be used.
+    #[error(transparent)]
+    Cuda(#[from] headwater_cuda::Error),
     /// A program that breaks a rule of its form. `at` names the value.
     #[error("{program}, {at}: {why}")]
     Malformed {

@@ -10,6 +10,7 @@
 
 pub mod adjacency;
 pub mod cpu;
+pub mod cuda;
 pub mod error;
 #[cfg(test)]
 mod formulas_test;

@@ -15,7 +15,7 @@ fn layer(name: &str, options: &[(&str, OptionValue)]) -> Program {
     crate::testing::layer(name, &[("d_in", 4), ("d_out", 6), ("heads", 2), ("d_hidden", 5)], options)
 }
 
-fn variants() -> Vec<Program> {
+pub(crate) fn variants() -> Vec<Program> {
     let text = |value: &str| OptionValue::Text(value.to_owned());
     let mut all: Vec<Program> = front::BUILTIN.iter().map(|(name, _)| layer(name, &[])).collect();
     all.push(layer("rgcn", &[("norm", text("none"))]));

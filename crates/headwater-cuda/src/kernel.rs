@@ -95,8 +95,9 @@ impl Kernel {
 
     /// Starts a launch on `stream`; arguments follow in the order of the declaration.
     #[must_use]
-    pub fn on<'a>(&'static self, stream: &'a Stream, defines: &'a Defines, grid: Grid) -> Launch<'a> {
-        Launch { kernel: self, stream, defines, grid, arguments: Vec::with_capacity(self.params.len()) }
+    pub fn on<'a>(&'a self, stream: &'a Stream, defines: &'a Defines, grid: Grid) -> Launch<'a> {
+        let arguments = Vec::with_capacity(self.params.len());
+        Launch { kernel: self, stream, defines, grid, arguments, touched: Vec::new() }
     }
 
     /// Blocks of `grid`'s size that one SM can hold at a time.
@@ -119,11 +120,13 @@ impl Element {
 /// A launch being put together.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    kernel: &'static Kernel,
+    kernel: &'a Kernel,
     stream: &'a Stream,
     defines: &'a Defines,
     grid: Grid,
     arguments: Vec<Argument>,
+    /// What is reached through a table.
+    touched: Vec<Span>,
 }
 
 #[derive(Debug)]
@@ -186,6 +189,13 @@ impl Launch<'_> {
         self
     }
 
+    /// Buffers that the kernel reaches through a table among its arguments: they live until it is done.
+    #[must_use]
+    pub fn touching<'s>(mut self, spans: impl IntoIterator<Item = &'s Span>) -> Self {
+        self.touched.extend(spans.into_iter().cloned());
+        self
+    }
+
     /// Checks everything against the declaration and queues the launch.
     pub fn go(self) -> Result<()> {
         self.check().map_err(|problem| Error::Launch { kernel: self.kernel.entry, problem })?;
@@ -198,10 +208,11 @@ impl Launch<'_> {
         // buffers are held by the arguments until their use is noted on the stream.
         let launched = unsafe { function.launch(self.stream, self.grid, &mut pointers) };
         // After queueing: a note made before could be taken for done by a thread that waits in between.
-        self.stream.note_use(self.arguments.iter().filter_map(|argument| match argument {
+        let given = self.arguments.iter().filter_map(|argument| match argument {
             Argument::Buffer(span, _) => Some(span),
             _ => None,
-        }));
+        });
+        self.stream.note_use(given.chain(&self.touched));
         launched
     }
 

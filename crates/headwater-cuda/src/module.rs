@@ -28,6 +28,21 @@ pub struct Source {
 }
 
 impl Source {
+    /// A text that was written at run time. Texts live as long as the process, each of them once: a process compiles few.
+    #[must_use]
+    pub fn written(name: &str, text: &str, headers: &'static [(&'static str, &'static str)]) -> &'static Self {
+        static WRITTEN: Mutex<Vec<&'static Source>> = Mutex::new(Vec::new());
+        let mut written = lock(&WRITTEN);
+        let is_same = |source: &&&'static Self| source.name == name && source.text == text && source.headers == headers;
+        if let Some(known) = written.iter().find(is_same) {
+            return known;
+        }
+        let (name, text) = (String::leak(name.to_owned()), String::leak(text.to_owned()));
+        let source: &'static Self = Box::leak(Box::new(Self { name, text, headers }));
+        written.push(source);
+        source
+    }
+
     /// The text as the compiler sees it, with the prelude in front. NVRTC is given no files, so pieces are joined.
     #[must_use]
     pub fn full_text(&self) -> String {

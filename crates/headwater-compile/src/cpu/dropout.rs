@@ -63,6 +63,12 @@ impl Dropout {
         }
     }
 
+    /// Draws of 16 bits below this are dropped.
+    #[must_use]
+    pub fn threshold(self) -> u64 {
+        self.threshold
+    }
+
     /// What kept elements are multiplied by.
     #[must_use]
     pub fn scale(self) -> f64 {

@@ -112,6 +112,12 @@ impl Register {
     pub fn at(self) -> usize {
         self.0 as usize
     }
+
+    /// The register so many steps behind.
+    #[must_use]
+    pub fn after(self, steps: u32) -> Self {
+        Self(self.0 + steps)
+    }
 }
 
 impl Body {
@@ -158,5 +164,27 @@ impl StepOp {
             | Self::Softmax { x, .. }
             | Self::Store(x, _) => vec![x],
         }
+    }
+
+    /// The same of other registers.
+    #[must_use]
+    pub fn with_registers(mut self, of: impl Fn(Register) -> Register) -> Self {
+        match &mut self {
+            Self::Product | Self::Load(_) | Self::Constant(_) => {}
+            Self::Binary(_, x, y) | Self::Dot(x, y) | Self::Concat(x, y) => (*x, *y) = (of(*x), of(*y)),
+            Self::Unary(_, x)
+            | Self::Slice(x, _)
+            | Self::Pad(x, _)
+            | Self::Reshape(x)
+            | Self::Expand(x)
+            | Self::SumHeads(x)
+            | Self::SumWidth(x)
+            | Self::Dropout { x, .. }
+            | Self::Spread(x)
+            | Self::Reduce(_, x)
+            | Self::Softmax { x, .. }
+            | Self::Store(x, _) => *x = of(*x),
+        }
+        self
     }
 }

@@ -13,7 +13,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("headwater-tensor", &["headwater-cuda", "headwater-memory"]),
     ("headwater-graph", &["headwater-cuda", "headwater-memory", "headwater-tensor"]),
     ("headwater-feature", &["headwater-cuda", "headwater-memory", "headwater-tensor"]),
-    ("headwater-compile", &["headwater-memory", "headwater-tensor", "headwater-graph"]),
+    ("headwater-compile", &["headwater-cuda", "headwater-memory", "headwater-tensor", "headwater-graph"]),
     ("headwater-train", &["headwater-tensor", "headwater-graph", "headwater-feature", "headwater-compile"]),
     (
         "headwater",

@@ -1,0 +1,124 @@
+// What emitted kernels share: the graph and the buffers as they come, and vectors across a group of lanes.
+//
+// Bytes: a map is one load of 4 bytes a row, or none; a search among types is a few loads that all rows share. A vector is
+// read and written by neighbouring lanes, so in whole lines. `hw_pick` moves an element between lanes: a shuffle a slot.
+
+#define HW_INFINITY hw_float(0x7f800000u)
+
+// Which row of a coarser domain a row belongs to; see adjacency/mod.rs.
+#define HW_MAP_SAME 0u
+#define HW_MAP_FIRST 1u
+#define HW_MAP_LISTED 2u
+#define HW_MAP_STRETCHES 3u
+#define HW_MAP_ENDS 4u
+struct HwMap {
+    u64 kind;
+    u64 count;
+    const u32 *list;
+    const u32 *starts;
+};
+
+// Which rows of a finer domain belong to a row.
+#define HW_MEMBERS_ALL 0u
+#define HW_MEMBERS_BETWEEN 1u
+#define HW_MEMBERS_LISTED 2u
+struct HwMembers {
+    u64 kind;
+    u64 count;
+    const u32 *starts;
+    const u32 *rows;
+};
+
+struct HwGraph {
+    const u32 *rows;
+    const HwMap *maps;
+    const HwMembers *members;
+};
+
+// A buffer, and which of its rows stand for the first, the second and so on; all in order where there is no list.
+struct HwBuffer {
+    float *data;
+    const u32 *rows;
+};
+
+__device__ inline u32 hw_least(u32 a, u32 b) { return a < b ? a : b; }
+
+// The stretch that a row lies in: the last that begins at or before it.
+__device__ inline u32 hw_stretch(const HwMap &map, u32 row) {
+    u32 low = 0, high = (u32)map.count;
+    while (high - low > 1) {
+        const u32 middle = (low + high) / 2;
+        if (map.starts[middle] <= row) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+__device__ inline u32 hw_map(const HwMap &map, u32 row) {
+    if (map.kind == HW_MAP_LISTED) return map.list[row];
+    if (map.kind == HW_MAP_SAME) return row;
+    if (map.kind == HW_MAP_FIRST) return 0;
+    const u32 stretch = hw_stretch(map, row);
+    return map.kind == HW_MAP_ENDS ? map.list[stretch] : stretch;
+}
+
+__device__ inline u32 hw_first(const HwMembers &members, u32 row) {
+    return members.kind == HW_MEMBERS_ALL ? 0 : members.starts[row];
+}
+__device__ inline u32 hw_end(const HwMembers &members, u32 row) {
+    return members.kind == HW_MEMBERS_ALL ? (u32)members.count : members.starts[row + 1];
+}
+__device__ inline u32 hw_member(const HwMembers &members, u32 at) {
+    return members.kind == HW_MEMBERS_LISTED ? members.rows[at] : at;
+}
+
+__device__ inline u32 hw_row(const HwBuffer &buffer, u32 row) { return buffer.rows ? buffer.rows[row] : row; }
+
+// The lanes of this thread's group, as a mask.
+template <u32 G> __device__ inline u32 hw_group_lanes() {
+    return G == 32 ? 0xffffffffu : ((1u << (G % 32)) - 1u) << (threadIdx.x % 32 / G * G);
+}
+
+// The sum over a group, in every lane of it. Pairs are added, so all lanes have the same bits.
+template <u32 G> __device__ inline float hw_group_sum(float x, u32 lanes) {
+    for (u32 apart = G / 2; apart > 0; apart /= 2) {
+        x += __shfl_xor_sync(lanes, x, apart, G);
+    }
+    return x;
+}
+
+// Element `at` of a vector, wherever it lies. All lanes of the group call this together.
+template <u32 G, int SLOTS> __device__ inline float hw_pick(const float (&x)[SLOTS], u32 at, u32 lanes) {
+    float found = __shfl_sync(lanes, x[0], at % G, G);
+#pragma unroll
+    for (u32 slot = 1; slot < SLOTS; slot++) {
+        const float other = __shfl_sync(lanes, x[slot], at % G, G);
+        found = at / G == slot ? other : found;
+    }
+    return found;
+}
+
+// One more element of a softmax: the largest so far, and the sum of exponentials beside it.
+__device__ inline void hw_join(float &largest, float &sum, float x) {
+    const float now = fmaxf(largest, x);
+    sum = sum * expf(largest - now) + expf(x - now);
+    largest = now;
+}
+
+// The factor of an element in a dropout; see cpu/dropout.rs.
+__device__ inline float hw_kept(u64 key, u64 at, u32 threshold, float scale) {
+    const u32 part = (u32)(hw_draw(key, at / 4) >> (16 * (at % 4))) & 0xffffu;
+    return part >= threshold ? scale : 0.0f;
+}
+
+__device__ inline float hw_leaky(float x, float slope) { return x > 0.0f ? x : slope == 0.0f ? 0.0f : slope * x; }
+__device__ inline float hw_leaky_step(float x, float slope) { return x > 0.0f ? 1.0f : slope; }
+__device__ inline float hw_elu(float x, float a) { return x > 0.0f ? x : a * expm1f(x); }
+__device__ inline float hw_elu_slope(float x, float a) { return x > 0.0f ? 1.0f : a * expf(x); }
+__device__ inline float hw_normal(float x) { return 0.5f * (1.0f + erff(x * 0.70710678f)); }
+__device__ inline float hw_gelu(float x) { return x * hw_normal(x); }
+__device__ inline float hw_gelu_slope(float x) { return hw_normal(x) + x * 0.39894228f * expf(-0.5f * x * x); }
+__device__ inline float hw_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }

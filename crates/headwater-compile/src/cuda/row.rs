@@ -1,0 +1,328 @@
+//! Vectors across a group of lanes: element `e` lies in slot `e / G` of lane `e % G`. A vector of one element is in every lane.
+//!
+//! An element that another lane has is fetched by `hw_pick`, which all lanes of the group call together; so nothing here
+//! stands behind a condition that lanes of a group disagree on, but for loads and stores.
+
+use super::nodes::{NodeId, Nodes, Op};
+use super::text::Writer;
+use crate::inter::{Binary, Domain, Reduce, Shape, Unary};
+use crate::intra::{Read, Register, StepOp};
+
+/// How the vectors of one nest are written.
+pub(super) struct Rows<'a> {
+    pub nodes: &'a Nodes,
+    pub nest: &'a [Domain],
+    /// Lanes of a group.
+    pub group: usize,
+}
+
+/// Lanes for vectors of up to `len` elements: a power of two.
+pub(super) fn group_for(len: usize) -> usize {
+    len.next_power_of_two().clamp(1, 32)
+}
+
+fn sizes(shape: Shape) -> (usize, usize) {
+    (shape.heads(), shape.len() / shape.heads().max(1))
+}
+
+impl Rows<'_> {
+    fn len(&self, node: NodeId) -> usize {
+        self.nodes.all[node].shape.len()
+    }
+
+    fn slots(&self, node: NodeId) -> usize {
+        self.len(node).div_ceil(self.group)
+    }
+
+    fn declare(&self, out: &mut Writer<'_>, name: &str, node: NodeId) {
+        match self.len(node) {
+            1 => out.line(&format!("float {name};")),
+            _ => out.line(&format!("float {name}[{}];", self.slots(node))),
+        }
+    }
+
+    /// Writes a statement for every element: `e` is its number, `r` its place.
+    fn each(&self, out: &mut Writer<'_>, node: NodeId, write: impl FnOnce(&mut Writer<'_>, &dyn Fn(&str) -> String)) {
+        if self.len(node) == 1 {
+            out.line("{");
+            out.indented(|out| {
+                out.line("const u32 e = 0;");
+                out.line("(void)e;");
+                write(out, &|name| name.to_owned());
+            });
+        } else {
+            let slots = self.slots(node);
+            out.line("#pragma unroll");
+            out.line(&format!("for (u32 s = 0; s < {slots}; s++) {{"));
+            out.indented(|out| {
+                out.line(&format!("const u32 e = s * {} + lane;", self.group));
+                write(out, &|name| format!("{name}[s]"));
+            });
+        }
+        out.line("}");
+    }
+
+    /// The element `index` of a vector.
+    fn pick(&self, node: NodeId, index: &str) -> String {
+        match self.len(node) {
+            1 => format!("r{node}"),
+            _ => format!("hw_pick<{}>(r{node}, {index}, lanes)", self.group),
+        }
+    }
+
+    /// The element of a vector that belongs to element `e` of a result of some shape, heads and widths of 1 repeated.
+    fn matching(&self, node: NodeId, shape: Shape) -> String {
+        let ((heads, width), (all, wide)) = (sizes(self.nodes.all[node].shape), sizes(shape));
+        if self.len(node) == 1 {
+            return format!("r{node}");
+        }
+        if (heads, width) == (all, wide) {
+            return format!("r{node}[s]");
+        }
+        let head = if heads == 1 { "0".to_owned() } else { format!("e / {wide} * {width}") };
+        let within = if width == 1 { "0".to_owned() } else { format!("e % {wide}") };
+        self.pick(node, &format!("{head} + {within}"))
+    }
+
+    /// Makes a vector out of others of its level.
+    pub fn make(&self, out: &mut Writer<'_>, node: NodeId) {
+        let name = format!("r{node}");
+        if !self.nodes.is_store(node) {
+            self.declare(out, &name, node);
+        }
+        match &self.nodes.all[node].op {
+            Op::Share { x, largest } => self.each(out, node, |out, at| {
+                let (x, most, sum) = (at(&format!("r{x}")), at(&format!("r{largest}")), at(&format!("d{largest}")));
+                out.line(&format!("{} = expf({x} - {most}) / {sum};", at(&name)));
+            }),
+            Op::Step(StepOp::Load(read)) => self.load(out, node, read),
+            Op::Step(StepOp::Store(x, to)) => {
+                let (x, level, len) = (self.nodes.of(*x), self.nodes.all[node].level, self.len(node));
+                let buffer = out.buffer(*to);
+                self.each(out, node, |out, at| {
+                    let mine = if len == 1 { "lane == 0".to_owned() } else { format!("e < {len}") };
+                    let value = at(&format!("r{x}"));
+                    out.line(&format!("if ({mine}) {buffer}[(u64)row{level} * {len} + e] = {value};"));
+                });
+            }
+            Op::Step(op) => self.step(out, node, op),
+            Op::Reduce(..) | Op::Largest(_) => {}
+        }
+    }
+
+    fn load(&self, out: &mut Writer<'_>, node: NodeId, read: &Read) {
+        let (level, len) = (self.nodes.all[node].level, self.len(node));
+        let row = out.row_of(self.nest[level], read, &format!("row{level}"));
+        let buffer = out.buffer(read.from);
+        out.line(&format!("const float *const p{node} = {buffer} + (u64){row} * {len};"));
+        self.each(out, node, |out, at| {
+            let value = if len == 1 { format!("p{node}[0]") } else { format!("e < {len} ? p{node}[e] : 0.0f") };
+            out.line(&format!("{} = {value};", at(&format!("r{node}"))));
+        });
+    }
+
+    fn step(&self, out: &mut Writer<'_>, node: NodeId, op: &StepOp) {
+        let shape = self.nodes.all[node].shape;
+        let (heads, width) = sizes(shape);
+        let of = |register: &Register| self.nodes.of(*register);
+        let wide = |register: &Register| sizes(self.nodes.all[of(register)].shape).1;
+        let set = |out: &mut Writer<'_>, value: String| {
+            self.each(out, node, |out, at| out.line(&format!("{} = {value};", at(&format!("r{node}")))));
+        };
+        match op {
+            StepOp::Constant(number) => set(out, single(*number)),
+            StepOp::Unary(f, x) => set(out, unary(*f, &self.matching(of(x), shape))),
+            StepOp::Binary(f, x, y) => {
+                set(out, binary(*f, &self.matching(of(x), shape), &self.matching(of(y), shape)));
+            }
+            StepOp::Expand(x) | StepOp::Reshape(x) | StepOp::Spread(x) => {
+                let is_same = self.len(of(x)) == shape.len();
+                let value = if is_same {
+                    self.matching(of(x), self.nodes.all[of(x)].shape)
+                } else {
+                    self.matching(of(x), shape)
+                };
+                set(out, value);
+            }
+            StepOp::Concat(x, y) => self.concat(out, node, of(x), of(y)),
+            StepOp::Slice(x, from) => {
+                set(out, self.pick(of(x), &format!("e / {width} * {} + {from} + e % {width}", wide(x))));
+            }
+            StepOp::Pad(x, from) => self.pad(out, node, of(x), *from),
+            StepOp::SumHeads(x) => {
+                let all = sizes(self.nodes.all[of(x)].shape).0;
+                let terms: Vec<String> =
+                    (0..all).map(|head| self.pick(of(x), &format!("{} + e", head * width))).collect();
+                set(out, terms.join(" + "));
+            }
+            StepOp::SumWidth(x) => self.sums(out, node, wide(x), |head, e| self.of_head(of(x), head, e)),
+            StepOp::Dot(x, y) => {
+                let term = |head: &str, e: &str| {
+                    format!("{} * {}", self.of_head(of(x), head, e), self.of_head(of(y), head, e))
+                };
+                self.sums(out, node, wide(x).max(wide(y)), term);
+            }
+            StepOp::Dropout { x, probability, key } => {
+                let dropout = crate::cpu::dropout::Dropout::new(headwater_graph::random::Key::new(0), 0, *probability);
+                let (threshold, scale, level) =
+                    (dropout.threshold(), single(dropout.scale()), self.nodes.all[node].level);
+                let x = self.matching(of(x), shape);
+                set(
+                    out,
+                    format!(
+                        "{x} * hw_kept(hw_key_of(*step, {key}ull), (u64)row{level} * {} + e, {threshold}u, {scale})",
+                        heads * width
+                    ),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// Both vectors of a head in one. All lanes fetch from both, then each takes its own.
+    fn concat(&self, out: &mut Writer<'_>, node: NodeId, x: NodeId, y: NodeId) {
+        let width = |node: NodeId| sizes(self.nodes.all[node].shape).1;
+        let (all, first, second) = (width(node), width(x), width(y));
+        let left = self.pick(x, &format!("e / {all} * {first} + hw_least(e % {all}, {first} - 1)"));
+        let within = format!("(e % {all} < {first} ? 0 : e % {all} - {first})");
+        let right = self.pick(y, &format!("e / {all} * {second} + {within}"));
+        self.each(out, node, |out, at| {
+            out.line(&format!("const float left = {left}, right = {right};"));
+            out.line(&format!("{} = e % {all} < {first} ? left : right;", at(&format!("r{node}"))));
+        });
+    }
+
+    /// Zeros around every head's vector.
+    fn pad(&self, out: &mut Writer<'_>, node: NodeId, x: NodeId, from: usize) {
+        let width = |node: NodeId| sizes(self.nodes.all[node].shape).1;
+        let (all, inner) = (width(node), width(x));
+        let value = self.pick(x, &format!("e / {all} * {inner} + (e % {all} - {from}) % {inner}"));
+        self.each(out, node, |out, at| {
+            out.line(&format!("const float value = {value};"));
+            let is_inside = format!("e % {all} >= {from} && e % {all} < {}", from + inner);
+            out.line(&format!("{} = {is_inside} ? value : 0.0f;", at(&format!("r{node}"))));
+        });
+    }
+
+    /// Element `e` of a head's vector, heads and widths of 1 repeated.
+    fn of_head(&self, node: NodeId, head: &str, e: &str) -> String {
+        let (heads, width) = sizes(self.nodes.all[node].shape);
+        let first = if heads == 1 { "0".to_owned() } else { format!("{head} * {width}") };
+        let within = if width == 1 { "0" } else { e };
+        self.pick(node, &format!("{first} + {within}"))
+    }
+
+    /// A sum over the `width` elements of every head.
+    fn sums(&self, out: &mut Writer<'_>, node: NodeId, width: usize, term: impl Fn(&str, &str) -> String) {
+        let (heads, group) = (self.len(node), self.group);
+        out.line("#pragma unroll");
+        out.line(&format!("for (u32 h = 0; h < {heads}; h++) {{"));
+        out.indented(|out| {
+            out.line("float sum = 0.0f;");
+            out.line("#pragma unroll");
+            out.line(&format!("for (u32 i = lane; i < {}; i += {group}) {{", width.div_ceil(group) * group));
+            out.indented(|out| {
+                // All lanes fetch; those behind the end add nothing.
+                out.line(&format!("const float term = {};", term("h", &format!("hw_least(i, {} - 1)", width))));
+                out.line(&format!("sum += i < {width} ? term : 0.0f;"));
+            });
+            out.line("}");
+            out.line(&format!("sum = hw_group_sum<{group}>(sum, lanes);"));
+            match heads {
+                1 => out.line(&format!("r{node} = sum;")),
+                _ => out.line(&format!("if (h % {group} == lane) r{node}[h / {group}] = sum;")),
+            }
+        });
+        out.line("}");
+    }
+
+    /// Begins a reduction, before the walk over its rows.
+    pub fn begin(&self, out: &mut Writer<'_>, node: NodeId) {
+        self.declare(out, &format!("r{node}"), node);
+        let is_largest = matches!(self.nodes.all[node].op, Op::Largest(_));
+        if is_largest {
+            self.declare(out, &format!("d{node}"), node);
+        } else {
+            out.line(&format!("u32 n{node} = 0;"));
+        }
+        let first = if is_largest { "-HW_INFINITY" } else { "0.0f" };
+        self.each(out, node, |out, at| {
+            out.line(&format!("{} = {first};", at(&format!("r{node}"))));
+            if is_largest {
+                out.line(&format!("{} = 0.0f;", at(&format!("d{node}"))));
+            }
+        });
+    }
+
+    /// Adds the row at hand.
+    pub fn add(&self, out: &mut Writer<'_>, node: NodeId) {
+        let Some(x) = self.nodes.source(node) else { return };
+        let how = match self.nodes.all[node].op {
+            Op::Reduce(how, _) => Some(how),
+            _ => None,
+        };
+        self.each(out, node, |out, at| {
+            let (sum, x) = (at(&format!("r{node}")), at(&format!("r{x}")));
+            match how {
+                None => out.line(&format!("hw_join({sum}, {}, {x});", at(&format!("d{node}")))),
+                Some(Reduce::Max) => out.line(&format!("{sum} = n{node} ? fmaxf({sum}, {x}) : {x};")),
+                Some(Reduce::Sum | Reduce::Mean) => out.line(&format!("{sum} += {x};")),
+            }
+        });
+        if how.is_some() {
+            out.line(&format!("n{node}++;"));
+        }
+    }
+
+    /// Ends a reduction, after the walk.
+    pub fn finish(&self, out: &mut Writer<'_>, node: NodeId) {
+        if matches!(self.nodes.all[node].op, Op::Reduce(Reduce::Mean, _)) {
+            self.each(out, node, |out, at| {
+                out.line(&format!("{} *= 1.0f / (n{node} ? n{node} : 1);", at(&format!("r{node}"))));
+            });
+        }
+    }
+}
+
+/// A number as the text has it.
+pub(super) fn single(number: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "kernels compute in single precision")]
+    let single = number as f32;
+    if single.is_finite() { format!("hw_float({:#010x}u)", single.to_bits()) } else { "HW_INFINITY".to_owned() }
+}
+
+fn unary(f: Unary, x: &str) -> String {
+    match f {
+        Unary::Neg => format!("-({x})"),
+        Unary::Exp => format!("expf({x})"),
+        Unary::Log => format!("logf({x})"),
+        Unary::Relu => format!("hw_leaky({x}, 0.0f)"),
+        Unary::LeakyRelu(slope) => format!("hw_leaky({x}, {})", single(slope)),
+        Unary::Elu(a) => format!("hw_elu({x}, {})", single(a)),
+        Unary::Sigmoid => format!("1.0f / (1.0f + expf(-({x})))"),
+        Unary::Tanh => format!("tanhf({x})"),
+        Unary::Gelu => format!("hw_gelu({x})"),
+        Unary::Sqrt => format!("sqrtf({x})"),
+        Unary::Rsqrt => format!("1.0f / sqrtf({x})"),
+        Unary::Recip => format!("1.0f / ({x})"),
+        Unary::Abs => format!("fabsf({x})"),
+        Unary::Step => format!("hw_leaky_step({x}, 0.0f)"),
+        Unary::LeakyStep(slope) => format!("hw_leaky_step({x}, {})", single(slope)),
+        Unary::EluSlope(a) => format!("hw_elu_slope({x}, {})", single(a)),
+        Unary::GeluSlope => format!("hw_gelu_slope({x})"),
+        Unary::Sign => format!("hw_sign({x})"),
+    }
+}
+
+fn binary(f: Binary, x: &str, y: &str) -> String {
+    match f {
+        Binary::Add => format!("{x} + {y}"),
+        Binary::Sub => format!("{x} - {y}"),
+        Binary::Mul => format!("{x} * {y}"),
+        Binary::Div => format!("{x} / {y}"),
+        Binary::Max => format!("fmaxf({x}, {y})"),
+        Binary::Min => format!("fminf({x}, {y})"),
+        Binary::Equal => format!("({x} == {y} ? 1.0f : 0.0f)"),
+        Binary::Greater => format!("({x} > {y} ? 1.0f : 0.0f)"),
+    }
+}

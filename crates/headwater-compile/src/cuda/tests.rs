@@ -1,0 +1,3 @@
+//! Emitted kernels against the CPU's: every model, both directions, on graphs of every kind.
+
+mod device;

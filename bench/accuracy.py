@@ -2,8 +2,8 @@
 
     python bench/accuracy.py data --seeds 10
 
-DATA is a folder with NAME/NAME.npz for every dataset. Each is ingested once, then trained with nothing but the model's name: what is
-not said is what was published for the model. Accuracies are those of the epoch that was best for the validation nodes. Runs that are in
+DATA is a folder with NAME/NAME.npz for every dataset. Each is ingested once, then trained with little more than the model's name:
+what is not said is what was published for the model. Accuracies are those of the epoch that was best for the validation nodes. Runs that are in
 the file given by --results are not run again, so a stopped table goes on where it was."""
 
 import argparse
@@ -14,16 +14,22 @@ import subprocess
 import sys
 import tempfile
 
+# Six countries' graphs, of which one is trained on and four tested. They differ most in how many of their nodes are of a class, which
+# no model can know: accuracy is then about where the threshold lies, and ROC-AUC has none. The first epochs are the best ones.
+TWITCH = ["--metric", "roc_auc", "--epochs", "10"]
+# GraphSAGE was published for large graphs. On one with 100 training nodes it is trained as those who published the split did: rows of
+# features add up to 1, weights decay, and the validation loss chooses.
+FEW_LABELS = ["--normalise-features", "true", "--decay", "0.0005", "--watch", "loss", "--epochs", "40"]
 # Name, dataset, flags of headwater train, least mean in percent.
 ROWS = [
     ("Cora GCN", "cora", ["--model", "gcn"], 81.0),
     ("Cora GAT", "cora", ["--model", "gat"], 82.3),
     ("PubMed GCN", "pubmed", ["--model", "gcn"], 78.5),
     ("PubMed GAT", "pubmed", ["--model", "gat"], 78.0),
-    ("Physics GraphSAGE", "coauthor_physics", ["--model", "sage", "--full-graph"], 91.5),
+    ("Physics GraphSAGE", "coauthor_physics", ["--model", "sage", "--full-graph", *FEW_LABELS], 91.5),
     ("AIFB RGCN", "aifb", ["--model", "rgcn"], 92.0),
-    ("Twitch GraphSAGE, inductive", "twitch", ["--model", "sage"], None),
-    ("Twitch features alone", "twitch", ["--model", "mlp"], None),
+    ("Twitch GraphSAGE, inductive, ROC-AUC", "twitch", ["--model", "sage", *TWITCH], None),
+    ("Twitch features alone, ROC-AUC", "twitch", ["--model", "mlp", *TWITCH], None),
 ]
 
 

@@ -6,7 +6,7 @@
 //!
 //! | kernel | how |
 //! | --- | --- |
-//! | a nest | a group of lanes for every outermost row ([`nest`]); a vector lies across the lanes ([`row`]) |
+//! | a nest | a group of lanes for every outermost row (`nest.rs`); a vector lies across the lanes (`row.rs`) |
 //! | a product | tiles of rows of one type (`product.cuh`), then a nest for what is done with them |
 //! | outer products | a tile of the matrix, over all rows of its type in order (`outer.cuh`) |
 //!

@@ -148,30 +148,20 @@ impl StepOp {
     /// Registers that are read.
     #[must_use]
     pub fn operands(&self) -> Vec<Register> {
-        match *self {
-            Self::Product | Self::Load(_) | Self::Constant(_) => vec![],
-            Self::Binary(_, x, y) | Self::Dot(x, y) | Self::Concat(x, y) => vec![x, y],
-            Self::Unary(_, x)
-            | Self::Slice(x, _)
-            | Self::Pad(x, _)
-            | Self::Reshape(x)
-            | Self::Expand(x)
-            | Self::SumHeads(x)
-            | Self::SumWidth(x)
-            | Self::Dropout { x, .. }
-            | Self::Spread(x)
-            | Self::Reduce(_, x)
-            | Self::Softmax { x, .. }
-            | Self::Store(x, _) => vec![x],
-        }
+        self.clone().registers().into_iter().flatten().map(|register| *register).collect()
     }
 
     /// The same of other registers.
     #[must_use]
     pub fn with_registers(mut self, of: impl Fn(Register) -> Register) -> Self {
-        match &mut self {
-            Self::Product | Self::Load(_) | Self::Constant(_) => {}
-            Self::Binary(_, x, y) | Self::Dot(x, y) | Self::Concat(x, y) => (*x, *y) = (of(*x), of(*y)),
+        self.registers().into_iter().flatten().for_each(|register| *register = of(*register));
+        self
+    }
+
+    fn registers(&mut self) -> [Option<&mut Register>; 2] {
+        match self {
+            Self::Product | Self::Load(_) | Self::Constant(_) => [None, None],
+            Self::Binary(_, x, y) | Self::Dot(x, y) | Self::Concat(x, y) => [Some(x), Some(y)],
             Self::Unary(_, x)
             | Self::Slice(x, _)
             | Self::Pad(x, _)
@@ -183,8 +173,7 @@ impl StepOp {
             | Self::Spread(x)
             | Self::Reduce(_, x)
             | Self::Softmax { x, .. }
-            | Self::Store(x, _) => *x = of(*x),
+            | Self::Store(x, _) => [Some(x), None],
         }
-        self
     }
 }

@@ -3,8 +3,8 @@
     python bench/accuracy.py data --seeds 10
 
 DATA is a folder with NAME/NAME.npz for every dataset. Each is ingested once, then trained with little more than the model's name:
-what is not said is what was published for the model. Accuracies are those of the epoch that was best for the validation nodes. Runs that are in
-the file given by --results are not run again, so a stopped table goes on where it was."""
+what is not said is what was published for the model. Accuracies are those of the epoch that was best for the validation nodes.
+Runs that are in the file given by --results are not run again, so a stopped table goes on where it was."""
 
 import argparse
 import json

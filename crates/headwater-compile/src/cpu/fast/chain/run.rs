@@ -88,11 +88,11 @@ impl<'a> Chain<'a> {
         Ok(sums)
     }
 
-    /// What products of a kernel are added to, if no kernel after it reads that.
+    /// What products of a kernel are added to, if nothing else in it or after it reads that.
     fn last_use(&self, at: usize) -> Option<BufferId> {
         let id = self.links[at].adds_to()?;
-        let is_read = self.links[at + 1..].iter().any(|link| link.reads.contains(&id));
-        (!is_read).then_some(id)
+        let reads = self.links[at..].iter().flat_map(|link| &link.reads).filter(|read| **read == id).count();
+        (reads == 1).then_some(id)
     }
 
     fn block(&self, rows: Range<usize>, outs: Outs<'_>, (is_first, sums): (bool, &mut [Vec<f32>])) -> Result<()> {

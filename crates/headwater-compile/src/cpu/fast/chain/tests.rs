@@ -7,7 +7,9 @@ use headwater_graph::random::Key;
 use super::super::{Array, Executor, Given, Run, Workspace};
 use crate::adjacency::Adjacency;
 use crate::front::BUILTIN;
+use crate::inter::{Binary, Builder, Domain, Shape, Unary};
 use crate::pass::autodiff::gradient_name;
+use crate::pass::select::{Fusion, select};
 use crate::pass::{Optimisations, Statistics, compile};
 use crate::testing::{Arrays, Recipe, given, layer, numbers};
 
@@ -103,4 +105,24 @@ fn what_only_a_chain_reads_is_never_stored() {
     let found = Executor::new(compiled.inference).run(run, &lend, &mut workspace).unwrap();
     let Array::Dense(out) = &found["out"] else { panic!("a sparse output") };
     assert_eq!(workspace.peak_bytes(), 4 * out.len());
+}
+
+#[test]
+fn a_product_may_be_added_to_the_rows_it_is_of() {
+    let mut b = Builder::new("residual");
+    let x = b.input("x", Domain::SRC, Shape::vector(24));
+    let w = b.parameter("W", Domain::Const, Shape::matrix(24, 24));
+    let y = b.unary(Unary::Relu, x);
+    let product = b.linear(y, w).unwrap();
+    let out = b.binary(Binary::Add, product, y).unwrap();
+    b.output("out", out);
+    let program = b.finish();
+    let graph = Recipe::plain(700).graph(3);
+    let arrays = single(&given(&program, &graph, 4));
+    let chained = Executor::new(select(&program, Fusion::On).unwrap());
+    assert_eq!(chained.chains.len(), 1);
+    let mut apart = Executor::new(select(&program, Fusion::On).unwrap());
+    apart.chains = (0..apart.program.kernels.len()).map(|at| at..at + 1).collect();
+    assert!(apart.chains.len() > 1);
+    assert_eq!(run(&apart, &graph, &arrays), run(&chained, &graph, &arrays));
 }

@@ -52,14 +52,14 @@ pub enum Error {
         why: String,
     },
     /// A file or folder could not be read or written.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {why}", path.display())]
     Io {
         /// What was tried: `write`, `read`, `create`.
         action: &'static str,
         /// With which one.
         path: PathBuf,
-        /// Why it could not be done.
-        source: std::io::Error,
+        /// What the system said. Not a source: the message has it already.
+        why: std::io::Error,
     },
     /// A parameter that cannot be one.
     #[error("parameter {name:?} {why}")]
@@ -224,7 +224,7 @@ pub enum Error {
 impl Error {
     /// Turns what the system said into an error that names the file; for `map_err`.
     pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
-        move |source| Self::Io { action, path: path.to_owned(), source }
+        move |why| Self::Io { action, path: path.to_owned(), why }
     }
 }
 

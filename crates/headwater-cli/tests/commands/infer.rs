@@ -68,6 +68,12 @@ fn predictions_are_those_of(more: &[&str]) {
     }
 }
 
+/// A small graph with labels and features of a width.
+fn small(folder: &str, width: &str) {
+    let shape = ["--nodes-log2", "9", "--edges-per-node", "4", "--classes", "4", "--features", width];
+    succeeds(&[&["generate", "rmat"], &shape[..], &["-o", folder]].concat());
+}
+
 #[test]
 fn a_graph_without_labels_is_predicted() {
     let (folder, _data, run) = trained(&[]);
@@ -85,6 +91,7 @@ fn what_cannot_be_predicted_is_said() {
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fails_with(&["infer", "no/such/run"], "no/such/run is not the folder of a run");
     fails_with(&["infer", &data], "is not the folder of a run");
+    fails_with(&["infer", "no/run"], "no/run/config.toml: No such file or directory (os error 2)\n");
     fails_with(&["infer", &run, "-o", "/proc/nowhere/p.npy"], "/proc/nowhere/p.npy");
     fails_with(&["infer", &run, "-o", &data], "folder of that name");
     fails_with(&["infer", &run, "--logits", "--classes"], "cannot be used with");
@@ -92,39 +99,13 @@ fn what_cannot_be_predicted_is_said() {
     fails_with(&["infer", &run, "--nodes", &at("ids.txt")], "ids.txt:2: there is no node 1024");
     fails_with(&["infer", &run, "--dataset", "no/such/data"], "no/such/data");
     let other = at("other");
-    succeeds(&[
-        "generate",
-        "rmat",
-        "--nodes-log2",
-        "9",
-        "--edges-per-node",
-        "4",
-        "--classes",
-        "4",
-        "--features",
-        "9",
-        "-o",
-        &other,
-    ]);
+    small(&other, "9");
     fails_with(&["infer", &run, "--dataset", &other], "width was 16, and now is 9");
 
     // The same folder with another graph in it is not the same dataset, unless it is named.
     std::fs::remove_dir_all(&data).unwrap();
     fails_with(&["infer", &run], "--dataset");
-    succeeds(&[
-        "generate",
-        "rmat",
-        "--nodes-log2",
-        "9",
-        "--edges-per-node",
-        "4",
-        "--classes",
-        "4",
-        "--features",
-        "16",
-        "-o",
-        &data,
-    ]);
+    small(&data, "16");
     fails_with(&["infer", &run], "files are not what they were");
     assert_eq!(infer(&[&run, "--dataset", &data])["nodes"], 512);
     assert!(!Path::new(&run).join(".predictions.npy.partial").exists());

@@ -36,9 +36,7 @@ pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
         let graph = Adjacency::new(&[2, 2], &[2, 2], &[lists(0), lists(1)])?;
         let compiled = compile(&layer.program, &Statistics::of(&graph), Optimisations::ALL)?;
         for program in [&compiled.forward, &compiled.backward] {
-            let emitted = emit(program);
-            let source = Source::written(&format!("{}.cu", emitted.name), &emitted.text, &HEADERS);
-            builds.push((source, Defines::new()));
+            builds.push((source(&emit(program)), Defines::new()));
         }
     }
     Ok(builds)
@@ -56,7 +54,7 @@ impl Executor {
     #[must_use]
     pub fn new(program: &Program) -> Self {
         let emitted = emit(program);
-        let source = Source::written(&format!("{}.cu", emitted.name), &emitted.text, &HEADERS);
+        let source = source(&emitted);
         let kernel = |launch: &Launch| {
             // SAFETY: all entries of an emitted text have these parameters. They reach rows of domains below the counts in
             // the graph's table, along its maps and lists, and buffers of the other table at such rows; `run` makes both
@@ -123,6 +121,10 @@ impl Executor {
         }
         Ok(found)
     }
+}
+
+fn source(emitted: &Emitted) -> &'static Source {
+    Source::written(&format!("{}.cu", emitted.name), &emitted.text, &HEADERS)
 }
 
 /// Blocks for the rows of a launch, which walk them with a stride.

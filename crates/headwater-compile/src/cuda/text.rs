@@ -43,10 +43,6 @@ pub struct Launch {
     pub rows_a_block: usize,
     /// Blocks beside each other for the same rows.
     pub across: usize,
-    /// Buffers it reads.
-    pub reads: Vec<BufferId>,
-    /// Buffers it writes.
-    pub writes: Vec<BufferId>,
 }
 
 /// Maps and lists of members, in the order kernels name them.
@@ -91,22 +87,9 @@ pub fn emit(program: &Program) -> Emitted {
             "{}extern \"C\" __global__ void __launch_bounds__(256)\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n{heading}{lines}}}\n\n",
             used.structs
         );
-        let (reads, writes) = accesses(work);
-        found.launches.push(Launch { entry, rows, rows_a_block, across, reads, writes });
+        found.launches.push(Launch { entry, rows, rows_a_block, across });
     }
     found
-}
-
-fn accesses(work: &Work) -> (Vec<BufferId>, Vec<BufferId>) {
-    match work {
-        Work::Nest(traverse) => (traverse.body.reads().collect(), traverse.body.writes().collect()),
-        Work::Product(gemm, to) => {
-            let scale = gemm.scale.iter().map(|scale| scale.from);
-            ([gemm.x.from, gemm.w].into_iter().chain(scale).collect(), vec![*to])
-        }
-        Work::Outer(outer) => (vec![outer.x.from, outer.y.from], vec![outer.to]),
-        Work::Library(Library::Product { a, b, to }) => (vec![a.0, b.0], vec![*to]),
-    }
 }
 
 /// Writes one kernel.

@@ -92,11 +92,7 @@ impl Trainer {
         let (mut network, whole) = Whole::with_network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
         let fingerprint = fingerprint(&config, &task, &network, &text);
-        std::fs::create_dir_all(folder).map_err(|source| Error::Io {
-            action: "create",
-            path: folder.to_owned(),
-            source,
-        })?;
+        std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         let (state, journal) = begin(&config, folder, &fingerprint, &mut network, &mut optimiser)?;
         let schedule = config.schedule(steps_of_epoch(&config, &task));
         Ok(Self {
@@ -291,11 +287,7 @@ fn text_of(model: &Model) -> Result<(String, String)> {
             Ok((model.name().to_owned(), text.to_owned()))
         }
         Model::Text(path) => {
-            let text = std::fs::read_to_string(path).map_err(|source| Error::Io {
-                action: "read",
-                path: path.clone(),
-                source,
-            })?;
+            let text = std::fs::read_to_string(path).map_err(Error::io("read", path))?;
             Ok((path.display().to_string(), text))
         }
     }

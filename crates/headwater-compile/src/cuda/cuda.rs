@@ -1,18 +1,15 @@
 //! Programs of kernels run on a GPU.
 #![allow(unsafe_code, reason = "kernels are declared beside their text")]
 
-use std::collections::BTreeMap;
-
 use headwater_cuda::{Allocation, Defines, Element, Grid, Kernel, Param, Source, Span, Stream};
-use headwater_graph::random::Key;
 
-use super::graph::Numbers;
+use super::graph::DeviceGraph;
+use super::room::{Life, places};
 use super::text::{Emitted, HEADERS, Launch, emit};
 use crate::adjacency::{Adjacency, RelationEdges};
-use crate::cpu::fast::Given;
 use crate::error::{Error, Result};
 use crate::front::{self, Arguments, BUILTIN};
-use crate::intra::{Buffer, Program, Role};
+use crate::intra::{Buffer, BufferId, Program, Role};
 use crate::pass::{Optimisations, Statistics, compile};
 
 /// What every kernel takes. How far it reaches is in the tables behind these pointers.
@@ -49,6 +46,48 @@ pub struct Executor {
     kernels: Vec<Kernel>,
 }
 
+/// Rows in GPU memory, or in host memory that a GPU reads.
+#[derive(Debug, Clone)]
+pub struct DeviceRows {
+    /// Their elements.
+    pub data: Span,
+    /// Which rows stand for the first, the second and so on, as 32-bit numbers; all in order where there is no list.
+    pub rows: Option<Span>,
+}
+
+impl From<Span> for DeviceRows {
+    fn from(data: Span) -> Self {
+        Self { data, rows: None }
+    }
+}
+
+/// A program over a graph's room and memory for all of its buffers: ready to be queued any number of times.
+#[derive(Debug)]
+pub struct Bound {
+    graph: Span,
+    buffers: Span,
+    grids: Vec<Grid>,
+    outputs: Vec<(Buffer, Span)>,
+    /// All memory that kernels reach through the two tables.
+    spans: Vec<Span>,
+}
+
+impl Bound {
+    /// What it makes, and where.
+    pub fn outputs(&self) -> impl Iterator<Item = (&Buffer, &Span)> {
+        self.outputs.iter().map(|(buffer, span)| (buffer, span))
+    }
+
+    /// Where it makes an output.
+    #[must_use]
+    pub fn output(&self, name: &str) -> Option<&Span> {
+        self.outputs().find(|(buffer, _)| buffer.name == name).map(|(_, span)| span)
+    }
+}
+
+/// Gives a buffer of the caller its memory.
+pub type Give<'a> = &'a dyn Fn(&Buffer) -> Result<Option<DeviceRows>>;
+
 impl Executor {
     /// Writes a program's text. It is compiled when it is first run.
     #[must_use]
@@ -57,8 +96,8 @@ impl Executor {
         let source = source(&emitted);
         let kernel = |launch: &Launch| {
             // SAFETY: all entries of an emitted text have these parameters. They reach rows of domains below the counts in
-            // the graph's table, along its maps and lists, and buffers of the other table at such rows; `run` makes both
-            // out of a checked graph and of buffers that are as long as their domains.
+            // the graph's table, along its maps and lists, and buffers of the other table at such rows; `bind` makes both
+            // out of a graph whose rows fit its room and of buffers that are as long as that room.
             unsafe { Kernel::declare(source, String::leak(launch.entry.clone()), PARAMS) }
         };
         let kernels = emitted.launches.iter().map(kernel).collect();
@@ -71,55 +110,66 @@ impl Executor {
         &self.emitted
     }
 
-    /// Runs it on arrays of the host: they go there and outputs come back.
-    pub fn run<'g>(
-        &self,
-        stream: &Stream,
-        graph: &Adjacency,
-        step: Key,
-        given: &dyn Fn(&str) -> Option<Given<'g>>,
-    ) -> Result<BTreeMap<String, Vec<f32>>> {
-        let memory = Memory { stream };
-        let mut spans = Vec::new();
-        let mut words = Vec::new();
-        for buffer in &self.emitted.buffers {
-            let (data, rows) = memory.buffer(buffer, graph, given)?;
-            words.extend([data.pointer(), rows.as_ref().map_or(0, Span::pointer)]);
-            spans.extend([Some(data), rows].into_iter().flatten());
-        }
-        let buffers = memory.of(bytemuck::cast_slice(&words))?;
-        let numbers = Numbers::new(graph, &self.emitted.table)?;
-        let lists = memory.of(bytemuck::cast_slice(&numbers.all))?;
-        let table = memory.room(8 * numbers.count())?;
-        stream.upload(bytemuck::cast_slice(&numbers.words(lists.pointer(), table.pointer())), &table)?;
-        let step = memory.of(bytemuck::cast_slice(&[step.bits()]))?;
-        spans.push(lists);
-        let defines = Defines::new();
-        for (launch, kernel) in self.emitted.launches.iter().zip(&self.kernels) {
-            let grid = grid(stream, launch, graph);
-            let arguments = kernel.on(stream, &defines, grid).bytes(&table).bytes(&buffers);
-            arguments.buffer(&step, Element::U64).touching(&spans).go()?;
-        }
-        self.outputs(stream, graph, &words, &spans)
+    /// Bytes that temporary buffers take for a graph's room.
+    #[must_use]
+    pub fn temporary_bytes(&self, graph: &DeviceGraph) -> usize {
+        places(&self.lives(graph)).1
     }
 
-    fn outputs(
-        &self,
-        stream: &Stream,
-        graph: &Adjacency,
-        words: &[u64],
-        spans: &[Span],
-    ) -> Result<BTreeMap<String, Vec<f32>>> {
-        let mut found = BTreeMap::new();
-        for (at, buffer) in self.emitted.buffers.iter().enumerate().filter(|(_, buffer)| buffer.role == Role::Output) {
-            let mut values = vec![0.0f32; graph.rows(buffer.domain) * buffer.shape.len()];
-            let span = spans.iter().find(|span| span.pointer() == words[2 * at]);
-            if let Some(own) = span.and_then(|span| span.part(0, 4 * values.len())).filter(|_| !values.is_empty()) {
-                stream.download(&own, bytemuck::cast_slice_mut(&mut values))?;
+    /// Puts a program over a graph and memory. `temporaries` is memory for what only this program needs, and only while it
+    /// runs; `give` says where every other buffer lies, which has to be as long as its rows could become.
+    pub fn bind(&self, stream: &Stream, graph: &DeviceGraph, temporaries: &Span, give: Give<'_>) -> Result<Bound> {
+        let (begins, _) = places(&self.lives(graph));
+        let mut spans = graph.spans.clone();
+        let (mut words, mut outputs) = (Vec::new(), Vec::new());
+        for (buffer, begin) in self.emitted.buffers.iter().zip(begins) {
+            let bytes = 4 * graph.room(buffer.domain) * buffer.shape.len();
+            let rows = match buffer.role {
+                Role::Temporary => temporaries.part(begin, bytes).map(DeviceRows::from),
+                _ => give(buffer)?,
+            };
+            let found = rows.as_ref().map_or(0, |rows| rows.data.bytes());
+            let refused = || Error::Binding { name: buffer.name.clone(), expected: bytes / 4, found: found / 4 };
+            let DeviceRows { data, rows } =
+                rows.filter(|rows| rows.rows.is_some() || rows.data.bytes() >= bytes).ok_or_else(refused)?;
+            words.extend([data.pointer(), rows.as_ref().map_or(0, Span::pointer)]);
+            if buffer.role == Role::Output {
+                outputs.push((buffer.clone(), data.clone()));
             }
-            found.insert(buffer.name.clone(), values);
+            spans.extend([Some(data), rows].into_iter().flatten());
         }
-        Ok(found)
+        let buffers = Span::whole(Allocation::on_stream(stream, 8 * words.len().max(1))?);
+        if !words.is_empty() {
+            stream.upload(bytemuck::cast_slice(&words), &buffers)?;
+        }
+        let table = &self.emitted.table;
+        let own = Span::whole(Allocation::on_stream(stream, 8 * (3 + 4 * (table.maps.len() + table.members.len())))?);
+        stream.upload(bytemuck::cast_slice(&graph.words(table, own.pointer())?), &own)?;
+        let grids = self.emitted.launches.iter().map(|launch| grid(stream, launch, graph)).collect();
+        Ok(Bound { graph: own, buffers, grids, outputs, spans })
+    }
+
+    /// Queues all launches. `step` is where the key of the step lies.
+    pub fn queue(&self, stream: &Stream, bound: &Bound, step: &Span) -> Result<()> {
+        let defines = Defines::new();
+        for (kernel, grid) in self.kernels.iter().zip(&bound.grids) {
+            let arguments = kernel.on(stream, &defines, *grid).bytes(&bound.graph).bytes(&bound.buffers);
+            arguments.buffer(step, Element::U64).touching(&bound.spans).go()?;
+        }
+        Ok(())
+    }
+
+    /// How long every buffer is needed, and how large it may be. What the caller has takes nothing.
+    fn lives(&self, graph: &DeviceGraph) -> Vec<Life> {
+        let life = |(at, buffer): (usize, &Buffer)| {
+            let mut uses =
+                (0..).zip(&self.emitted.launches).filter(|(_, launch)| launch.buffers.contains(&BufferId::new(at)));
+            let first = uses.next().map_or(0, |(launch, _)| launch);
+            let last = uses.last().map_or(first, |(launch, _)| launch);
+            let is_own = buffer.role == Role::Temporary;
+            Life { bytes: if is_own { 4 * graph.room(buffer.domain) * buffer.shape.len() } else { 0 }, first, last }
+        };
+        self.emitted.buffers.iter().enumerate().map(life).collect()
     }
 }
 
@@ -128,59 +178,9 @@ fn source(emitted: &Emitted) -> &'static Source {
 }
 
 /// Blocks for the rows of a launch, which walk them with a stride.
-fn grid(stream: &Stream, launch: &Launch, graph: &Adjacency) -> Grid {
-    let tiles = graph.rows(launch.rows).div_ceil(launch.rows_a_block.max(1)) * launch.across;
+fn grid(stream: &Stream, launch: &Launch, graph: &DeviceGraph) -> Grid {
+    let tiles = graph.room(launch.rows).div_ceil(launch.rows_a_block.max(1)) * launch.across;
     let most = stream.gpu().facts().sms as usize * BLOCKS_PER_SM;
     let blocks = u32::try_from(tiles.clamp(1, most.max(1))).unwrap_or(1);
     Grid { blocks, threads: THREADS, shared_bytes: 0 }
-}
-
-struct Memory<'a> {
-    stream: &'a Stream,
-}
-
-impl Memory<'_> {
-    /// Room for some bytes, and never for none.
-    fn room(&self, bytes: usize) -> Result<Span> {
-        Ok(Span::whole(Allocation::on_stream(self.stream, bytes.max(16))?))
-    }
-
-    fn of(&self, bytes: &[u8]) -> Result<Span> {
-        let room = self.room(bytes.len())?;
-        if let Some(own) = room.part(0, bytes.len()).filter(|_| !bytes.is_empty()) {
-            self.stream.upload(bytes, &own)?;
-        }
-        Ok(room)
-    }
-
-    /// A buffer, and which rows of it are meant where it is a larger table.
-    fn buffer<'g>(
-        &self,
-        buffer: &Buffer,
-        graph: &Adjacency,
-        given: &dyn Fn(&str) -> Option<Given<'g>>,
-    ) -> Result<(Span, Option<Span>)> {
-        let expected = graph.rows(buffer.domain) * buffer.shape.len();
-        if !matches!(buffer.role, Role::Input | Role::Parameter) {
-            return Ok((self.room(4 * expected)?, None));
-        }
-        let refused = |found| Err(Error::Binding { name: buffer.name.clone(), expected, found });
-        match given(&buffer.name) {
-            Some(Given::Dense(values)) if values.len() == expected => {
-                Ok((self.of(bytemuck::cast_slice(values))?, None))
-            }
-            Some(Given::Picked { table, rows }) => {
-                let is_inside = |row: &u32| (*row as usize + 1) * buffer.shape.len() <= table.len();
-                if buffer.role != Role::Input
-                    || !rows.iter().all(is_inside)
-                    || rows.len() * buffer.shape.len() != expected
-                {
-                    return refused(0);
-                }
-                Ok((self.of(bytemuck::cast_slice(table))?, Some(self.of(bytemuck::cast_slice(rows))?)))
-            }
-            Some(Given::Dense(values)) => refused(values.len()),
-            _ => refused(0),
-        }
-    }
 }

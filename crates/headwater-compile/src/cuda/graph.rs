@@ -1,53 +1,131 @@
-//! A graph as kernels ask for it: rows of every domain, maps and lists of members, in one piece of memory.
+//! A graph in GPU memory, as kernels ask for it: rows of every domain, maps and lists of members.
+//!
+//! How many rows there are stands in GPU memory, beside the lists. Launches are made for a room that rows fit into, so a
+//! graph whose lists are filled anew needs no new launch.
 
-use super::text::Table;
+use std::collections::BTreeMap;
+
+use headwater_cuda::{Allocation, Span, Stream};
+
+use super::text::{Table, domain_number};
 use crate::adjacency::{Adjacency, Map, Members};
 use crate::error::{Error, Result};
-use crate::inter::Domain;
+use crate::inter::{Domain, Path};
 
-/// Words of a map or a list of members, as `emitted.cuh` has them: the kind, a count, two arrays.
-type Entry = (u64, u64, Option<usize>, Option<usize>);
+/// From one domain to another, along a path.
+pub(super) type Way = (Domain, Domain, Path);
 
-/// The numbers of a graph, and where arrays begin among them.
-#[derive(Debug, Default)]
-pub(super) struct Numbers {
-    /// Rows of every domain, then all arrays.
-    pub all: Vec<u32>,
-    maps: Vec<Entry>,
-    members: Vec<Entry>,
+/// A map or a list of members as `emitted.cuh` has it: the kind, a count, two addresses.
+pub(super) type Entry = [u64; 4];
+
+/// The kinds of maps, as `emitted.cuh` numbers them.
+pub(super) mod map {
+    pub const SAME: u64 = 0;
+    pub const FIRST: u64 = 1;
+    pub const LISTED: u64 = 2;
+    pub const STRETCHES: u64 = 3;
+    pub const ENDS: u64 = 4;
+}
+
+/// The kinds of lists of members, as `emitted.cuh` numbers them.
+pub(super) mod members {
+    pub const BETWEEN: u64 = 1;
+    pub const LISTED: u64 = 2;
+}
+
+/// A graph, or room for one.
+#[derive(Debug)]
+pub struct DeviceGraph {
+    /// Rows of every domain, in the order of [`Domain::ALL`].
+    pub(super) counts: Span,
+    /// The most rows of each.
+    pub(super) room: [usize; Domain::ALL.len()],
+    pub(super) maps: BTreeMap<Way, Entry>,
+    pub(super) members: BTreeMap<Way, Entry>,
+    /// All memory that entries point into.
+    pub(super) spans: Vec<Span>,
+}
+
+impl DeviceGraph {
+    /// What some programs ask of a graph, brought to the GPU.
+    pub fn of(stream: &Stream, graph: &Adjacency, tables: &[&Table]) -> Result<Self> {
+        let room = Domain::ALL.map(|domain| graph.rows(domain));
+        let mut numbers = Numbers::default();
+        for rows in room {
+            numbers.all.push(number(rows)?);
+        }
+        let (mut maps, mut members) = (BTreeMap::new(), BTreeMap::new());
+        for way in tables.iter().flat_map(|table| &table.maps) {
+            if !maps.contains_key(way) {
+                maps.insert(*way, numbers.map(graph, *way)?);
+            }
+        }
+        for way in tables.iter().flat_map(|table| &table.members) {
+            if !members.contains_key(way) {
+                members.insert(*way, numbers.members(graph, *way)?);
+            }
+        }
+        let all = Span::whole(Allocation::on_stream(stream, 4 * numbers.all.len())?);
+        stream.upload(bytemuck::cast_slice(&numbers.all), &all)?;
+        let placed = |(way, (kind, count, first, second)): (Way, Found)| {
+            let address = |place: Option<usize>| place.map_or(0, |place| all.pointer() + 4 * place as u64);
+            (way, [kind, count, address(first), address(second)])
+        };
+        let maps = maps.into_iter().map(placed).collect();
+        let members = members.into_iter().map(placed).collect();
+        Ok(Self { counts: all.clone(), room, maps, members, spans: vec![all] })
+    }
+
+    /// The most rows that a domain can have.
+    #[must_use]
+    pub fn room(&self, domain: Domain) -> usize {
+        self.room[domain_number(domain)]
+    }
+
+    /// Words of the struct that kernels get, of the maps, and of the members, where these words lie at an address.
+    pub(super) fn words(&self, table: &Table, own: u64) -> Result<Vec<u64>> {
+        let maps = own + 3 * 8;
+        let mut words = vec![self.counts.pointer(), maps, maps + 32 * table.maps.len() as u64];
+        for (way, known) in
+            table.maps.iter().map(|way| (way, &self.maps)).chain(table.members.iter().map(|way| (way, &self.members)))
+        {
+            words.extend(known.get(way).ok_or_else(|| no_way(*way))?);
+        }
+        Ok(words)
+    }
+}
+
+/// The kind, a count, and where two arrays begin among the numbers.
+type Found = (u64, u64, Option<usize>, Option<usize>);
+
+/// Rows of every domain, then all arrays.
+#[derive(Default)]
+struct Numbers {
+    all: Vec<u32>,
 }
 
 impl Numbers {
-    /// What a table names of a graph.
-    pub fn new(graph: &Adjacency, table: &Table) -> Result<Self> {
-        let mut found = Self::default();
-        for domain in Domain::ALL {
-            found.all.push(number(graph.rows(domain))?);
-        }
-        for (fine, coarse, path) in &table.maps {
-            let map = graph.map(*fine, *coarse, *path).ok_or_else(|| no_way(*fine, *coarse))?;
-            let entry = match map {
-                Map::Same => (0, 0, None, None),
-                Map::First => (1, 0, None, None),
-                Map::Listed(list) => (2, list.len() as u64, Some(found.put(list)), None),
-                Map::Stretches(starts) => (3, starts.len() as u64 - 1, None, Some(found.starts(starts)?)),
-                Map::Ends(starts, ends, side) => {
-                    let list: Vec<u32> = ends.iter().map(|ends| ends[side as usize]).collect();
-                    (4, starts.len() as u64 - 1, Some(found.put(&list)), Some(found.starts(starts)?))
-                }
-            };
-            found.maps.push(entry);
-        }
-        for (coarse, fine, path) in &table.members {
-            let members = graph.members(*coarse, *fine, *path).ok_or_else(|| no_way(*fine, *coarse))?;
-            let entry = match members {
-                Members::All(count) => (0, count as u64, None, None),
-                Members::Between(starts) => (1, 0, Some(found.starts(&starts)?), None),
-                Members::Listed { starts, rows } => (2, 0, Some(found.starts(&starts)?), Some(found.put(&rows))),
-            };
-            found.members.push(entry);
-        }
-        Ok(found)
+    fn map(&mut self, graph: &Adjacency, way: Way) -> Result<Found> {
+        Ok(match graph.map(way.0, way.1, way.2).ok_or_else(|| no_way(way))? {
+            Map::Same => (map::SAME, 0, None, None),
+            Map::First => (map::FIRST, 0, None, None),
+            Map::Listed(list) => (map::LISTED, list.len() as u64, Some(self.put(list)), None),
+            Map::Stretches(starts) => (map::STRETCHES, starts.len() as u64 - 1, None, Some(self.starts(starts)?)),
+            Map::Ends(starts, ends, side) => {
+                let list: Vec<u32> = ends.iter().map(|ends| ends[side as usize]).collect();
+                (map::ENDS, starts.len() as u64 - 1, Some(self.put(&list)), Some(self.starts(starts)?))
+            }
+        })
+    }
+
+    fn members(&mut self, graph: &Adjacency, way: Way) -> Result<Found> {
+        Ok(match graph.members(way.0, way.1, way.2).ok_or_else(|| no_way(way))? {
+            Members::All(count) => (members::BETWEEN, 0, Some(self.starts(&[0, count])?), None),
+            Members::Between(starts) => (members::BETWEEN, 0, Some(self.starts(&starts)?), None),
+            Members::Listed { starts, rows } => {
+                (members::LISTED, 0, Some(self.starts(&starts)?), Some(self.put(&rows)))
+            }
+        })
     }
 
     fn put(&mut self, list: &[u32]) -> usize {
@@ -62,22 +140,6 @@ impl Numbers {
         }
         Ok(first)
     }
-
-    /// The words of the struct that kernels get, of the maps, and of the members, where `all` lies at an address and these
-    /// words at another.
-    pub fn words(&self, numbers: u64, own: u64) -> Vec<u64> {
-        let place = |at: Option<usize>| at.map_or(0, |at| numbers + 4 * at as u64);
-        let entry = |(kind, count, first, second): &Entry| [*kind, *count, place(*first), place(*second)];
-        let maps = own + 3 * 8;
-        let mut words = vec![numbers, maps, maps + 32 * self.maps.len() as u64];
-        words.extend(self.maps.iter().chain(&self.members).flat_map(entry));
-        words
-    }
-
-    /// How many words there are.
-    pub fn count(&self) -> usize {
-        3 + 4 * (self.maps.len() + self.members.len())
-    }
 }
 
 fn number(count: usize) -> Result<u32> {
@@ -88,7 +150,7 @@ fn number(count: usize) -> Result<u32> {
     })
 }
 
-fn no_way(fine: Domain, coarse: Domain) -> Error {
-    let why = format!("rows of {fine} do not belong to rows of {coarse}");
+fn no_way((from, to, _): Way) -> Error {
+    let why = format!("there is no way between rows of {from} and rows of {to}");
     Error::Malformed { program: "kernels".to_owned(), at: "the graph".to_owned(), why }
 }

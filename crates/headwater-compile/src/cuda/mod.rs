@@ -15,14 +15,17 @@
 #[expect(clippy::module_inception, reason = "what runs there")]
 mod cuda;
 mod graph;
+mod host;
 mod lower;
 mod nest;
 mod nodes;
+mod room;
 mod row;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
-pub use cuda::{Executor, kernel_builds};
+pub use cuda::{Bound, DeviceRows, Executor, Give, kernel_builds};
+pub use graph::DeviceGraph;
 pub use text::{Emitted, Launch, Table, emit};

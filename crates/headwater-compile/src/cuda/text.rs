@@ -43,6 +43,8 @@ pub struct Launch {
     pub rows_a_block: usize,
     /// Blocks beside each other for the same rows.
     pub across: usize,
+    /// What it reads and writes.
+    pub buffers: Vec<BufferId>,
 }
 
 /// Maps and lists of members, in the order kernels name them.
@@ -87,7 +89,7 @@ pub fn emit(program: &Program) -> Emitted {
             "{}extern \"C\" __global__ void __launch_bounds__(256)\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n{heading}{lines}}}\n\n",
             used.structs
         );
-        found.launches.push(Launch { entry, rows, rows_a_block, across });
+        found.launches.push(Launch { entry, rows, rows_a_block, across, buffers: used.buffers });
     }
     found
 }

@@ -22,9 +22,9 @@ const THREADS: u32 = 256;
 /// Blocks an SM is given; more only wait.
 const BLOCKS_PER_SM: usize = 8;
 
-/// The texts of all built-in layers, for a small graph.
+/// The texts of blocks, and those of all built-in layers for a small graph.
 pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
-    let mut builds = Vec::new();
+    let mut builds = super::block::kernel_builds();
     for (name, text) in BUILTIN {
         let sizes = [("d_in", 64), ("d_out", 32), ("heads", 2), ("d_hidden", 32)];
         let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size)).collect();

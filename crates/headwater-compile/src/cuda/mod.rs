@@ -12,6 +12,7 @@
 //!
 //! No sum is made by atomics: results are the same every time.
 
+pub mod block;
 #[expect(clippy::module_inception, reason = "what runs there")]
 mod cuda;
 mod graph;

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::width::IdWidth;
 
 /// The scan as other kernels build on it.
-pub(crate) const HEADER: (&str, &str) = ("scan.cuh", include_str!("scan.cuh"));
+pub const HEADER: (&str, &str) = ("scan.cuh", include_str!("scan.cuh"));
 
 static SCAN_TEXT: Source = Source { name: "scan.cu", text: include_str!("scan.cu"), headers: &[HEADER] };
 

@@ -13,5 +13,5 @@ mod cuda;
 mod tests;
 
 pub use cpu::scan as scan_on_cpu;
-pub use cuda::{GpuScan, kernel_builds};
+pub use cuda::{GpuScan, HEADER as CUDA_HEADER, kernel_builds};
 pub(crate) use cuda::{HEADER, Tickets, persistent_grid};

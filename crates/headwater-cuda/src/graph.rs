@@ -26,12 +26,13 @@ unsafe impl Send for Graph {}
 impl Graph {
     /// Records what `work` queues on `stream`, and on streams that wait for it, instead of running it. Waiting
     /// inside is an error, and so is the first use of a kernel: loading it would wait.
-    pub fn capture(stream: &Stream, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
+    pub fn capture<E: From<Error>>(stream: &Stream, work: impl FnOnce(&Stream) -> Result<(), E>) -> Result<Self, E> {
         /// Allocating is allowed: scratch memory that recorded work needs belongs to the graph.
         const RELAXED: i32 = 2;
         let (gpu, driver) = (stream.gpu().clone(), stream.gpu().bind()?);
         let Some(kept) = stream.begin_keeping() else {
-            return Err(Error::Unsupported { what: "a capture", why: "the stream is being captured already".into() });
+            let why = "the stream is being captured already".into();
+            return Err(Error::Unsupported { what: "a capture", why }.into());
         };
         // SAFETY: the handle is live.
         let code = unsafe { (driver.cuStreamBeginCapture_v2)(stream.raw(), RELAXED) };

@@ -85,10 +85,21 @@ struct FaultCell {
 impl Stream {
     /// A new stream that does not wait for the legacy default stream.
     pub fn new(gpu: &Gpu) -> Result<Self> {
+        Self::with_priority(gpu, 0)
+    }
+
+    /// A stream whose kernels go before those of others when an SM is free.
+    pub fn urgent(gpu: &Gpu) -> Result<Self> {
+        /// The driver takes a number beyond its range for the end of the range.
+        const FIRST: c_int = -100;
+        Self::with_priority(gpu, FIRST)
+    }
+
+    fn with_priority(gpu: &Gpu, priority: c_int) -> Result<Self> {
         let (driver, fault) = (gpu.bind()?, new_fault_cell(gpu)?);
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle; the context is current.
-        let code = unsafe { (driver.cuStreamCreateWithPriority)(&raw mut raw, NON_BLOCKING, 0) };
+        let code = unsafe { (driver.cuStreamCreateWithPriority)(&raw mut raw, NON_BLOCKING, priority) };
         driver.check("cuStreamCreateWithPriority", code)?;
         Ok(Self::from_parts(gpu, raw, Origin::Ours, fault))
     }

@@ -1,4 +1,4 @@
-//! Bytes of a file in memory of large pages: rows that are read here and there then cost one look-up of an address each,
+//! Bytes in memory of large pages: rows that are read here and there then cost one look-up of an address each,
 //! where small pages cost a walk through tables as large as a cache.
 
 use std::fs::File;
@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+
+use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::foreign::Foreign;
@@ -45,6 +47,14 @@ pub fn read_tail(path: &Path, bytes: usize) -> Result<Foreign> {
     Ok(Foreign::new(Arc::new(memory)))
 }
 
+/// Memory of large pages, filled piece by piece on all threads: `fill` is told where a piece begins.
+pub fn filled(bytes: usize, fill: impl Fn(usize, &mut [u8]) + Sync) -> Result<Foreign> {
+    let mut memory = Pages(Mapping::anonymous(bytes)?);
+    let pieces = memory.as_mut().par_chunks_mut(PIECE_BYTES).enumerate();
+    pieces.for_each(|(at, piece)| fill(at * PIECE_BYTES, piece));
+    Ok(Foreign::new(Arc::new(memory)))
+}
+
 /// A mapping that is nobody else's.
 struct Pages(Mapping);
 
@@ -65,6 +75,17 @@ impl Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_piece_is_filled_where_it_belongs() {
+        for bytes in [0, 5, PIECE_BYTES + 4096] {
+            let found = filled(bytes, |at, piece| {
+                let numbers = (at..).zip(piece);
+                numbers.for_each(|(at, byte)| *byte = (at % 251).to_le_bytes()[0]);
+            });
+            assert!(found.unwrap().as_slice().iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251));
+        }
+    }
 
     #[test]
     fn the_end_of_a_file_is_read_whole() {

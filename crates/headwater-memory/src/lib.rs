@@ -48,7 +48,7 @@ pub use buffer::{Buffer, Device, GpuVisible, Host, HostReadable, HostWritable, M
 pub use error::{Error, Result};
 pub use foreign::{Foreign, Owner};
 pub use gathered::add_gathered;
-pub use huge::read_tail;
+pub use huge::{filled, read_tail};
 pub use map_file::map_file;
 pub use mapping::Mapping;
 pub use nontemporal::{prefetch_element, stream_copy, stream_fence};

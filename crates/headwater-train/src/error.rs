@@ -9,6 +9,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The GPU could not be used.
+    #[error(transparent)]
+    Cuda(#[from] headwater_cuda::Error),
     /// A layer could not be read, compiled or run.
     #[error(transparent)]
     Compile(#[from] headwater_compile::Error),
@@ -18,6 +21,9 @@ pub enum Error {
     /// Features could not be read.
     #[error(transparent)]
     Feature(#[from] headwater_feature::Error),
+    /// Memory could not be had.
+    #[error(transparent)]
+    Memory(#[from] headwater_memory::Error),
     /// An array could not be handled.
     #[error(transparent)]
     Tensor(#[from] headwater_tensor::Error),
@@ -32,6 +38,20 @@ pub enum Error {
         what: &'static str,
         /// What it is.
         value: f64,
+    },
+    /// A run that only the CPU can do.
+    #[error("a GPU cannot train this: {why}")]
+    NotOnGpu {
+        /// What it cannot do.
+        why: &'static str,
+    },
+    /// A stage of a pipeline that failed or fell silent.
+    #[error("the {stage} failed: {why}")]
+    Stage {
+        /// Which.
+        stage: &'static str,
+        /// What is known.
+        why: String,
     },
     /// A feature that is not a number.
     #[error("node {node} of type {node_type:?} has {value} as feature {column}; features are finite numbers")]
@@ -222,6 +242,22 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a smaller piece of GPU memory might be had.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Cuda(why)
+            | Self::Compile(headwater_compile::Error::Cuda(why))
+            | Self::Graph(headwater_graph::Error::Cuda(why))
+            | Self::Feature(headwater_feature::Error::Cuda(why)) => why.is_out_of_memory(),
+            Self::Memory(why)
+            | Self::Graph(headwater_graph::Error::Memory(why))
+            | Self::Feature(headwater_feature::Error::Memory(why)) => why.is_out_of_memory(),
+            Self::Feature(headwater_feature::Error::Budget { memory: "GPU memory", .. }) => true,
+            _ => false,
+        }
+    }
+
     /// Turns what the system said into an error that names the file; for `map_err`.
     pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
         move |why| Self::Io { action, path: path.to_owned(), why }

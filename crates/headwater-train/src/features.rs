@@ -83,6 +83,18 @@ impl Rows {
 }
 
 impl WholeRows {
+    /// The rows of all types in one array, where the first layer reads them as they are.
+    pub fn dense(&self) -> Option<Vec<f32>> {
+        match self.features.first()?.as_ref()? {
+            Rows::Dense(values) => Some(values.clone()),
+            Rows::Sparse(rows) => {
+                let mut values = vec![0.0; rows.rows() * rows.width];
+                rows.dense_into(&mut values);
+                Some(values)
+            }
+        }
+    }
+
     pub fn lent(&self) -> Lent<'_> {
         Lent {
             features: self.features.iter().map(|rows| rows.as_ref().map(Rows::given)).collect(),

@@ -11,7 +11,9 @@
 //! | What should it be? How wrong is it, and how good? | [`labels`], [`loss`], [`metric`] |
 //! | How does it get better? | [`optimiser`], [`mod@clip`], [`schedule`] |
 //! | Where are its features? | [`placement`] |
+//! | How does it run on a GPU? | [`gpu`] |
 //! | When is it good enough? | [`early_stop`] |
+//! | How does a step run on a GPU? | [`device`], and a `device` below each part |
 //! | What does it say of these nodes? | [`layerwise`], [`node_list`], [`predictions`] |
 //! | Which graph was it trained on? | [`origin`] |
 //! | What does a run leave behind? | [`checkpoint`], [`journal`], [`whole_file`] |
@@ -22,9 +24,11 @@ pub mod array;
 pub mod blocks;
 pub mod checkpoint;
 pub mod clip;
+pub mod device;
 pub mod early_stop;
 pub mod error;
 mod features;
+pub mod gpu;
 pub mod gradient;
 pub mod init;
 pub mod journal;

@@ -7,7 +7,7 @@ use headwater_graph::score::{End, Expected, NodeScores, Outgoing, degrees, expec
 use headwater_graph::{Dataset, Silent};
 
 use crate::error::Result;
-use crate::run_config::{Features, RunConfig};
+use crate::run_config::{DeviceName, Features, RunConfig};
 use crate::task::Task;
 
 /// Fewer bytes of features lie in the caches of a machine anyway.
@@ -55,7 +55,10 @@ pub fn place(task: &mut Task, config: &RunConfig, dataset: &Dataset, purpose: Pu
     let arrays: Vec<_> = (0..task.node_counts().len()).filter_map(|at| Some((at, dataset.features(at)?))).collect();
     let bytes = arrays.iter().map(|(_, array)| array.data().as_slice().len() as u64).sum();
     let available = headwater_feature::host_bytes_available() as u64;
-    let Placement::OnDisk { hot_share } = Placement::new(config.features, config.hot_share, bytes, available) else {
+    // A GPU reads host memory, and holds the most read rows itself.
+    let is_on_gpu = matches!(config.device, DeviceName::Cuda(_));
+    let features = if is_on_gpu && config.features != Features::Disk { Features::Memory } else { config.features };
+    let Placement::OnDisk { hot_share } = Placement::new(features, config.hot_share, bytes, available) else {
         // A whole graph is read once and from front to back, and whoever asks about a few nodes should not wait for all rows.
         let is_sampled = purpose == Purpose::Training && !config.full_graph;
         let is_read_often = is_sampled && (LEAST_COPIED_BYTES..=available / 2).contains(&bytes);

@@ -2,8 +2,10 @@
 
 use headwater_feature::{HostTable, RowFormat, Source, Stored};
 use headwater_graph::dataset::Split;
+use headwater_graph::generate::Recipe;
 use headwater_graph::topology::Layout;
-use headwater_graph::{Dataset, Graph, NodeType, Relation, Schema, Silent, Topology};
+use headwater_graph::{Dataset, Graph, NodeType, Progress, Relation, Schema, Silent, Topology};
+use rayon::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::labels::Labels;
@@ -99,6 +101,27 @@ impl Task {
         Ok(Self { graph, features, node_type, labels, classes, train, valid, test })
     }
 
+    /// Of a recipe, in memory alone: what a dataset of it would hold, without the disk.
+    pub fn made(recipe: &Recipe, progress: &dyn Progress) -> Result<Self> {
+        let node_type = recipe.nodes.iter().position(|nodes| nodes.features > 0).unwrap_or(0);
+        let population = recipe.population(node_type);
+        let splits = population.splits().map(|ids| ids.iter().collect::<Vec<u64>>());
+        let [train, valid, test] = splits;
+        let labels = (0..population.count()).into_par_iter();
+        let labels = labels.map(|node| i64::try_from(population.label(node)).unwrap_or(-1)).collect();
+        let tables = (0..recipe.nodes.len()).map(|at| made_table(recipe, at)).collect::<Result<_>>()?;
+        Ok(Self {
+            graph: recipe.graph(progress)?,
+            features: tables,
+            node_type,
+            labels: Labels::Classes(labels),
+            classes: usize::try_from(recipe.classes.max(1)).unwrap_or(usize::MAX),
+            train,
+            valid,
+            test,
+        })
+    }
+
     /// The features of nodes of one type.
     pub fn gather(&self, node_type: usize, ids: &[u64], out: &mut [f32]) -> Result<()> {
         match &self.features[node_type] {
@@ -133,6 +156,26 @@ impl Task {
     pub fn node_counts(&self) -> Vec<u64> {
         self.graph.schema().node_types().iter().map(|node_type| node_type.count).collect()
     }
+}
+
+/// The features of a type of a recipe, in memory of large pages.
+fn made_table(recipe: &Recipe, node_type: usize) -> Result<Option<HostTable>> {
+    let population = recipe.population(node_type);
+    let width = usize::try_from(recipe.nodes[node_type].features).unwrap_or(usize::MAX);
+    if width == 0 {
+        return Ok(None);
+    }
+    let rows = usize::try_from(population.count()).unwrap_or(usize::MAX);
+    // Pieces end where rows do not, so each makes the rows it cuts whole.
+    let bytes = headwater_memory::filled(rows * width * 4, |at, piece| {
+        let (first, end) = (at / 4 / width, (at + piece.len()).div_ceil(4 * width));
+        let mut values = vec![0.0f32; (end - first) * width];
+        population.fill_features(first as u64..end as u64, &mut values);
+        let from = at - first * width * 4;
+        piece.copy_from_slice(&bytemuck::cast_slice::<f32, u8>(&values)[from..from + piece.len()]);
+    })?;
+    let source = Source::memory(bytes, Vec::new(), RowFormat::packed(width, Stored::F32))?;
+    Ok(Some(HostTable::of(source)))
 }
 
 /// Tables of all types that have features.

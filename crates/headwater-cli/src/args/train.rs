@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args as Group;
-use headwater::train::run_config::{Activation, Course, Features, Model, Norm, OptimiserName, RunFile, Watch};
+use headwater::train::run_config::{
+    Activation, Course, DeviceName, Features, Model, Norm, OptimiserName, PrecisionName, RunFile, SamplerName, Watch,
+};
 use headwater::train::{Loss, Metric};
 use serde::de::DeserializeOwned;
 
@@ -129,10 +131,24 @@ pub struct TrainArgs {
     /// The seed of everything random.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Where features lie: auto, memory, disk (read through a cache) or tiered (the most read rows in memory).
+    /// Which machine computes: auto, cpu, cuda, or cuda:N. Auto takes a GPU where there is one that can.
+    #[arg(long)]
+    pub device: Option<DeviceName>,
+    /// Who draws neighbours: auto, cpu or gpu.
+    #[arg(long, value_parser = word::<SamplerName>)]
+    pub sampler: Option<SamplerName>,
+    /// How exact products are on a GPU: f32, tf32, tf32x3 (as exact as f32, on tensor cores) or bf16.
+    #[arg(long, value_parser = word::<PrecisionName>)]
+    pub precision: Option<PrecisionName>,
+    /// SMs that gather features on a GPU; 0 lets a measurement decide.
+    #[arg(long)]
+    pub gather_sms: Option<u32>,
+    /// Where features lie. On a CPU: auto, memory, disk (read through a cache) or tiered (the most read rows in memory). On a
+    /// GPU: auto, dma (the CPU collects rows), naive, zero-copy (the GPU reads host memory), tiered (the most read rows in
+    /// GPU memory) or all-gpu.
     #[arg(long, value_parser = word::<Features>)]
     pub features: Option<Features>,
-    /// Share of rows that a tiered table holds in memory.
+    /// Share of rows that a tiered table holds in the faster memory.
     #[arg(long)]
     pub hot_share: Option<f64>,
     /// Threads; 0 takes all cores.
@@ -147,6 +163,12 @@ pub struct TrainArgs {
     /// How many of the last checkpoints stay.
     #[arg(long)]
     pub keep: Option<usize>,
+    /// Write when the stages of every batch ran on a GPU, for chrome://tracing or Perfetto.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Repeat to the bit, whatever it costs. Runs do so anyway: no sum depends on who comes first.
+    #[arg(long)]
+    pub deterministic: bool,
     /// A line of JSON an epoch, and a summary as the last.
     #[arg(long)]
     pub json: bool,
@@ -194,6 +216,10 @@ impl TrainArgs {
             min_delta: self.min_delta,
             watch: self.watch,
             seed: self.seed,
+            device: self.device,
+            sampler: self.sampler,
+            precision: self.precision,
+            gather_sms: self.gather_sms,
             features: self.features,
             hot_share: self.hot_share,
             threads: self.threads,

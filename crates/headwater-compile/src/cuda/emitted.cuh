@@ -19,9 +19,10 @@ struct HwMap {
 };
 
 // Which rows of a finer domain belong to a row.
-#define HW_MEMBERS_ALL 0u
 #define HW_MEMBERS_BETWEEN 1u
 #define HW_MEMBERS_LISTED 2u
+// Row i has row i, as long as that is one of the first `starts[1]`; others have none.
+#define HW_MEMBERS_FIRST 3u
 struct HwMembers {
     u64 kind;
     u64 count;
@@ -66,10 +67,10 @@ __device__ inline u32 hw_map(const HwMap &map, u32 row) {
 }
 
 __device__ inline u32 hw_first(const HwMembers &members, u32 row) {
-    return members.kind == HW_MEMBERS_ALL ? 0 : members.starts[row];
+    return members.kind == HW_MEMBERS_FIRST ? hw_least(row, members.starts[1]) : members.starts[row];
 }
 __device__ inline u32 hw_end(const HwMembers &members, u32 row) {
-    return members.kind == HW_MEMBERS_ALL ? (u32)members.count : members.starts[row + 1];
+    return members.kind == HW_MEMBERS_FIRST ? hw_least(row + 1, members.starts[1]) : members.starts[row + 1];
 }
 __device__ inline u32 hw_member(const HwMembers &members, u32 at) {
     return members.kind == HW_MEMBERS_LISTED ? members.rows[at] : at;

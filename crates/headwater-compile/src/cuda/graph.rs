@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use headwater_cuda::{Allocation, Span, Stream};
 
+use super::block::{DeviceBlock, Room};
 use super::text::{Table, domain_number};
 use crate::adjacency::{Adjacency, Map, Members};
 use crate::error::{Error, Result};
-use crate::inter::{Domain, Path};
+use crate::inter::{Domain, Path, Side};
 
 /// From one domain to another, along a path.
 pub(super) type Way = (Domain, Domain, Path);
@@ -31,6 +32,7 @@ pub(super) mod map {
 pub(super) mod members {
     pub const BETWEEN: u64 = 1;
     pub const LISTED: u64 = 2;
+    pub const FIRST: u64 = 3;
 }
 
 /// A graph, or room for one.
@@ -76,10 +78,60 @@ impl DeviceGraph {
         Ok(Self { counts: all.clone(), room, maps, members, spans: vec![all] })
     }
 
+    /// A block of a sample, whose tables are filled batch by batch: one node type, one relation, no pairs.
+    #[must_use]
+    pub fn of_block(block: &DeviceBlock) -> Self {
+        use Domain::{Const, Edge, EdgeType, Node, NodeType, Pair};
+        const SRC: Domain = Node(Side::Src);
+        const DST: Domain = Node(Side::Dst);
+        let (Room { src, dst, .. }, edges) = (block.room(), block.most_edges());
+        let room = Domain::ALL.map(|domain| match domain {
+            Const | NodeType | EdgeType => 1,
+            SRC => src,
+            DST => dst,
+            Edge => edges,
+            Pair(_) => 0,
+        });
+        let listed = |list: &Span| [map::LISTED, 0, list.pointer(), 0];
+        let mut maps = BTreeMap::from([
+            ((Edge, SRC, Path::Only), listed(block.src())),
+            ((Edge, DST, Path::Only), listed(block.dst())),
+            ((DST, SRC, Path::Only), [map::SAME, 0, 0, 0]),
+        ]);
+        let ranges = |place: u64| [members::BETWEEN, 0, block.ranges().pointer() + 8 * place, 0];
+        let mut lists = BTreeMap::from([
+            ((DST, Edge, Path::Only), [members::BETWEEN, 0, block.dst_starts().pointer(), 0]),
+            ((SRC, DST, Path::Only), [members::FIRST, 0, block.ranges().pointer() + 8, 0]),
+        ]);
+        if let (Some(starts), Some(edges)) = (block.src_starts(), block.src_edges()) {
+            lists.insert((SRC, Edge, Path::Only), [members::LISTED, 0, starts.pointer(), edges.pointer()]);
+        }
+        // There is one of each type, and every row is of it.
+        let paths = [Path::Only, Path::By(Side::Src), Path::By(Side::Dst)];
+        for (fine, coarse, path) in Domain::ALL.iter().flat_map(|fine| {
+            [Const, NodeType, EdgeType].into_iter().flat_map(move |coarse| paths.map(|path| (*fine, coarse, path)))
+        }) {
+            if fine.maps_to(coarse, path) {
+                maps.insert((fine, coarse, path), [map::FIRST, 0, 0, 0]);
+                let place = [SRC, DST, Edge].iter().position(|domain| *domain == fine);
+                place.map(|place| lists.insert((coarse, fine, path), ranges(place as u64)));
+            }
+        }
+        let all = [block.counts(), block.ranges(), block.src(), block.dst(), block.dst_starts()];
+        let spans = all.into_iter().chain(block.src_starts()).chain(block.src_edges()).cloned().collect();
+        Self { counts: block.counts().clone(), room, maps, members: lists, spans }
+    }
+
     /// The most rows that a domain can have.
     #[must_use]
     pub fn room(&self, domain: Domain) -> usize {
         self.room[domain_number(domain)]
+    }
+
+    /// Where the number of rows of a domain lies: 32 bits.
+    #[must_use]
+    pub fn count(&self, domain: Domain) -> Option<Span> {
+        self.counts.part(4 * domain_number(domain), 4)
     }
 
     /// Words of the struct that kernels get, of the maps, and of the members, where these words lie at an address.

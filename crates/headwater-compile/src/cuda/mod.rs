@@ -27,6 +27,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub use block::{DeviceBlock, Lists, Room, Wants};
 pub use cuda::{Bound, DeviceRows, Executor, Give, kernel_builds};
 pub use graph::DeviceGraph;
 pub use text::{Emitted, Launch, Table, emit};

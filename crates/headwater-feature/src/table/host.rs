@@ -103,6 +103,12 @@ impl HostTable {
         [self.source.rows(), self.source.format().elements as u64]
     }
 
+    /// Where its rows were given.
+    #[must_use]
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
     /// Whether all rows are read in memory.
     #[must_use]
     pub fn is_in_memory(&self) -> bool {

@@ -83,6 +83,12 @@ impl Source {
         }
     }
 
+    /// All rows as they are stored, where they lie in memory.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&Foreign> {
+        self.in_memory().map(|(bytes, _)| bytes)
+    }
+
     /// The rows in memory, when they are there.
     pub(super) fn in_memory(&self) -> Option<(&Foreign, &[f32])> {
         match &self.home {

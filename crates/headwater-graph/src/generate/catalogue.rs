@@ -40,7 +40,7 @@ const fn relational(name: &'static str, nodes: Nodes, edges: Edges, classes: u64
 }
 
 /// All of them.
-pub(super) const SHAPES: [Shape; 13] = [
+pub(super) const SHAPES: [Shape; 14] = [
     Shape {
         name: "products",
         nodes: Nodes::Named(&[("product", 2_449_029)]),
@@ -91,6 +91,16 @@ pub(super) const SHAPES: [Shape; 13] = [
         features: 602,
         classes: 41,
         splits: [153_431, 23_831, 55_703],
+    },
+    // The hyperlinks of the English Wikipedia, as the data-tiering paper has them; features, classes and splits are made up.
+    Shape {
+        name: "wikipedia",
+        nodes: Nodes::Named(&[("article", 13_593_032)]),
+        edges: Edges::Directed(437_217_424),
+        main_type: 0,
+        features: 800,
+        classes: 64,
+        splits: [1_359_303, 100_000, 100_000],
     },
     relational("aifb", Nodes::Types(7, 7_262), Edges::Reversed(104, 48_810), 4, [112, 28, 36]),
     relational("mutag", Nodes::Types(5, 27_163), Edges::Reversed(50, 148_100), 2, [218, 54, 68]),

@@ -2,12 +2,13 @@
 
 use super::exponential::exp_of_negative;
 use super::square::each_output;
-use super::{Found, Rows, count_values, mean, share};
+use super::{Found, Loss, Rows, count_values, mean, share};
 use crate::error::Result;
 
 /// Cross-entropy of sigmoids, in the form that neither overflows nor cancels. A yes weighs as its column says.
 pub(super) fn bce(rows: Rows<'_>, targets: &[f32], yes_weights: Option<&[f32]>, gradient: &mut [f32]) -> Result<Found> {
-    let counted = count_values(targets, rows.columns, 0.0..=1.0, "a share from 0 to 1, or NaN for none")?;
+    let (range, expected) = Loss::Bce.range();
+    let counted = count_values(targets, rows.columns, range, expected)?;
     let share = share(counted);
     let sums = each_output(rows, targets, yes_weights, gradient, |output, target, weight| {
         let (loss, slope) = bce_output(output, target, weight);

@@ -7,6 +7,7 @@
 
 mod binary;
 mod class;
+pub mod device;
 mod exponential;
 mod probability;
 mod square;
@@ -91,6 +92,14 @@ impl Loss {
             (Self::Mse, Targets::Values(values)) => square::mse(rows, values, gradient),
             (Self::CrossEntropy | Self::Nll, found) => Err(unfit(self, "one class a row", found)),
             (Self::Bce | Self::Mse, found) => Err(unfit(self, "a number for each output", found)),
+        }
+    }
+
+    /// What numbers can be aimed at, in numbers and in words.
+    pub(crate) fn range(self) -> (RangeInclusive<f32>, &'static str) {
+        match self {
+            Self::Bce => (0.0..=1.0, "a share from 0 to 1, or NaN for none"),
+            _ => (f32::MIN..=f32::MAX, "a finite number, or NaN for none"),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{Found, Rows, count_values, mean, share};
+use super::{Found, Loss, Rows, count_values, mean, share};
 use crate::error::Result;
 
 /// Outputs that are worked on together, before their losses are added up.
@@ -10,7 +10,8 @@ const BLOCK: usize = 64;
 
 /// The mean squared difference.
 pub(super) fn mse(rows: Rows<'_>, targets: &[f32], gradient: &mut [f32]) -> Result<Found> {
-    let counted = count_values(targets, rows.columns, f32::MIN..=f32::MAX, "a finite number, or NaN for none")?;
+    let (range, expected) = Loss::Mse.range();
+    let counted = count_values(targets, rows.columns, range, expected)?;
     let share = share(counted);
     let sums = each_output(rows, targets, None, gradient, |output, target, _| {
         let difference = f64::from(output) - f64::from(target);

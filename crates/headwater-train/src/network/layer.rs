@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use headwater_compile::Optimisations;
 use headwater_compile::adjacency::Adjacency;
 use headwater_compile::cpu::fast::{Array, Executor, Given, Run, Workspace};
 use headwater_compile::front::{self, Arguments, OptionValue};
 use headwater_compile::inter::{Domain, Op, Program, Shape, Unary};
 use headwater_compile::pass::decorate::{Around, Norm, decorate};
-use headwater_compile::pass::{self, Workload};
+use headwater_compile::pass::{self, Compiled, Workload};
 
 use super::running::Running;
 use super::{Extras, Facts, initial, optimisations};
@@ -19,6 +20,11 @@ use crate::run_config::{Activation, RunConfig};
 /// A layer and where its parameters are.
 #[derive(Debug)]
 pub(super) struct Layer {
+    /// What it is compiled from, for whoever runs it elsewhere.
+    program: Program,
+    /// The same for inference, where that is another.
+    inference_program: Option<Program>,
+    workload: Workload,
     forward: Executor,
     backward: Executor,
     inference: Executor,
@@ -70,6 +76,14 @@ pub(super) struct With<'a> {
     pub running: Option<&'a Running>,
 }
 
+/// A layer as whoever runs it elsewhere sees it.
+#[derive(Debug)]
+pub(crate) struct LayerPrograms {
+    pub compiled: Compiled,
+    /// Names in the layer's text, and places among the network's.
+    pub parameters: Vec<(String, usize)>,
+}
+
 /// What a forward pass leaves, by name: the layer's outputs and what it saved.
 pub(super) type Outputs = BTreeMap<String, Array>;
 
@@ -99,6 +113,7 @@ impl Layer {
         if around.norm == Norm::Batch {
             let program = decorate(&layer.program, Around { norm: Norm::Running, ..around })?;
             made.inference = Executor::new(pass::inference(&program, &facts.statistics, optimisations())?);
+            made.inference_program = Some(program);
             made.has_moments = true;
         }
         Ok(made)
@@ -113,6 +128,9 @@ impl Layer {
     ) -> Result<Self> {
         let compiled = pass::compile(program, making.workload, optimisations())?;
         Ok(Self {
+            program: program.clone(),
+            inference_program: None,
+            workload: making.workload,
             forward: Executor::new(compiled.forward),
             backward: Executor::new(compiled.backward),
             inference: Executor::new(compiled.inference),
@@ -122,6 +140,15 @@ impl Layer {
             self_loops: false,
             has_moments: false,
         })
+    }
+
+    /// Its programs with other optimisations.
+    pub fn programs(&self, on: Optimisations) -> Result<LayerPrograms> {
+        let mut compiled = pass::compile(&self.program, self.workload, on)?;
+        if let Some(program) = &self.inference_program {
+            compiled.inference = pass::inference(program, &self.workload.inference, on)?;
+        }
+        Ok(LayerPrograms { compiled, parameters: self.parameters.clone() })
     }
 
     /// Outputs, and what the backward pass reads.

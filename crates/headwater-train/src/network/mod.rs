@@ -23,8 +23,10 @@ use headwater_graph::random::Key;
 
 pub use self::input::{InputPlan, Inputs, Nodes, Read};
 use self::input::{InputStage, Kept, Wanted};
-use self::layer::{Layer, Outputs, Place, With, give_all};
+use self::layer::{Layer, LayerPrograms, Outputs, Place, With, give_all};
 use self::running::Running;
+pub(crate) use self::running::device::kernel_builds as running_builds;
+pub use self::running::device::{BatchMoments, DeviceRunning};
 use crate::array;
 use crate::error::{Error, Result};
 use crate::gradient::Gradient;
@@ -156,6 +158,11 @@ impl Network {
         self.extra_inputs().iter().any(|name| name.ends_with("_scale"))
     }
 
+    /// All layers compiled with other optimisations, for whoever runs them elsewhere.
+    pub(crate) fn programs(&self, on: Optimisations) -> Result<Vec<LayerPrograms>> {
+        self.layers.iter().map(|layer| layer.programs(on)).collect()
+    }
+
     /// Elements of a row that layer `at` gives.
     #[must_use]
     pub fn width_of(&self, at: usize) -> usize {
@@ -237,6 +244,21 @@ impl Network {
     pub fn infer(&mut self, at: usize, stage: Stage<'_>, x: Option<Given<'_>>) -> Result<Vec<f32>> {
         let with = With { running: self.running[at].as_ref(), ..stage.with(x, Key::new(0), &self.parameters) };
         self.layers[at].infer(with, &mut self.workspace)
+    }
+
+    /// Mean and variance of the batches that each layer has seen, where it normalises by them.
+    pub(crate) fn moments(&self) -> impl Iterator<Item = Option<(&[f32], &[f32])>> {
+        self.running.iter().map(|running| {
+            let running = running.as_ref()?;
+            Some((running.mean.values.as_slice(), running.variance.values.as_slice()))
+        })
+    }
+
+    /// Takes over moments that were seen elsewhere.
+    pub(crate) fn set_moments(&mut self, layer: usize, [mean, variance]: [Vec<f32>; 2]) {
+        if let Some(Some(running)) = self.running.get_mut(layer) {
+            (running.mean.values, running.variance.values) = (mean, variance);
+        }
     }
 
     /// What is neither learnt nor forgotten: the running moments of batches, by names of their own.

@@ -7,6 +7,7 @@
 //! A gradient of some rows changes those rows and what is remembered of them (`rows.rs`); all others stay.
 
 mod adam;
+pub mod device;
 mod rows;
 mod sgd;
 #[cfg(test)]
@@ -171,9 +172,19 @@ impl Optimiser {
         self.steps
     }
 
+    /// Says how many steps were taken by whoever took them elsewhere.
+    pub(crate) fn set_steps(&mut self, steps: u64) {
+        self.steps = steps;
+    }
+
     /// All that it remembers besides the number of steps, by names of their own.
     pub fn arrays(&self) -> impl Iterator<Item = &Array> {
         self.state.iter().flatten()
+    }
+
+    /// The weight decay of every parameter.
+    pub(crate) fn decays(&self) -> &[f64] {
+        &self.decays
     }
 
     /// Takes over what another one of the same rule and parameters remembered. Either all of it or nothing.

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::{OptimiserName, RunConfig};
+use super::{DeviceName, OptimiserName, RunConfig, SamplerName};
 use crate::error::{Error, Result};
 
 /// More layers see nothing new, and ask for memory without end.
@@ -18,7 +18,10 @@ impl RunConfig {
         self.check_numbers()?;
         self.check_fanout()?;
         let expected = "auto, memory, disk or tiered; a run on the CPU has no GPU to read them";
-        require(!self.features.needs_gpu(), "features", self.features.name(), expected)?;
+        let has_no_gpu = self.device == DeviceName::Cpu;
+        require(!(has_no_gpu && self.features.needs_gpu()), "features", self.features.name(), expected)?;
+        let draws_there = self.sampler == SamplerName::Gpu;
+        require(!(has_no_gpu && draws_there), "sampler", "gpu", "auto or cpu; a run on the CPU has no GPU to draw on")?;
         let looks_ahead = self.nesterov && self.optimiser == OptimiserName::Sgd;
         require(!looks_ahead || self.momentum > 0.0, "nesterov", true, "false where momentum is 0")
     }

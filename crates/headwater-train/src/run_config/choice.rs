@@ -1,5 +1,8 @@
 //! Fields that are one of a few words.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 /// How steps are taken.
@@ -68,6 +71,87 @@ pub enum Watch {
     Either,
 }
 
+/// Which machine computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum DeviceName {
+    /// A GPU where there is one that can, else the CPU.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// The GPU of this number.
+    Cuda(usize),
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(0) => f.write_str("cuda"),
+            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+        }
+    }
+}
+
+impl From<DeviceName> for String {
+    fn from(device: DeviceName) -> Self {
+        device.to_string()
+    }
+}
+
+impl TryFrom<String> for DeviceName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" | "gpu" => Ok(Self::Cuda(0)),
+            other => {
+                let ordinal = other.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+                ordinal
+                    .map(Self::Cuda)
+                    .ok_or_else(|| format!("{other:?} is no device; expected auto, cpu, cuda or cuda:N"))
+            }
+        }
+    }
+}
+
+/// Who draws neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SamplerName {
+    /// Whoever computes.
+    Auto,
+    /// CPU threads.
+    Cpu,
+    /// The GPU.
+    Gpu,
+}
+
+/// How exact products are on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PrecisionName {
+    /// Single precision, without tensor cores.
+    F32,
+    /// Tensor cores, with 10 bits behind the point.
+    Tf32,
+    /// Tensor cores, three products for one: as exact as single precision.
+    Tf32x3,
+    /// Tensor cores, with 7 bits behind the point.
+    Bf16,
+}
+
 /// Where features lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -81,8 +165,10 @@ pub enum Features {
     Disk,
     /// The most read rows in the fastest memory, the others in the next.
     Tiered,
-    /// In host memory, copied to a GPU batch by batch.
+    /// In host memory, collected by the CPU and copied to a GPU batch by batch.
     Dma,
+    /// In host memory, read by a GPU in the plainest way.
+    Naive,
     /// In host memory, read by a GPU.
     ZeroCopy,
     /// In a GPU's memory.
@@ -93,7 +179,7 @@ impl Features {
     /// Whether a GPU must read them.
     #[must_use]
     pub fn needs_gpu(self) -> bool {
-        matches!(self, Self::Dma | Self::ZeroCopy | Self::AllGpu)
+        matches!(self, Self::Dma | Self::Naive | Self::ZeroCopy | Self::AllGpu)
     }
 
     /// Its name in files and messages.
@@ -105,6 +191,7 @@ impl Features {
             Self::Disk => "disk",
             Self::Tiered => "tiered",
             Self::Dma => "dma",
+            Self::Naive => "naive",
             Self::ZeroCopy => "zero-copy",
             Self::AllGpu => "all-gpu",
         }

@@ -6,7 +6,10 @@
 
 use std::path::Path;
 
-use super::{Activation, Architecture, Course, Features, Model, Norm, OptimiserName, RunConfig, Watch};
+use super::{
+    Activation, Architecture, Course, DeviceName, Features, Model, Norm, OptimiserName, PrecisionName, RunConfig,
+    SamplerName, Watch,
+};
 
 /// A run of this model on this dataset of which nothing else is known.
 #[must_use]
@@ -111,6 +114,10 @@ fn plain(model: Model) -> RunConfig {
         min_delta: 0.0,
         watch: Watch::Metric,
         seed: 0,
+        device: DeviceName::Auto,
+        sampler: SamplerName::Auto,
+        precision: PrecisionName::Tf32x3,
+        gather_sms: 0,
         features: Features::Auto,
         hot_share: 0.2,
         threads: 0,

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use choice::{Activation, Course, Features, Norm, OptimiserName, Watch};
+pub use choice::{Activation, Course, DeviceName, Features, Norm, OptimiserName, PrecisionName, SamplerName, Watch};
 pub use defaults::defaults;
 pub use model::{Architecture, Model};
 
@@ -142,6 +142,14 @@ fields! {
         watch: Watch,
         /// The seed of everything random.
         seed: u64,
+        /// Which machine computes.
+        device: DeviceName,
+        /// Who draws neighbours.
+        sampler: SamplerName,
+        /// How exact products are on a GPU.
+        precision: PrecisionName,
+        /// SMs that gather features on a GPU; 0 lets a measurement decide.
+        gather_sms: u32,
         /// Where features lie.
         features: Features,
         /// Share of rows in the fastest memory of a tiered table, the most read first.

@@ -17,14 +17,16 @@ use crate::run_config::RunConfig;
 use crate::task::Task;
 
 /// What a step runs on.
-pub(super) struct Batch {
+#[derive(Debug)]
+pub(crate) struct Batch {
     pub blocks: Vec<(Adjacency, Extras)>,
     pub sample: Sample,
     pub labels: Labels,
 }
 
 /// The batches of an epoch.
-pub(super) struct Drawing {
+#[derive(Debug)]
+pub(crate) struct Drawing {
     config: RunConfig,
     task: Arc<Task>,
     loops: SelfLoops,
@@ -52,11 +54,27 @@ impl Drawing {
         self.task.train.len().div_ceil(self.config.batch) as u64
     }
 
-    /// One of them.
-    pub fn batch(&self, at: u64) -> Result<Batch> {
-        let nodes = seeds(&self.config, &self.task, self.epoch, at);
+    /// The node type of the seeds.
+    pub fn node_type(&self) -> usize {
+        self.task.node_type
+    }
+
+    /// The seeds of a batch, and what its neighbours are drawn from.
+    pub fn seeds(&self, at: u64) -> (Vec<u64>, Key) {
         let key = Key::new(self.config.seed).of(SAMPLE).of(self.epoch).of(at);
+        (seeds(&self.config, &self.task, self.epoch, at), key)
+    }
+
+    /// Seeds and their neighbours.
+    pub fn sample(&self, at: u64) -> Result<(Vec<u64>, Sample)> {
+        let (nodes, key) = self.seeds(at);
         let sample = self.sampler.sample(Seeds { node_type: self.task.node_type, nodes: &nodes, times: None }, key)?;
+        Ok((nodes, sample))
+    }
+
+    /// A batch as layers take it.
+    pub fn batch(&self, at: u64) -> Result<Batch> {
+        let (nodes, sample) = self.sample(at)?;
         let labels = self.task.labels.of(&nodes);
         let mut blocks = Vec::new();
         for block in sample.blocks() {

@@ -43,6 +43,7 @@ pub(super) struct Inference<'a> {
 impl Trainer {
     /// Outputs of these nodes of the type that has labels.
     pub fn outputs(&mut self, nodes: &[u64]) -> Result<Outputs> {
+        self.bring_back()?;
         let mut inference = self.inference();
         let plan = inference.plan(nodes)?;
         inference.outputs(plan.as_ref(), &Silent)
@@ -50,6 +51,7 @@ impl Trainer {
 
     /// The metrics of the validation and the test nodes.
     pub(super) fn evaluate(&mut self) -> Result<Measured> {
+        self.bring_back()?;
         // It is the same every time.
         let known = self.evaluation.take();
         let (asked, metric, loss) = ([&self.task.valid[..], &self.task.test].concat(), self.metric, self.loss);

@@ -4,21 +4,23 @@
 //! from its last checkpoint as if nothing had happened. `full.rs` steps over the whole graph, `sampled.rs` over batches;
 //! `evaluate.rs` measures. `whole.rs` is the graph they are about.
 
-mod draw;
+pub(crate) mod draw;
 mod evaluate;
 mod full;
+mod on_gpu;
 mod predictor;
 mod report;
 mod sampled;
 #[cfg(test)]
 mod tests;
-mod whole;
+pub(crate) mod whole;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use headwater_compile::front::builtin;
+use headwater_cuda::Gpu;
 use headwater_graph::random::Key;
 
 pub use predictor::{Places, Predictor, Which};
@@ -29,6 +31,7 @@ use crate::checkpoint::{Best, Checkpoints, Fingerprint, Snapshot, State};
 use crate::clip::{clip, global_norm};
 use crate::early_stop::{EarlyStop, Goal, Verdict};
 use crate::error::{Error, Result};
+use crate::gpu::Engine;
 use crate::gradient::Gradient;
 use crate::journal::{self, Journal};
 use crate::layerwise::{Limits, Plan};
@@ -49,9 +52,11 @@ const SHUFFLE: u64 = 1;
 const SAMPLE: u64 = 2;
 const STEP: u64 = 3;
 
-/// A run on the CPU.
+/// A run, on the CPU or on a GPU.
 #[derive(Debug)]
 pub struct Trainer {
+    /// What makes its steps, where that is a GPU.
+    engine: Option<Box<Engine>>,
     config: RunConfig,
     task: Arc<Task>,
     network: Network,
@@ -79,7 +84,8 @@ pub enum Ending {
 
 impl Trainer {
     /// A run in a folder: a new one, or the one that its newest checkpoint says.
-    pub fn open(config: RunConfig, task: Task, folder: &Path) -> Result<Self> {
+    pub fn open(config: RunConfig, task: impl Into<Arc<Task>>, folder: &Path) -> Result<Self> {
+        let task = task.into();
         if task.train.is_empty() {
             return Err(Error::Model { why: "the dataset names no training nodes".to_owned() });
         }
@@ -96,9 +102,10 @@ impl Trainer {
         let (state, journal) = begin(&config, folder, &fingerprint, &mut network, &mut optimiser)?;
         let schedule = config.schedule(steps_of_epoch(&config, &task));
         Ok(Self {
+            engine: None,
             folder: folder.to_owned(),
             config,
-            task: Arc::new(task),
+            task,
             network,
             optimiser,
             schedule,
@@ -110,6 +117,13 @@ impl Trainer {
             fingerprint,
             state,
         })
+    }
+
+    /// As [`Trainer::open`], with steps on a GPU.
+    pub fn open_on(gpu: &Gpu, config: RunConfig, task: impl Into<Arc<Task>>, folder: &Path) -> Result<Self> {
+        let mut made = Self::open(config, task, folder)?;
+        made.bring(gpu)?;
+        Ok(made)
     }
 
     /// Where a run stands.
@@ -166,8 +180,20 @@ impl Trainer {
         Ok((self.summary(&reports), ending))
     }
 
+    /// One epoch and nothing else: no evaluation, no checkpoint. The mean loss and where the time went; nothing when the
+    /// listener stops it.
+    pub fn train_epoch(&mut self, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
+        let found = self.epoch(listener)?;
+        self.state.epoch += 1;
+        (self.state.batch, self.state.losses) = (0, 0.0);
+        Ok(found)
+    }
+
     /// One epoch, or what is left of it: the mean loss and where the time went; nothing when the listener stops it.
     fn epoch(&mut self, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
+        if let Some(engine) = self.engine.take() {
+            return self.epoch_on(engine, listener);
+        }
         if self.config.full_graph { self.full_epoch(listener) } else { self.sampled_epoch(listener) }
     }
 
@@ -237,10 +263,15 @@ impl Trainer {
     }
 
     fn step_key(&self) -> Key {
-        Key::new(self.config.seed).of(STEP).of(self.state.step)
+        self.key_of_step(self.state.step)
+    }
+
+    fn key_of_step(&self, step: u64) -> Key {
+        Key::new(self.config.seed).of(STEP).of(step)
     }
 
     fn save(&mut self) -> Result<()> {
+        self.bring_back()?;
         self.journal.sync()?;
         self.state.journal_bytes = self.journal.bytes();
         let checkpoints = Checkpoints::new(&self.folder.join("checkpoints"), self.config.keep);

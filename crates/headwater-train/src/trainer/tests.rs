@@ -1,6 +1,7 @@
 //! Small runs from end to end: they learn, they repeat, they go on where they were stopped, they fail with a reason.
 
 mod data;
+mod device;
 mod targets;
 mod typed;
 

@@ -146,7 +146,9 @@ fn work_that_fails_leaves_the_stream_usable() {
     let waiting = Graph::capture(&stream, |stream| stream.synchronize());
     assert!(matches!(waiting, Err(Error::Driver { .. })), "{waiting:?}");
     sure_it_works(&stream);
-    let panics = catch_unwind(AssertUnwindSafe(|| Graph::capture(&stream, |_| panic!("in the middle of a capture"))));
+    let panics = catch_unwind(AssertUnwindSafe(|| {
+        Graph::capture::<headwater_cuda::Error>(&stream, |_| panic!("in the middle of a capture"))
+    }));
     assert!(panics.is_err());
     sure_it_works(&stream);
 }

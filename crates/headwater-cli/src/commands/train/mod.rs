@@ -1,6 +1,8 @@
-//! `headwater train`: a run on the CPU, from its description to its summary.
+//! `headwater train`: a run on a GPU or on the CPU, from its description to its summary.
 
+mod machine;
 pub mod planted;
+mod trace;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -9,10 +11,11 @@ use anyhow::{Context, ensure};
 use headwater::feature::HostServed;
 use headwater::graph::Dataset;
 use headwater::train::run_config::{RunConfig, RunFile};
-use headwater::train::trainer::{Ending, EpochReport, Summary, Trainer};
+use headwater::train::trainer::{Ending, EpochReport, Summary};
 use headwater::train::{Checkpoints, Origin, journal, task};
 use serde::Serialize;
 
+use self::machine::Machine;
 use self::watch::Watcher;
 use crate::args::TrainArgs;
 use crate::picture::{self, Chart};
@@ -36,6 +39,8 @@ struct Closing<'a> {
 pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let (config, folder) = described(args)?;
     set_threads(config.threads)?;
+    let machine = Machine::choose(&config)?;
+    let config = machine.config.clone();
     let made_up = config.dataset.is_none();
     let dataset = match &config.dataset {
         Some(dataset) => dataset.clone(),
@@ -46,13 +51,19 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let task = open()?;
     let made = if made_up { Some(planted::recipe()?) } else { None };
     let origin = Origin { made, ..Origin::of(&dataset).asking(&task) };
-    let mut trainer = Trainer::open(config.clone(), task, &folder)?;
+    let mut trainer = machine.open(task, &folder, &open)?;
+    if args.trace.is_some() {
+        trainer.keep_timeline();
+    }
     if args.resume.is_none() {
         origin.write(&folder)?;
     }
     let watcher = Watcher::new(&config, trainer.state().epoch, args.json)?;
     let (summary, ending) = trainer.run(&watcher)?;
     watcher.finish();
+    if let Some(path) = &args.trace {
+        trace::write(path, &trainer.timeline())?;
+    }
     if let Err(why) = draw(&folder) {
         report::note(format!("warning: there is no picture of the run: {why:#}"));
     }
@@ -90,8 +101,8 @@ fn described(args: &TrainArgs) -> anyhow::Result<(RunConfig, PathBuf)> {
         let file = RunFile::read(&folder.join("config.toml"))
             .with_context(|| format!("{} is no run that can be gone on with", folder.display()))?;
         // How long it goes on and where features lie may change; what it learns may not.
-        let TrainArgs { epochs, threads, features, hot_share, .. } = *args;
-        let flags = RunFile { epochs, threads, features, hot_share, ..RunFile::default() };
+        let TrainArgs { epochs, threads, device, sampler, gather_sms, features, hot_share, .. } = *args;
+        let flags = RunFile { epochs, threads, device, sampler, gather_sms, features, hot_share, ..RunFile::default() };
         return Ok((RunConfig::resolve(flags, file)?, folder.clone()));
     }
     let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default();

@@ -1,0 +1,195 @@
+//! Neighbours of the next batch, drawn by the GPU or by CPU threads: the same ones.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use headwater_cuda::{Allocation, Span, Stream};
+use headwater_graph::sample::{DeviceSample, GpuNeighbourSampler, Sample, Seeds};
+
+use super::capacity::Sizes;
+use crate::error::{Error, Result};
+use crate::trainer::draw::Drawing;
+
+/// Batches that CPU threads are ahead.
+const AHEAD: usize = 2;
+/// How often somebody who waits looks whether there is anyone to wait for.
+const LOOK: Duration = Duration::from_millis(100);
+/// No batch takes this long to draw.
+const MOST: Duration = Duration::from_secs(600);
+
+/// A batch's neighbourhood in GPU memory.
+#[derive(Debug)]
+pub(crate) struct Drawn {
+    /// Seeds, in their order.
+    pub seeds: Vec<u64>,
+    /// Ids of all nodes, u64 each.
+    pub ids: Span,
+    /// Neighbours of every edge, and who asked for them, in local numbers.
+    pub sources: Span,
+    pub targets: Span,
+    /// Rows of the block of each layer, the one that runs first at the front.
+    pub sizes: Vec<Sizes>,
+    /// The memory, where it is the sampler's.
+    _sample: Option<DeviceSample>,
+}
+
+/// Who draws.
+#[derive(Debug)]
+pub(crate) enum Drawer {
+    /// The GPU.
+    Gpu(Box<GpuNeighbourSampler>),
+    /// Threads.
+    Cpu,
+}
+
+/// The batches of one epoch, one after the other.
+pub(crate) struct Course<'a> {
+    drawing: Arc<Drawing>,
+    who: Who<'a>,
+}
+
+enum Who<'a> {
+    Gpu(&'a GpuNeighbourSampler),
+    Cpu { from: Receiver<Result<(Vec<u64>, Sample)>>, thread: Option<JoinHandle<()>> },
+}
+
+impl Drawer {
+    /// Begins an epoch at a batch.
+    pub fn epoch(&self, drawing: Drawing, first: u64) -> Course<'_> {
+        let drawing = Arc::new(drawing);
+        let who = match self {
+            Self::Gpu(sampler) => Who::Gpu(sampler),
+            Self::Cpu => {
+                let (to, from) = sync_channel(AHEAD);
+                let own = Arc::clone(&drawing);
+                let thread = std::thread::spawn(move || {
+                    for at in first..own.count() {
+                        // Nobody listens any more when the run has ended.
+                        if to.send(own.sample(at)).is_err() {
+                            return;
+                        }
+                    }
+                });
+                Who::Cpu { from, thread: Some(thread) }
+            }
+        };
+        Course { drawing, who }
+    }
+}
+
+impl Course<'_> {
+    /// How many batches there are.
+    pub fn count(&self) -> u64 {
+        self.drawing.count()
+    }
+
+    /// A batch; they come in order. It is there when this returns.
+    pub fn draw(&mut self, stream: &Stream, at: u64) -> Result<Drawn> {
+        match &mut self.who {
+            Who::Gpu(sampler) => {
+                let (seeds, key) = self.drawing.seeds(at);
+                let wanted = Seeds { node_type: self.drawing.node_type(), nodes: &seeds, times: None };
+                let sample = sampler.sample(stream, wanted, key)?;
+                Drawn::on_gpu(seeds, sample)
+            }
+            Who::Cpu { from, thread } => {
+                let (seeds, sample) = next(from, thread.as_ref())?;
+                Drawn::sent(stream, seeds, &sample)
+            }
+        }
+    }
+}
+
+/// What threads drew. One that died is an error and not a silence.
+fn next<T>(from: &Receiver<Result<T>>, thread: Option<&JoinHandle<()>>) -> Result<T> {
+    let begun = Instant::now();
+    let lost = |why: &str| Error::Stage { stage: "sampler", why: why.to_owned() };
+    loop {
+        match from.recv_timeout(LOOK) {
+            Ok(found) => return found,
+            Err(RecvTimeoutError::Disconnected) => return Err(lost("its thread ended without a word")),
+            Err(RecvTimeoutError::Timeout) if thread.is_some_and(JoinHandle::is_finished) => {
+                // It may have said something at the very end.
+                return from.try_recv().unwrap_or_else(|_| Err(lost("its thread ended without a word")));
+            }
+            Err(RecvTimeoutError::Timeout) if begun.elapsed() > MOST => return Err(lost("a batch took too long")),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+impl Drop for Course<'_> {
+    fn drop(&mut self) {
+        if let Who::Cpu { from, thread } = &mut self.who {
+            // Whoever waits for room in the queue is woken by its end.
+            let (_, nobody) = sync_channel(0);
+            *from = nobody;
+            if let Some(thread) = thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+impl Drawn {
+    fn on_gpu(seeds: Vec<u64>, sample: DeviceSample) -> Result<Self> {
+        let [nodes] = &sample.nodes[..] else { return Err(several()) };
+        let [segments] = &sample.segments[..] else { return Err(several()) };
+        let edges: Vec<usize> = segments.iter().map(ExactSizeIterator::len).collect();
+        let sizes = sizes(&nodes.per_hop, &edges);
+        let (ids, sources, targets) = (nodes.ids.clone(), sample.row.clone(), sample.col.clone());
+        Ok(Self { seeds, ids, sources, targets, sizes, _sample: Some(sample) })
+    }
+
+    fn sent(stream: &Stream, seeds: Vec<u64>, sample: &Sample) -> Result<Self> {
+        let ([nodes], [edges]) = (&sample.nodes[..], &sample.edges[..]) else { return Err(several()) };
+        let send = |bytes: &[u8]| -> Result<Span> {
+            let span = Span::whole(Allocation::on_stream(stream, bytes.len().max(16))?);
+            let own = span.part(0, bytes.len()).filter(|_| !bytes.is_empty());
+            own.as_ref().map_or(Ok(()), |own| stream.upload(bytes, own))?;
+            Ok(own.unwrap_or(span))
+        };
+        let ids = send(bytemuck::cast_slice(&nodes.ids))?;
+        let (sources, targets) = (send(bytemuck::cast_slice(&edges.row))?, send(bytemuck::cast_slice(&edges.col))?);
+        let sizes = sizes(&nodes.per_hop, &edges.per_hop);
+        Ok(Self { seeds, ids, sources, targets, sizes, _sample: None })
+    }
+}
+
+/// Rows of every block: the layer that runs first reads all hops, the last one the first.
+fn sizes(nodes_per_hop: &[usize], edges_per_hop: &[usize]) -> Vec<Sizes> {
+    let within = |counts: &[usize], hops: usize| counts.iter().take(hops).sum();
+    let block = |hops: usize| Sizes {
+        src: within(nodes_per_hop, hops + 1),
+        dst: within(nodes_per_hop, hops),
+        edges: within(edges_per_hop, hops),
+    };
+    (1..=edges_per_hop.len()).rev().map(block).collect()
+}
+
+fn several() -> Error {
+    Error::Model { why: "a batch of several node types or relations is put together on the host".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_prefixes_of_the_sample() {
+        let room = |src, dst, edges| Sizes { src, dst, edges };
+        assert_eq!(sizes(&[4, 9, 30], &[12, 50]), [room(43, 13, 62), room(13, 4, 12)]);
+    }
+
+    #[test]
+    fn a_thread_that_dies_is_an_error() {
+        let (to, from) = sync_channel::<Result<u32>>(1);
+        let thread = std::thread::spawn(move || drop(to));
+        let begun = Instant::now();
+        let why = next(&from, Some(&thread)).unwrap_err();
+        assert_eq!(why.to_string(), "the sampler failed: its thread ended without a word");
+        assert!(begun.elapsed() < Duration::from_secs(1));
+    }
+}

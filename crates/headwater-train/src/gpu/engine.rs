@@ -1,0 +1,286 @@
+//! A run's work on a GPU: what is trained and how its epochs go.
+
+use headwater_cuda::{Gpu, Stream};
+use headwater_graph::sample::{EdgeIds, GpuNeighbourSampler, SampleOptions};
+use headwater_graph::{PlacedGraph, Storage, Wish};
+
+use super::apart::{self, send};
+use super::capacity::Capacity;
+use super::draw::Drawer;
+use super::features::{DeviceFeatures, Placing};
+use super::finish::Finish;
+use super::flat::Flat;
+use super::full::{Everything, FullGraph};
+use super::layers::DeviceLayer;
+use super::plan::{Mode, Needs};
+use super::sampled::{Epoch, Pipeline, Settings, Step};
+use super::site::{Found, Shared};
+use super::slots::Slots;
+use super::timeline::Timeline;
+use crate::error::{Error, Result};
+use crate::loss::Loss;
+use crate::network::{InputPlan, Network};
+use crate::optimiser::Optimiser;
+use crate::run_config::{RunConfig, SamplerName};
+use crate::task::Task;
+use crate::trainer::Seconds;
+use crate::trainer::draw::{Batch, Drawing};
+use crate::trainer::whole::Whole;
+
+/// What trains.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    gpu: Gpu,
+    stream: Stream,
+    layers: Vec<DeviceLayer>,
+    flat: Flat,
+    finish: Finish,
+    work: Work,
+    /// Whether parameters here are newer than those of the host.
+    is_ahead: bool,
+}
+
+/// How epochs go.
+#[derive(Debug)]
+enum Work {
+    Full(Box<FullGraph>),
+    Sampled { pipeline: Box<Pipeline>, placed: Option<PlacedGraph>, mode: Mode },
+    Apart,
+}
+
+/// What an engine is made for.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub config: &'a RunConfig,
+    pub task: &'a Task,
+    pub network: &'a Network,
+    pub optimiser: &'a Optimiser,
+    pub whole: &'a Whole,
+    pub loss: Loss,
+}
+
+impl Engine {
+    /// Brings a run to a GPU.
+    pub fn new(gpu: &Gpu, parts: Parts<'_>, first_epoch: &dyn Fn() -> Result<Drawing>) -> Result<Self> {
+        check(&parts)?;
+        let stream = Stream::new(gpu)?;
+        let layers = DeviceLayer::of(&stream, parts.network)?;
+        let flat = Flat::new(&stream, &parts.network.parameters)?;
+        let finish = Finish::new(&stream, &parts, &flat)?;
+        let mut made = Self { gpu: gpu.clone(), stream, layers, flat, finish, work: Work::Apart, is_ahead: false };
+        made.work = made.begin(&parts, first_epoch)?;
+        Ok(made)
+    }
+
+    fn begin(&self, parts: &Parts<'_>, first_epoch: &dyn Fn() -> Result<Drawing>) -> Result<Work> {
+        if let Some(held) = &parts.whole.held {
+            let task = parts.task;
+            let before = task.node_counts().into_iter().take(task.node_type).sum::<u64>();
+            let all = Everything {
+                graph: &held.graph,
+                extras: &held.extras,
+                x: held.rows.dense(),
+                labels: task.labels.only(&task.train),
+                first_row: usize::try_from(before).unwrap_or(usize::MAX),
+            };
+            return Ok(Work::Full(Box::new(FullGraph::new(&self.stream, &self.shared(), all)?)));
+        }
+        let graph = &parts.task.graph;
+        let is_plain = graph.schema().node_types().len() == 1 && graph.relations().len() == 1;
+        // Rows that are divided by their sums are made by the CPU.
+        if !is_plain || parts.config.normalise_features {
+            return Ok(Work::Apart);
+        }
+        self.sampled(parts, first_epoch()?)
+    }
+
+    /// The pipeline of a run, with as much in GPU memory as there is room for.
+    fn sampled(&self, parts: &Parts<'_>, drawing: Drawing) -> Result<Work> {
+        let Parts { config, task, network, whole, .. } = *parts;
+        let placed = match config.sampler {
+            SamplerName::Cpu => None,
+            _ => {
+                let placed = PlacedGraph::new(&task.graph, Wish::Auto, Some(&self.gpu))?;
+                Some(placed).filter(|placed| placed.storage() != Storage::Cpu)
+            }
+        };
+        let drawer = match &placed {
+            Some(placed) => {
+                let options = SampleOptions { edge_ids: EdgeIds::Dropped, ..SampleOptions::fanouts(&config.fanout)? };
+                Drawer::Gpu(Box::new(GpuNeighbourSampler::new(placed.clone(), options)?))
+            }
+            None => Drawer::Cpu,
+        };
+        let degrees = if network.needs_scales() {
+            Some(send(&self.stream, whole.degrees.first().map_or(&[][..], Vec::as_slice))?)
+        } else {
+            None
+        };
+        let width = network.input_plan().width().unwrap_or(0);
+        let settings = Settings { loops: whole.loops, width, seeds: config.batch.min(task.train.len()) };
+        let sizes = drawer.epoch(drawing, 0).draw(&self.stream, 0)?.sizes;
+        let shared = self.shared();
+        let sizing = settings.sizing(&shared, Capacity::like(&sizes), degrees.is_some());
+        let working_bytes = Slots::bytes(&self.stream, &sizing)? as u64;
+        let mode = self.planned(parts, working_bytes)?;
+        let placing = Placing { gpu: &self.gpu, task, config, graph: placed.as_ref() };
+        let (features, mode) = place(&placing, mode)?;
+        let pipeline = Pipeline::new(&self.gpu, drawer, features, degrees, settings)?;
+        Ok(Work::Sampled { pipeline: Box::new(pipeline), placed, mode })
+    }
+
+    fn planned(&self, parts: &Parts<'_>, working_bytes: u64) -> Result<Mode> {
+        self.stream.synchronize()?;
+        self.gpu.trim(0)?;
+        let table = parts.task.features.first().and_then(Option::as_ref);
+        let none = || Error::Model { why: "nodes have no features".to_owned() };
+        let source = table.ok_or_else(none)?.source();
+        let RunConfig { features, hot_share, .. } = *parts.config;
+        let free_bytes = self.gpu.memory()?.free_bytes as u64;
+        let row_bytes = source.format().stride_bytes as u64;
+        let needs = Needs { features, hot_share, rows: source.rows(), row_bytes, free_bytes, working_bytes };
+        Ok(Mode::plan(&needs))
+    }
+
+    /// Parameters, and the optimiser's memory of them, as they are here.
+    pub fn fetch(&mut self, network: &mut Network, optimiser: &mut Optimiser) -> Result<()> {
+        if std::mem::take(&mut self.is_ahead) {
+            self.flat.fetch(&self.stream, &mut network.parameters)?;
+            self.finish.fetch(&self.stream, optimiser)?;
+            for (at, layer) in self.layers.iter().enumerate() {
+                layer.moments(&self.stream)?.into_iter().for_each(|moments| network.set_moments(at, moments));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where features lie, where batches are gathered by a GPU.
+    pub fn mode(&self) -> Option<Mode> {
+        match &self.work {
+            Work::Sampled { mode, .. } => Some(*mode),
+            _ => None,
+        }
+    }
+
+    /// How its epochs go.
+    pub fn kind(&self) -> Kind {
+        match &self.work {
+            Work::Full(_) => Kind::Full,
+            Work::Sampled { .. } => Kind::Sampled,
+            Work::Apart => Kind::Apart,
+        }
+    }
+
+    /// One step over the whole graph.
+    pub fn full_step(&mut self, step: &Step) -> Result<Found> {
+        let Self { stream, layers, flat, finish, work, is_ahead, .. } = self;
+        *is_ahead = true;
+        let Work::Full(full) = work else { return Err(of_another_kind()) };
+        full.step(stream, &Shared { layers, finish, flat }, step)
+    }
+
+    /// One step over a batch that was put together on the host.
+    pub fn apart_step(&mut self, batch: &Batch, x: Option<&[f32]>, step: &Step) -> Result<Found> {
+        self.is_ahead = true;
+        apart::step(&self.stream, &self.shared(), batch, x, step)
+    }
+
+    /// Batches of an epoch from one on. Where memory runs out on the way, fewer rows of features are kept in GPU memory and
+    /// the epoch goes on.
+    pub fn sampled_epoch(&mut self, config: &RunConfig, task: &Task, epoch: &mut dyn Epoch) -> Result<Seconds> {
+        self.is_ahead = true;
+        loop {
+            let Self { layers, flat, finish, work, .. } = &mut *self;
+            let Work::Sampled { pipeline, mode, .. } = work else { return Err(of_another_kind()) };
+            let shared = Shared { layers, finish, flat };
+            let why = match pipeline.epoch(&shared, task, epoch) {
+                Ok(()) => return Ok(pipeline.timeline.take()),
+                Err(why) => why,
+            };
+            let mode = step_down(*mode, task, why)?;
+            pipeline.give_up_memory()?;
+            self.again(config, task, mode)?;
+        }
+    }
+
+    /// Places features anew, after memory was short.
+    fn again(&mut self, config: &RunConfig, task: &Task, wanted: Mode) -> Result<()> {
+        self.gpu.trim(0)?;
+        let Work::Sampled { placed, .. } = &self.work else { return Err(of_another_kind()) };
+        let placing = Placing { gpu: &self.gpu, task, config, graph: placed.as_ref() };
+        let (features, placed_as) = place(&placing, wanted)?;
+        if let Work::Sampled { pipeline, mode, .. } = &mut self.work {
+            pipeline.set_features(features);
+            *mode = placed_as;
+        }
+        Ok(())
+    }
+
+    /// When stages ran, where that is kept.
+    pub fn timeline(&mut self) -> Option<&mut Timeline> {
+        match &mut self.work {
+            Work::Sampled { pipeline, .. } => Some(&mut pipeline.timeline),
+            _ => None,
+        }
+    }
+
+    /// Rows of features that came from GPU memory and from host memory so far, where that is counted.
+    pub fn served(&self) -> Result<Option<(u64, u64)>> {
+        match &self.work {
+            Work::Sampled { pipeline, .. } => pipeline.served(),
+            _ => Ok(None),
+        }
+    }
+
+    fn shared(&self) -> Shared<'_> {
+        Shared { layers: &self.layers, finish: &self.finish, flat: &self.flat }
+    }
+}
+
+/// How epochs of an engine go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Steps over the whole graph.
+    Full,
+    /// Batches, overlapped.
+    Sampled,
+    /// Batches that are put together on the host.
+    Apart,
+}
+
+/// What a GPU cannot do yet is said before anything is brought there.
+fn check(parts: &Parts<'_>) -> Result<()> {
+    match parts.network.input_plan() {
+        InputPlan::Apart { .. } => Err(Error::NotOnGpu {
+            why: "features of node types differ or are missing; such inputs are learnt on the CPU",
+        }),
+        InputPlan::Nothing | InputPlan::Together { .. } => Ok(()),
+    }
+}
+
+/// Places features; where there is not enough memory after all, fewer of them.
+fn place(placing: &Placing<'_>, mode: Mode) -> Result<(DeviceFeatures, Mode)> {
+    let mut mode = mode;
+    loop {
+        match placing.place(mode) {
+            Ok(features) => return Ok((features, mode)),
+            Err(why) => mode = step_down(mode, placing.task, why)?,
+        }
+    }
+}
+
+/// The next smaller mode after one did not fit, said in a line; any other error stays one.
+fn step_down(mode: Mode, task: &Task, why: Error) -> Result<Mode> {
+    let rows = task.features.first().and_then(Option::as_ref).map_or(0, |table| table.shape()[0]);
+    match mode.smaller(rows).filter(|_| why.is_out_of_memory()) {
+        Some(smaller) => {
+            log::warn!("GPU memory is short, so features go from {mode} to {smaller}: {why}");
+            Ok(smaller)
+        }
+        None => Err(why),
+    }
+}
+
+fn of_another_kind() -> Error {
+    Error::Model { why: "the run was made for epochs of another kind".to_owned() }
+}

@@ -1,0 +1,155 @@
+//! Rows of features on their way to a GPU: from its own memory, out of host memory, or by the CPU.
+
+use headwater_cuda::{Gpu, Span, Stream};
+use headwater_feature::{HostTable, Layout, Stored, TieredTable};
+use headwater_graph::PlacedGraph;
+use headwater_graph::sample::SampleOptions;
+use headwater_graph::score::{Expected, Outgoing, expected_reads};
+use headwater_memory::{Buffer, Pinned, pin};
+use headwater_tensor::gather::{GatherOptions, GpuGather, IdSlice, IdType, StagedGather, Variant};
+
+use super::plan::Mode;
+use crate::error::{Error, Result};
+use crate::run_config::RunConfig;
+use crate::task::Task;
+
+/// Rows of the one node type that a GPU trains on.
+#[derive(Debug)]
+pub(crate) enum DeviceFeatures {
+    /// The most read rows in GPU memory, or all, or none; the others in host memory, read from there in the order of
+    /// addresses.
+    Tiered(Box<TieredTable>),
+    /// All rows in host memory, an element a thread.
+    Naive { table: Span, rows: u64, width_bytes: u64 },
+    /// CPU threads collect rows, copies bring them. The table is the task's own.
+    Dma { staging: Vec<Buffer<u8, Pinned>>, turn: usize },
+}
+
+/// What features are placed for.
+pub(crate) struct Placing<'a> {
+    pub gpu: &'a Gpu,
+    pub task: &'a Task,
+    pub config: &'a RunConfig,
+    /// Where the graph lies, which scores are made of.
+    pub graph: Option<&'a PlacedGraph>,
+}
+
+impl Placing<'_> {
+    /// Puts the rows where a mode wants them.
+    pub fn place(&self, mode: Mode) -> Result<DeviceFeatures> {
+        let table = table_of(self.task)?;
+        let (source, rows) = (table.source(), table.shape()[0]);
+        let tiered = |hot: u64| -> Result<TieredTable> {
+            Ok(TieredTable::place(self.gpu, &[], source, Layout::new(rows, hot, hot, 0)?)?)
+        };
+        Ok(match mode {
+            Mode::AllGpu => DeviceFeatures::Tiered(Box::new(tiered(rows)?)),
+            Mode::ZeroCopy => DeviceFeatures::Tiered(Box::new(tiered(0)?)),
+            Mode::Tiered { hot_rows } if hot_rows == 0 || hot_rows >= rows => {
+                DeviceFeatures::Tiered(Box::new(tiered(hot_rows.min(rows))?))
+            }
+            Mode::Tiered { hot_rows } => {
+                let mut table = tiered(hot_rows)?;
+                table.retier(&Stream::new(self.gpu)?, &self.reads()?)?;
+                DeviceFeatures::Tiered(Box::new(table))
+            }
+            Mode::Naive => {
+                let refused =
+                    || Error::Model { why: "naive reads of features need rows of float32 in memory".to_owned() };
+                let bytes = source.bytes().filter(|_| source.format().stored == Stored::F32).ok_or_else(refused)?;
+                let width_bytes = source.format().stride_bytes as u64;
+                DeviceFeatures::Naive { table: pin(self.gpu, bytes)?, rows, width_bytes }
+            }
+            Mode::Dma => DeviceFeatures::none(),
+        })
+    }
+
+    /// How often each row will be read.
+    fn reads(&self) -> Result<Vec<u64>> {
+        let options = SampleOptions::fanouts(&self.config.fanout)?;
+        let train: [&[u64]; 1] = [&self.task.train];
+        let expected = Expected { train: &train, batch: self.config.batch, options: &options };
+        let outgoing = match self.graph.filter(|graph| graph.gpu().is_some()) {
+            Some(placed) => Outgoing::of_placed(placed, &Stream::new(self.gpu)?)?,
+            None => Outgoing::of_sampling(&self.task.graph, &headwater_graph::Silent)?,
+        };
+        Ok(expected_reads(&outgoing, &expected)?.swap_remove(0))
+    }
+}
+
+impl DeviceFeatures {
+    /// Nothing in GPU memory.
+    pub fn none() -> Self {
+        Self::Dma { staging: Vec::new(), turn: 0 }
+    }
+
+    /// Queues the rows of these ids, u64 each, as float32.
+    pub fn gather(&mut self, stream: &Stream, task: &Task, ids: &Span, out: &Span) -> Result<()> {
+        match self {
+            Self::Tiered(tiers) => Ok(tiers.gather(stream, ids, IdType::U64, Stored::F32, out)?),
+            Self::Naive { table, rows, width_bytes } => {
+                let (rows, width_bytes) = (*rows, *width_bytes);
+                let options = GatherOptions { variant: Variant::Naive, ..GatherOptions::default() };
+                let id_type = IdType::U64;
+                let gather =
+                    GpuGather { stream, table, host_table: None, rows, width_bytes, ids, id_type, out, options };
+                gather.run()?;
+                Ok(())
+            }
+            Self::Dma { staging, turn } => {
+                let mut nodes = vec![0u64; ids.bytes() / 8];
+                stream.download(ids, bytemuck::cast_slice_mut(&mut nodes))?;
+                *turn += 1;
+                let table = table_of(task)?;
+                // Rows as they are go in pieces: some are on their way while others are collected.
+                if let Some(values) = table.in_place() {
+                    let (table, width_bytes) = (bytemuck::cast_slice(values), table.source().format().stride_bytes);
+                    let ids = IdSlice::U64(&nodes);
+                    return Ok(StagedGather { stream, table, width_bytes, ids, out }.run(0)?);
+                }
+                by_copy(stream, staging, *turn, table, &nodes, out)
+            }
+        }
+    }
+
+    /// Rows that were served from GPU memory and from host memory so far; nothing where nobody counts.
+    pub fn served(&self, stream: &Stream) -> Result<Option<(u64, u64)>> {
+        match self {
+            Self::Tiered(tiers) => {
+                let served = tiers.served(stream)?;
+                Ok(Some((served.replicated.rows, served.host.rows)))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+fn table_of(task: &Task) -> Result<&HostTable> {
+    let none = || Error::Model { why: "nodes have no features that a GPU could gather".to_owned() };
+    task.features.first().and_then(Option::as_ref).ok_or_else(none)
+}
+
+/// CPU threads collect rows in pinned memory, which a copy brings to the GPU. Two pieces take turns: one is on its way while
+/// the other is filled.
+fn by_copy(
+    stream: &Stream,
+    staging: &mut Vec<Buffer<u8, Pinned>>,
+    turn: usize,
+    table: &HostTable,
+    nodes: &[u64],
+    out: &Span,
+) -> Result<()> {
+    while staging.len() < 2 || staging[turn % 2].len() < out.bytes() {
+        let room = Buffer::<u8, Pinned>::new(stream.gpu(), out.bytes().next_power_of_two())?;
+        if staging.len() < 2 {
+            staging.push(room);
+        } else {
+            staging[turn % 2] = room;
+        }
+    }
+    let piece = &mut staging[turn % 2];
+    piece.whole().allocation().wait_until_unused()?;
+    table.gather(nodes, Stored::F32, &mut piece.as_mut_slice()?[..out.bytes()])?;
+    let short = || Error::Length { what: "pinned memory".to_owned(), found: piece.len(), expected: out.bytes() };
+    Ok(stream.copy(&piece.whole().part(0, out.bytes()).ok_or_else(short)?, out)?)
+}

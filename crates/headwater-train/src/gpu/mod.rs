@@ -1,0 +1,39 @@
+//! Training on a GPU.
+//!
+//! | the question | the room |
+//! | --- | --- |
+//! | Can this run be on a GPU, and on which? | [`choose`] |
+//! | What is learnt, in GPU memory | `flat.rs` |
+//! | Layers as kernels, and memory between them | `layers.rs`, `passes.rs` |
+//! | A step: forward, loss, backward, new parameters | `site.rs`, `finish.rs`, `letter.rs` |
+//! | The whole graph at once | `full.rs` |
+//! | Batches, overlapped | `sampled.rs`, `slots.rs`, `draw.rs`, `features.rs`, `capacity.rs` |
+//! | Batches of several types | `apart.rs` |
+//! | What goes into GPU memory | [`plan`] |
+//! | When did what run? | [`timeline`] |
+//!
+//! Samples, shuffles and dropouts are drawn as on the CPU, and no sum depends on who comes first: a run repeats to the bit, and
+//! differs from the CPU's by rounding alone.
+
+mod apart;
+mod capacity;
+pub mod choose;
+mod draw;
+mod engine;
+mod features;
+mod finish;
+mod flat;
+mod full;
+mod layers;
+mod letter;
+mod passes;
+pub mod plan;
+mod sampled;
+mod site;
+mod slots;
+pub mod timeline;
+mod wait;
+
+pub(crate) use engine::{Engine, Kind, Parts};
+pub(crate) use sampled::{Epoch, Step};
+pub(crate) use site::Found;

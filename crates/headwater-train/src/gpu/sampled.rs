@@ -1,0 +1,247 @@
+//! Steps over batches of training nodes, overlapped: while one batch is trained on, the features of the next are gathered
+//! and the one after that is drawn, each on a stream of its own.
+//!
+//! The host waits for two things a batch: that its sample is there, since its size decides what is queued, and that the step
+//! before the last is over, since its loss is read and its room is used again. Whatever fails ends the epoch with its error:
+//! there is one thread, and nothing that it waits for is waited for without end.
+
+use headwater_cuda::{Gpu, Span, Stream};
+use headwater_graph::random::Key;
+
+use super::capacity::Capacity;
+use super::draw::{Course, Drawer, Drawn};
+use super::features::DeviceFeatures;
+use super::site::{Found, Shared};
+use super::slots::{SLOTS, Sizing, Slots};
+use super::timeline::{Stage, Timeline};
+use super::wait::wait;
+use crate::blocks::SelfLoops;
+use crate::error::Result;
+use crate::labels::Labels;
+use crate::task::Task;
+use crate::trainer::draw::Drawing;
+
+/// What a batch is trained with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub rate: f64,
+    /// Counted over the whole run, from 0.
+    pub number: u64,
+    pub key: Key,
+}
+
+/// The pipeline.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    streams: Streams,
+    drawer: Drawer,
+    features: DeviceFeatures,
+    degrees: Option<Span>,
+    slots: Option<Slots>,
+    settings: Settings,
+    pub timeline: Timeline,
+}
+
+/// What does not change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub loops: SelfLoops,
+    pub width: usize,
+    pub seeds: usize,
+}
+
+#[derive(Debug)]
+struct Streams {
+    sample: Stream,
+    gather: Stream,
+    train: Stream,
+}
+
+/// What an epoch asks of whoever runs it.
+pub(crate) trait Epoch {
+    /// The first batch that is not done.
+    fn first(&self) -> u64;
+
+    /// Its batches.
+    fn drawing(&self) -> Result<Drawing>;
+
+    /// The labels of seeds.
+    fn labels(&self, seeds: &[u64]) -> Labels;
+
+    /// With what the batch that comes `ahead` batches from now is trained.
+    fn step(&self, ahead: u64) -> Step;
+
+    /// A batch is done. Whether to go on.
+    fn done(&mut self, found: Found) -> Result<bool>;
+}
+
+impl Pipeline {
+    pub fn new(
+        gpu: &Gpu,
+        drawer: Drawer,
+        features: DeviceFeatures,
+        degrees: Option<Span>,
+        settings: Settings,
+    ) -> Result<Self> {
+        // Drawing and gathering are short and others wait for them, so they go first.
+        let streams = Streams { sample: Stream::urgent(gpu)?, gather: Stream::urgent(gpu)?, train: Stream::new(gpu)? };
+        let timeline = Timeline::new(gpu)?;
+        Ok(Self { streams, drawer, features, degrees, slots: None, settings, timeline })
+    }
+
+    /// Gives back the memory of batches, which is made again when the next one comes.
+    pub fn give_up_memory(&mut self) -> Result<()> {
+        self.slots = None;
+        self.features = DeviceFeatures::none();
+        [&self.streams.sample, &self.streams.gather, &self.streams.train]
+            .into_iter()
+            .try_for_each(Stream::synchronize)?;
+        Ok(())
+    }
+
+    /// Rows of features that came from GPU memory and from host memory so far, where that is counted.
+    pub fn served(&self) -> Result<Option<(u64, u64)>> {
+        self.features.served(&self.streams.gather)
+    }
+
+    /// Reads features from elsewhere from now on.
+    pub fn set_features(&mut self, features: DeviceFeatures) {
+        self.features = features;
+    }
+
+    /// Trains on the batches of an epoch that are not done yet, until it ends or somebody stops it.
+    pub fn epoch(&mut self, shared: &Shared<'_>, task: &Task, epoch: &mut dyn Epoch) -> Result<()> {
+        let Self { streams, drawer, features, degrees, slots, settings, timeline } = self;
+        let (degrees, settings) = (degrees.as_ref(), *settings);
+        let mut run = Running { streams, features, degrees, slots, settings, timeline, shared, task };
+        let first = epoch.first();
+        let mut course = drawer.epoch(epoch.drawing()?, first);
+        let count = course.count();
+        if first >= count {
+            return Ok(());
+        }
+        let mut open: Vec<u64> = Vec::new();
+        let mut drawn = run.draw(&mut course, first)?;
+        for at in first..count {
+            run.fit(&drawn, &mut open, epoch)?;
+            let step = epoch.step(open.len() as u64);
+            run.gather(at, &drawn, &step, &epoch.labels(&drawn.seeds))?;
+            if open.len() == SLOTS && !run.close(open.remove(0), epoch)? {
+                break;
+            }
+            run.train(at, &step)?;
+            open.push(at);
+            if at + 1 < count {
+                drawn = run.draw(&mut course, at + 1)?;
+            }
+        }
+        // What was queued is done, whoever stopped it.
+        for at in open {
+            run.close(at, epoch)?;
+        }
+        Ok(())
+    }
+}
+
+/// An epoch under way.
+struct Running<'a> {
+    streams: &'a Streams,
+    features: &'a mut DeviceFeatures,
+    degrees: Option<&'a Span>,
+    slots: &'a mut Option<Slots>,
+    settings: Settings,
+    timeline: &'a mut Timeline,
+    shared: &'a Shared<'a>,
+    task: &'a Task,
+}
+
+impl Running<'_> {
+    /// A batch, drawn while others are gathered and trained on.
+    fn draw(&mut self, course: &mut Course<'_>, at: u64) -> Result<Drawn> {
+        self.timeline.begin(Stage::Sample, at, &self.streams.sample)?;
+        let drawn = course.draw(&self.streams.sample, at)?;
+        self.timeline.end(Stage::Sample, at, &self.streams.sample)?;
+        Ok(drawn)
+    }
+
+    /// Makes room for a batch that has none. What is under way ends first.
+    fn fit(&mut self, drawn: &Drawn, open: &mut Vec<u64>, epoch: &mut dyn Epoch) -> Result<()> {
+        if self.slots.as_ref().is_some_and(|slots| slots.capacity.holds(&drawn.sizes)) {
+            return Ok(());
+        }
+        for at in open.drain(..) {
+            // Whether to go on is asked again at the next one.
+            self.close(at, epoch)?;
+        }
+        let before = self.slots.take();
+        let capacity = match &before {
+            Some(slots) => slots.capacity.grown(&drawn.sizes),
+            None => Capacity::like(&drawn.sizes),
+        };
+        if before.is_some() {
+            log::info!("a batch was larger than those before; room is made for {:?}", capacity.blocks);
+        }
+        drop(before);
+        let sizing = self.settings.sizing(self.shared, capacity, self.degrees.is_some());
+        *self.slots = Some(Slots::new(&self.streams.train, sizing)?);
+        // Memory is made in the order of one stream and used on another.
+        self.streams.gather.wait_for(&self.streams.train)?;
+        Ok(())
+    }
+
+    /// Queues everything that a batch needs before it is trained on.
+    fn gather(&mut self, at: u64, drawn: &Drawn, step: &Step, labels: &Labels) -> Result<()> {
+        let Some(slot) = self.slots.as_mut().and_then(|slots| slots.all.get_mut(place(at))) else { return Ok(()) };
+        let stream = &self.streams.gather;
+        if let Some(read) = slot.read.take() {
+            wait(&read, "gather")?;
+        }
+        slot.site.write(self.shared, step, labels)?;
+        if let Some(free) = &slot.free {
+            stream.wait(free)?;
+        }
+        stream.wait_for(&self.streams.sample)?;
+        self.timeline.begin(Stage::Gather, at, stream)?;
+        slot.site.send(stream)?;
+        slot.read = Some(stream.record()?);
+        slot.fill(stream, drawn, self.degrees)?;
+        self.features.gather(stream, self.task, &drawn.ids, &slot.rows(drawn)?)?;
+        self.timeline.end(Stage::Gather, at, stream)
+    }
+
+    /// Queues the step of a batch that is gathered or on its way.
+    fn train(&mut self, at: u64, step: &Step) -> Result<()> {
+        let Some(slot) = self.slots.as_mut().and_then(|slots| slots.all.get_mut(place(at))) else { return Ok(()) };
+        let stream = &self.streams.train;
+        stream.wait_for(&self.streams.gather)?;
+        self.timeline.begin(Stage::Train, at, stream)?;
+        slot.site.step(stream, self.shared, step)?;
+        self.timeline.end(Stage::Train, at, stream)?;
+        slot.free = Some(stream.record()?);
+        Ok(())
+    }
+
+    /// Waits until a step is over and tells what it found. Whether to go on.
+    fn close(&mut self, at: u64, epoch: &mut dyn Epoch) -> Result<bool> {
+        let Some(slot) = self.slots.as_mut().and_then(|slots| slots.all.get_mut(place(at))) else { return Ok(true) };
+        if let Some(free) = &slot.free {
+            wait(free, "step")?;
+        }
+        [&self.streams.gather, &self.streams.train].into_iter().try_for_each(Stream::take_fault)?;
+        self.timeline.close(at)?;
+        epoch.done(slot.site.found()?)
+    }
+}
+
+impl Settings {
+    /// Room for batches up to a capacity.
+    pub fn sizing<'a>(self, shared: &'a Shared<'a>, capacity: Capacity, needs_scales: bool) -> Sizing<'a> {
+        let Self { loops, width, seeds } = self;
+        Sizing { shared, capacity, loops, width, seeds, needs_scales }
+    }
+}
+
+/// Which slot a batch has.
+fn place(at: u64) -> usize {
+    usize::try_from(at % SLOTS as u64).unwrap_or(0)
+}

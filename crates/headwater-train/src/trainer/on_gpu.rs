@@ -1,0 +1,190 @@
+//! Epochs of a run whose steps are made on a GPU.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use headwater_cuda::Gpu;
+
+use super::draw::Drawing;
+use super::{Listener, Seconds, Trainer};
+use crate::error::{Error, Result};
+use crate::features::Fetched;
+use crate::gpu::plan::Mode;
+use crate::gpu::timeline::Stretch;
+use crate::gpu::{Engine, Epoch, Found, Kind, Parts, Step};
+use crate::labels::Labels;
+
+impl Trainer {
+    /// Brings a run to a GPU. What it does from here on is done there; evaluations and checkpoints are made here.
+    pub(super) fn bring(&mut self, gpu: &Gpu) -> Result<()> {
+        let engine = Engine::new(gpu, self.parts(), &|| Drawing::new(self))?;
+        self.engine = Some(Box::new(engine));
+        Ok(())
+    }
+
+    /// Where features lie, where a GPU gathers them batch by batch.
+    #[must_use]
+    pub fn feature_mode(&self) -> Option<Mode> {
+        self.engine.as_ref().and_then(|engine| engine.mode())
+    }
+
+    /// Rows of features that came from GPU memory and from host memory so far, where that is counted.
+    pub fn feature_rows(&self) -> Result<Option<(u64, u64)>> {
+        self.engine.as_ref().map_or(Ok(None), |engine| engine.served())
+    }
+
+    /// Keeps from now on when the stages of every batch ran.
+    pub fn keep_timeline(&mut self) {
+        if let Some(timeline) = self.engine.as_mut().and_then(|engine| engine.timeline()) {
+            timeline.keep();
+        }
+    }
+
+    /// When the stages of batches ran, where that is kept.
+    pub fn timeline(&mut self) -> Vec<Stretch> {
+        let timeline = self.engine.as_mut().and_then(|engine| engine.timeline());
+        timeline.map_or_else(Vec::new, |timeline| timeline.stretches().to_vec())
+    }
+
+    /// Brings back what was learnt on a GPU since the last time.
+    pub(super) fn bring_back(&mut self) -> Result<()> {
+        let Some(engine) = &mut self.engine else { return Ok(()) };
+        engine.fetch(&mut self.network, &mut self.optimiser)?;
+        self.optimiser.set_steps(self.state.step);
+        Ok(())
+    }
+
+    /// One epoch on a GPU, or what is left of it; nothing when the listener stops it.
+    pub(super) fn epoch_on(
+        &mut self,
+        mut engine: Box<Engine>,
+        listener: &dyn Listener,
+    ) -> Result<Option<(f64, Seconds)>> {
+        let found = match engine.kind() {
+            Kind::Full => self.full_epoch_on(&mut engine, listener),
+            Kind::Sampled => self.sampled_epoch_on(&mut engine, listener),
+            Kind::Apart => self.apart_epoch_on(&mut engine, listener),
+        };
+        self.engine = Some(engine);
+        found
+    }
+
+    fn full_epoch_on(&mut self, engine: &mut Engine, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
+        if listener.should_stop() {
+            return Ok(None);
+        }
+        let begun = Instant::now();
+        let found = engine.full_step(&self.coming_step(0))?;
+        self.note(found)?;
+        listener.batch(1, 1, found.loss);
+        Ok(Some((found.loss, Seconds { compute: begun.elapsed().as_secs_f64(), ..Seconds::default() })))
+    }
+
+    fn sampled_epoch_on(&mut self, engine: &mut Engine, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
+        let batches = self.task.train.len().div_ceil(self.config.batch) as u64;
+        // The engine reads features of the task while the run is told what was found.
+        let (config, task) = (self.config.clone(), Arc::clone(&self.task));
+        let mut epoch = Told { run: self, listener, batches, is_stopped: false };
+        let seconds = engine.sampled_epoch(&config, &task, &mut epoch)?;
+        let is_stopped = epoch.is_stopped && self.state.batch < batches;
+        Ok((!is_stopped).then(|| (self.state.losses / batches.max(1) as f64, seconds)))
+    }
+
+    fn apart_epoch_on(&mut self, engine: &mut Engine, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
+        let drawing = Drawing::new(self)?;
+        let (batches, mut seconds) = (drawing.count(), Seconds::default());
+        while self.state.batch < batches {
+            if listener.should_stop() {
+                return Ok(None);
+            }
+            let begun = Instant::now();
+            let batch = drawing.batch(self.state.batch)?;
+            let drawn = Instant::now();
+            let ids: Vec<&[u64]> = batch.sample.nodes.iter().map(|nodes| nodes.ids.as_slice()).collect();
+            let features = self.reader().copied(&ids, &mut |len| vec![0.0; len])?;
+            let gathered = Instant::now();
+            let x = features.iter().flatten().find_map(|rows| match rows {
+                Fetched::Copied(rows) => Some(rows.as_slice()),
+                Fetched::InPlace(_) => None,
+            });
+            let found = engine.apart_step(&batch, x, &self.coming_step(0))?;
+            if let Err(why) = self.note(found) {
+                self.reader().check(&features, &ids)?;
+                return Err(why);
+            }
+            self.state.losses += found.loss;
+            self.state.batch += 1;
+            seconds.sample += (drawn - begun).as_secs_f64();
+            seconds.gather += (gathered - drawn).as_secs_f64();
+            seconds.compute += gathered.elapsed().as_secs_f64();
+            listener.batch(self.state.batch, batches, found.loss);
+        }
+        Ok(Some((self.state.losses / batches.max(1) as f64, seconds)))
+    }
+
+    /// What the step that comes so many steps from now is made with.
+    fn coming_step(&self, ahead: u64) -> Step {
+        let number = self.state.step + ahead;
+        Step { rate: self.schedule.at(number), number, key: self.key_of_step(number) }
+    }
+
+    /// Notes that a step is over.
+    fn note(&mut self, found: Found) -> Result<()> {
+        self.check_finite("loss", found.loss)?;
+        self.check_finite("norm of the gradients", found.norm)?;
+        self.state.step += 1;
+        Ok(())
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        let Self { config, task, network, optimiser, whole, loss, .. } = self;
+        Parts { config, task, network, optimiser, whole, loss: *loss }
+    }
+
+    /// Whether a feature of a batch is to blame for a number that is none.
+    fn blame(&self, batch: u64) -> Result<()> {
+        let (_, sample) = Drawing::new(self)?.sample(batch)?;
+        let ids: Vec<&[u64]> = sample.nodes.iter().map(|nodes| nodes.ids.as_slice()).collect();
+        let rows = self.reader().copied(&ids, &mut |len| vec![0.0; len])?;
+        self.reader().check(&rows, &ids)
+    }
+}
+
+/// An epoch of a run, as its engine asks for it.
+struct Told<'a> {
+    run: &'a mut Trainer,
+    listener: &'a dyn Listener,
+    batches: u64,
+    is_stopped: bool,
+}
+
+impl Epoch for Told<'_> {
+    fn first(&self) -> u64 {
+        self.run.state.batch
+    }
+
+    fn drawing(&self) -> Result<Drawing> {
+        Drawing::new(self.run)
+    }
+
+    fn labels(&self, seeds: &[u64]) -> Labels {
+        self.run.task.labels.of(seeds)
+    }
+
+    fn step(&self, ahead: u64) -> Step {
+        self.run.coming_step(ahead)
+    }
+
+    fn done(&mut self, found: Found) -> Result<bool> {
+        if let Err(why @ Error::NotFinite { .. }) = self.run.note(found) {
+            // Whoever looks for the reason is told the feature, if there is one.
+            self.run.blame(self.run.state.batch)?;
+            return Err(why);
+        }
+        self.run.state.losses += found.loss;
+        self.run.state.batch += 1;
+        self.listener.batch(self.run.state.batch, self.batches, found.loss);
+        self.is_stopped |= self.listener.should_stop();
+        Ok(!self.is_stopped)
+    }
+}

@@ -9,6 +9,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The GPU could not be used.
+    #[error(transparent)]
+    Cuda(#[from] headwater_cuda::Error),
     /// A layer could not be read, compiled or run.
     #[error(transparent)]
     Compile(#[from] headwater_compile::Error),

@@ -12,6 +12,7 @@
 //! | How does it get better? | [`optimiser`], [`mod@clip`], [`schedule`] |
 //! | Where are its features? | [`placement`] |
 //! | When is it good enough? | [`early_stop`] |
+//! | How does a step run on a GPU? | [`device`], and a `device` below each part |
 //! | What does it say of these nodes? | [`layerwise`], [`node_list`], [`predictions`] |
 //! | Which graph was it trained on? | [`origin`] |
 //! | What does a run leave behind? | [`checkpoint`], [`journal`], [`whole_file`] |
@@ -22,6 +23,7 @@ pub mod array;
 pub mod blocks;
 pub mod checkpoint;
 pub mod clip;
+pub mod device;
 pub mod early_stop;
 pub mod error;
 mod features;

@@ -23,15 +23,15 @@ impl Default for Adam {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     /// Share of the gradient in the new mean.
-    fresh_mean: f32,
-    beta2: f32,
+    pub(super) fresh_mean: f32,
+    pub(super) beta2: f32,
     /// Share of the gradient's square in the new mean of squares.
-    fresh_square: f32,
-    epsilon: f32,
+    pub(super) fresh_square: f32,
+    pub(super) epsilon: f32,
     /// The learning rate over the correction of the mean.
-    rate: f32,
+    pub(super) rate: f32,
     /// Root of the correction of the squares.
-    root: f32,
+    pub(super) root: f32,
     /// Decay that is added to the gradient.
     decay: f32,
     /// What is left of the parameter by decay of its own.

@@ -7,6 +7,7 @@
 //! A gradient of some rows changes those rows and what is remembered of them (`rows.rs`); all others stay.
 
 mod adam;
+pub mod device;
 mod rows;
 mod sgd;
 #[cfg(test)]

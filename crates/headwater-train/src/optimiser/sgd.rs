@@ -15,7 +15,7 @@ pub struct Sgd {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     plain: Plain,
-    momentum: f32,
+    pub(super) momentum: f32,
     nesterov: bool,
 }
 

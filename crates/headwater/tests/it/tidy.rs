@@ -14,7 +14,10 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("headwater-graph", &["headwater-cuda", "headwater-memory", "headwater-tensor"]),
     ("headwater-feature", &["headwater-cuda", "headwater-memory", "headwater-tensor"]),
     ("headwater-compile", &["headwater-cuda", "headwater-memory", "headwater-tensor", "headwater-graph"]),
-    ("headwater-train", &["headwater-tensor", "headwater-graph", "headwater-feature", "headwater-compile"]),
+    (
+        "headwater-train",
+        &["headwater-cuda", "headwater-tensor", "headwater-graph", "headwater-feature", "headwater-compile"],
+    ),
     (
         "headwater",
         &[

@@ -7,6 +7,7 @@
 
 mod binary;
 mod class;
+pub mod device;
 mod exponential;
 mod probability;
 mod square;

@@ -1,5 +1,7 @@
 //! Graphs and samples as layers take them.
 
+pub mod scales;
+
 use headwater_compile::adjacency::{Adjacency, RelationEdges};
 use headwater_graph::Graph;
 use headwater_graph::sample::{Block, Sample};

@@ -26,6 +26,7 @@ pub(crate) const ONE_BLOCK: Grid = Grid { blocks: 1, threads: THREADS, shared_by
 #[must_use]
 pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
     let parts = [
+        crate::blocks::scales::kernel_builds,
         crate::loss::device::kernel_builds,
         crate::optimiser::device::kernel_builds,
     ];

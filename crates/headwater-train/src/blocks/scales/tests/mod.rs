@@ -1,0 +1,3 @@
+//! Scales made on the device against those made on the host.
+
+mod device;

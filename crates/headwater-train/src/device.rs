@@ -28,6 +28,7 @@ pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
     let parts = [
         crate::blocks::scales::kernel_builds,
         crate::loss::device::kernel_builds,
+        crate::network::running_builds,
         crate::optimiser::device::kernel_builds,
     ];
     parts.into_iter().flat_map(|part| part()).collect()

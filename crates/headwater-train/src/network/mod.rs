@@ -25,6 +25,8 @@ pub use self::input::{InputPlan, Inputs, Nodes, Read};
 use self::input::{InputStage, Kept, Wanted};
 use self::layer::{Layer, Outputs, Place, With, give_all};
 use self::running::Running;
+pub(crate) use self::running::device::kernel_builds as running_builds;
+pub use self::running::device::{BatchMoments, DeviceRunning};
 use crate::array;
 use crate::error::{Error, Result};
 use crate::gradient::Gradient;

@@ -1,5 +1,7 @@
 //! Moments of the batches that a layer has seen. Inference normalises by them, as torch's `BatchNorm1d` does.
 
+pub mod device;
+
 use crate::array::{Array, check_length};
 use crate::error::{Error, Result};
 

@@ -112,18 +112,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const double asked = most / (norm + 1e-6);
     const float scale = asked < 1.0 ? (float)asked : 1.0f;
     const Now now = *numbers;
-    u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= count) return;
-    u32 at = segment_of(starts, segments, i);
-    Segment of = segment(decays[at], now.rate);
-    for (; i < count; i += (u64)gridDim.x * THREADS) {
-        if (at + 1 < segments && starts[at + 1] <= i) {
-            do at++;
-            while (at + 1 < segments && starts[at + 1] <= i);
+    // Neighbours lie in one segment mostly: it is looked up again where it ends.
+    u64 end = 0;
+    Segment of = {};
+    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < count; i += (u64)gridDim.x * THREADS) {
+        if (i >= end) {
+            const u32 at = segment_of(starts, segments, i);
+            end = at + 1 < segments ? starts[at + 1] : count;
             of = segment(decays[at], now.rate);
         }
         float value = values[i];
-        element(value, mul(gradient[i], scale), HAS_FIRST ? first + i : first, HAS_SECOND ? second + i : second, of, with, now);
+        const float slope = mul(gradient[i], scale);
+        element(value, slope, HAS_FIRST ? first + i : first, HAS_SECOND ? second + i : second, of, with, now);
         values[i] = value;
     }
 }

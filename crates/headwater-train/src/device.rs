@@ -13,14 +13,12 @@ use crate::error::Result;
 /// Sums of many numbers in two stages, for kernel texts.
 pub(crate) const SUM: (&str, &str) = ("sum.cuh", include_str!("device/sum.cuh"));
 /// Threads of a block.
-pub(crate) const THREADS: u32 = 256;
-/// Sums that the first stage leaves to the second. The same on every GPU, so that sums are too.
-pub(crate) const PARTS: u32 = 256;
+const THREADS: u32 = 256;
+/// Sums that the first stage leaves to the second at most. The same on every GPU, so that sums are too.
+const PARTS: u32 = 256;
 /// Bytes of the memory between the stages.
 pub(crate) const PARTS_BYTES: usize = 8 * PARTS as usize;
 
-/// The grid of a first stage.
-pub(crate) const PARTS_GRID: Grid = Grid { blocks: PARTS, threads: THREADS, shared_bytes: 0 };
 /// The grid of what one block does.
 pub(crate) const ONE_BLOCK: Grid = Grid { blocks: 1, threads: THREADS, shared_bytes: 0 };
 
@@ -58,6 +56,12 @@ pub(crate) fn grid(stream: &Stream, elements: usize) -> Grid {
     let most = facts.sms * (facts.threads_per_sm / THREADS).max(1);
     let blocks = u32::try_from(elements.div_ceil(THREADS as usize)).unwrap_or(u32::MAX);
     Grid { blocks: blocks.clamp(1, most), threads: THREADS, shared_bytes: 0 }
+}
+
+/// The grid of a first stage over so many threads' work. The second stage sums as many parts as it has blocks.
+pub(crate) fn parts_grid(threads: usize) -> Grid {
+    let blocks = u32::try_from(threads.div_ceil(THREADS as usize)).unwrap_or(u32::MAX);
+    Grid { blocks: blocks.clamp(1, PARTS), threads: THREADS, shared_bytes: 0 }
 }
 
 /// Numbers that kernels sum, as all texts of this crate know them.

@@ -1,6 +1,6 @@
-// Sums in two stages, in f64 and always in the same order: lanes of a warp in halves, warps one after the other, and PARTS
-// sums of blocks by one block. No atomics, so a sum is the same every time; PARTS does not depend on the GPU, so it is
-// the same on every one. A number costs a conversion and an addition in f64; the memory it comes from bounds it.
+// Sums in two stages, in f64 and always in the same order: lanes of a warp in halves, warps one after the other, and at most
+// PARTS sums of blocks by one block. No atomics, so a sum is the same every time; blocks walk with a stride of
+// PARTS blocks, however few there are, so it depends neither on the GPU nor on the room there is. A number costs a conversion and an addition in f64; the memory it comes from bounds it.
 //
 // Defines: THREADS (a multiple of 32), PARTS.
 
@@ -26,9 +26,9 @@ __device__ inline void hw_store_part(double x, double* parts) {
     if (threadIdx.x == 0 && blockIdx.x < PARTS) parts[blockIdx.x] = sum;
 }
 
-// The second stage: the sum of all parts, in every thread of a block.
-__device__ inline double hw_sum_of_parts(const double* parts) {
+// The second stage: the sum of what `blocks` blocks found, in every thread of a block.
+__device__ inline double hw_sum_of_parts(const double* parts, u32 blocks) {
     double sum = 0.0;
-    for (u32 i = threadIdx.x; i < PARTS; i += THREADS) sum += parts[i];
+    for (u32 i = threadIdx.x; i < blocks && i < PARTS; i += THREADS) sum += parts[i];
     return hw_block_sum(sum);
 }

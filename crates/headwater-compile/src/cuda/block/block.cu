@@ -1,7 +1,8 @@
 // The lists of one block: edges by target as a sampler hands them over, checked, and where each row's edges begin.
 //
 // `place` reads 8 bytes an edge and writes 8, or 12 with loops: a running sum says how many edges stay before each, and
-// every target before an edge has one loop, so an edge knows its place without a second pass. `starts` is one search a
+// every target before an edge has one loop, so an edge knows its place without a second pass. Without loops that
+// sum is the edge's number and the pass a checked copy. `starts` is one search a
 // row: neighbouring rows search the same places, so of its log2(edges) loads all but the last few come from cache. A
 // thread for every edge that writes the starts between its target and the one before would write a hub's neighbours by
 // itself. About 10 integer operations an edge; memory bounds both.

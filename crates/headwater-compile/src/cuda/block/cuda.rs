@@ -8,7 +8,7 @@ use super::{BySource, Lists, Tables};
 use crate::error::Result;
 
 /// A fault: a target that is below the one before it.
-pub const FAULT_FALLING_TARGETS: u32 = 24;
+pub(super) const FAULT_FALLING_TARGETS: u32 = 24;
 
 static BLOCK: Source = Source { name: "block.cu", text: include_str!("block.cu"), headers: &[CUDA_HEADER] };
 static SORT: Source = Source { name: "sort.cu", text: include_str!("sort.cu"), headers: &[] };

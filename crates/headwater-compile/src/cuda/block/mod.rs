@@ -15,15 +15,15 @@ mod cuda;
 #[cfg(test)]
 mod tests;
 
-use headwater_cuda::{Allocation, Span, Stream};
+use headwater_cuda::{Allocation, Error as CudaError, Span, Stream};
 
-use cuda::{COUNTS, DIGITS, RANGES, TILE};
-pub use cuda::{FAULT_FALLING_TARGETS, kernel_builds};
+pub use cuda::kernel_builds;
+use cuda::{COUNTS, DIGITS, FAULT_FALLING_TARGETS, RANGES, TILE};
 
 use crate::error::{Error, Result};
 
 /// Words of tiles hold counts of 30 bits.
-const MOST_EDGES: u64 = 1 << 30;
+const MOST_EDGES: u32 = (1 << 30) - 1;
 
 /// The largest block that there is memory for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,12 +106,12 @@ struct BySource {
 }
 
 impl DeviceBlock {
-    /// Memory for a block, which is empty until it is filled.
+    /// Memory for a block, which is empty until it is filled. It is there from now on in the order of the stream.
     pub fn new(stream: &Stream, room: Room, wants: Wants) -> Result<Self> {
         let edges = room.edges.saturating_add(if wants.self_loops { room.dst } else { 0 });
         let numbers = (u32::try_from(edges), u32::try_from(room.src), u32::try_from(room.dst));
         let (Ok(edges), Ok(src), Ok(dst)) = numbers else { return Err(too_large(room)) };
-        if u64::from(edges) > MOST_EDGES || src == u32::MAX || dst > src {
+        if edges > MOST_EDGES || src == u32::MAX || dst > src {
             return Err(too_large(room));
         }
         let (tiles, passes) = (edges.div_ceil(TILE).max(1), passes(src));
@@ -265,7 +265,19 @@ fn words(stream: &Stream, count: usize) -> Result<Span> {
     Ok(Span::whole(Allocation::on_stream(stream, 4 * count.max(2))?))
 }
 
+/// What was wrong with the lists, where a stream reports that a block could not be made of them.
+#[must_use]
+pub fn explained(fault: CudaError) -> Error {
+    match fault {
+        CudaError::Fault { code: FAULT_FALLING_TARGETS, position, value, limit } => {
+            let why = format!("edge {position} has target {value} after target {limit}; targets do not fall");
+            Error::Graph { relation: 0, why }
+        }
+        other => other.into(),
+    }
+}
+
 fn too_large(room: Room) -> Error {
-    let why = format!("{room:?}; a block has at most 2^30 edges, and written nodes are among those that are read");
+    let why = format!("{room:?}; a block has less than 2^30 edges, and written nodes are among those that are read");
     Error::Graph { relation: 0, why }
 }

@@ -34,7 +34,7 @@ static SCALES: Kernel = unsafe {
 };
 
 /// What scales are made of: degrees of all nodes, ids of a block's, its counts, and where its targets' edges begin.
-pub(super) struct From<'a> {
+pub(super) struct Inputs<'a> {
     pub degrees: &'a Span,
     pub ids: &'a Span,
     pub counts: &'a Span,
@@ -42,7 +42,7 @@ pub(super) struct From<'a> {
 }
 
 /// Queues the scales.
-pub(super) fn queue(stream: &Stream, scales: &DeviceScales, from: &From<'_>) -> Result<()> {
+pub(super) fn queue(stream: &Stream, scales: &DeviceScales, from: &Inputs<'_>) -> Result<()> {
     let words = |span: &Span| u32::try_from(span.bytes() / 4).unwrap_or(u32::MAX);
     let ids = u32::try_from(from.ids.bytes() / 8).unwrap_or(u32::MAX);
     let src_room = words(&scales.src).min(ids);

@@ -33,7 +33,7 @@ impl DeviceScales {
     /// Queues the scales of a block. `degrees` has an f32 for every node of the graph, `ids` a u64 for every node that the
     /// block reads, in its order.
     pub fn fill(&self, stream: &Stream, degrees: &Span, ids: &Span, block: &DeviceBlock) -> Result<()> {
-        let from = cuda::From { degrees, ids, counts: block.counts(), dst_starts: block.dst_starts() };
+        let from = cuda::Inputs { degrees, ids, counts: block.counts(), dst_starts: block.dst_starts() };
         cuda::queue(stream, self, &from)
     }
 

@@ -4,7 +4,7 @@
 use headwater_cuda::{Defines, Element, Kernel, Param, Scalar, Source, Stream};
 
 use super::{DeviceLoss, DeviceRows, DeviceTargets};
-use crate::device::{ONE_BLOCK, PARTS_GRID, SUM, defines};
+use crate::device::{ONE_BLOCK, SUM, defines, parts_grid};
 use crate::error::Result;
 use crate::loss::Loss;
 
@@ -54,6 +54,7 @@ static MEAN: Kernel = unsafe {
         "mean_loss",
         &[
             Param::Read("parts", Element::Bytes, &["PARTS_BYTES"]),
+            Param::Value("blocks", Scalar::U32),
             Param::Read("counted", Element::U32, &[]),
             Param::Write("mean", Element::U64, &[]),
         ],
@@ -61,19 +62,25 @@ static MEAN: Kernel = unsafe {
 };
 
 /// Queues the loss of some rows.
-pub(super) fn queue(stream: &Stream, loss: &DeviceLoss, rows: &DeviceRows<'_>, room: u64) -> Result<()> {
+pub(super) fn queue(stream: &Stream, loss: &DeviceLoss, rows: &DeviceRows<'_>, room: usize) -> Result<()> {
+    // A warp a row of classes, a thread a value.
+    let threads = match rows.targets {
+        DeviceTargets::Classes(_) => 32 * room,
+        DeviceTargets::Values(_) => loss.columns as usize * room,
+    };
+    let summing = parts_grid(threads);
     let defines = loss_defines(loss.loss, loss.yes_weights.is_some());
     match rows.targets {
         DeviceTargets::Classes(labels) => {
-            CLASSES.on(stream, &defines, PARTS_GRID).buffer(rows.outputs, Element::F32).buffer(labels, Element::U32)
+            CLASSES.on(stream, &defines, summing).buffer(rows.outputs, Element::F32).buffer(labels, Element::U32)
         }
         DeviceTargets::Values(values) => VALUES
-            .on(stream, &defines, PARTS_GRID)
+            .on(stream, &defines, summing)
             .buffer(rows.outputs, Element::F32)
             .buffer(values, Element::F32)
             .buffer(loss.yes_weights.as_ref().unwrap_or(&loss.mean), Element::F32),
     }
-    .u64(room)
+    .u64(room as u64)
     .u32(loss.columns)
     .buffer(rows.rows, Element::U32)
     .buffer(rows.counted, Element::U32)
@@ -82,6 +89,7 @@ pub(super) fn queue(stream: &Stream, loss: &DeviceLoss, rows: &DeviceRows<'_>, r
     .go()?;
     MEAN.on(stream, &defines, ONE_BLOCK)
         .bytes(&loss.parts)
+        .u32(summing.blocks)
         .buffer(rows.counted, Element::U32)
         .buffer(&loss.mean, Element::U64)
         .go()?;

@@ -49,12 +49,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u64 there = rows_within(rows, room, fault);
     const float share = share_of(counted);
     double sum = 0.0;
-    for (u64 row = ((u64)blockIdx.x * THREADS + threadIdx.x) / 32; row < there; row += (u64)gridDim.x * (THREADS / 32)) {
+    for (u64 row = ((u64)blockIdx.x * THREADS + threadIdx.x) / 32; row < there; row += (u64)PARTS * (THREADS / 32)) {
         const u32 label = labels[row], lane = threadIdx.x % 32;
         const float* own = outputs + row * columns;
         float* slope = gradient + row * columns;
         if (label < columns) {
-            sum += (IS_LOG ? log_share : cross_entropy)(own, columns, label, slope, share);
+            sum += IS_LOG ? log_share(own, columns, label, slope, share) : cross_entropy(own, columns, label, slope, share);
             continue;
         }
         // -1 is a row without a label.
@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u64 there = rows_within(rows, room, fault) * columns;
     const float share = share_of(counted);
     double sum = 0.0;
-    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < there; i += (u64)gridDim.x * THREADS) {
+    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < there; i += (u64)PARTS * THREADS) {
         const float x = outputs[i], target = targets[i];
         float slope = 0.0f;
         // One that is not a number is none.
@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     hw_store_part(sum, parts);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) mean_loss(const double* parts, const u32* counted, double* mean) {
-    const double sum = hw_sum_of_parts(parts);
+extern "C" __global__ void __launch_bounds__(THREADS) mean_loss(const double* parts, u32 blocks, const u32* counted, double* mean) {
+    const double sum = hw_sum_of_parts(parts, blocks);
     if (threadIdx.x == 0) *mean = *counted > 0 ? sum / (double)*counted : 0.0;
 }

@@ -80,7 +80,7 @@ impl DeviceLoss {
             _ => {}
         }
         let room = rows.outputs.bytes() / (4 * self.columns as usize);
-        cuda::queue(stream, self, &rows, room as u64)
+        cuda::queue(stream, self, &rows, room)
     }
 
     fn unfit(&self, expected: &'static str, found: &str) -> Error {

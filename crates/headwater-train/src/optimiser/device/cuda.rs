@@ -4,7 +4,7 @@
 use headwater_cuda::{Defines, Element, Kernel, KernelStruct, Param, Scalar, Source, Span, Stream};
 
 use super::{Arrays, Tables};
-use crate::device::{ONE_BLOCK, PARTS_GRID, SUM, defines, grid};
+use crate::device::{ONE_BLOCK, SUM, defines, grid, parts_grid};
 use crate::error::Result;
 use crate::optimiser::{Rule, Step};
 
@@ -53,6 +53,7 @@ static STEP: Kernel = unsafe {
             Param::Struct("with", size_of::<Constants>()),
             Param::Read("numbers", Element::Bytes, &["NOW_BYTES"]),
             Param::Read("parts", Element::Bytes, &["PARTS_BYTES"]),
+            Param::Value("blocks", Scalar::U32),
             Param::Value("most", Scalar::F64),
             Param::Write("norm_out", Element::U64, &[]),
         ],
@@ -113,13 +114,8 @@ pub(super) fn tell(stream: &Stream, rule: Rule, step: Step, rate: f64, now: &Spa
 
 /// Queues a step.
 pub(super) fn step(stream: &Stream, rule: Rule, step: Step, tables: &Tables, arrays: &Arrays<'_>) -> Result<()> {
-    let (defines, count) = (rule_defines(rule), tables.count as u64);
-    SQUARES
-        .on(stream, &defines, PARTS_GRID)
-        .buffer(arrays.gradient, Element::F32)
-        .u64(count)
-        .bytes(&tables.parts)
-        .go()?;
+    let (defines, count, summing) = (rule_defines(rule), tables.count as u64, parts_grid(tables.count));
+    SQUARES.on(stream, &defines, summing).buffer(arrays.gradient, Element::F32).u64(count).bytes(&tables.parts).go()?;
     STEP.on(stream, &defines, grid(stream, tables.count))
         .buffer(arrays.values, Element::F32)
         .buffer(arrays.gradient, Element::F32)
@@ -132,6 +128,7 @@ pub(super) fn step(stream: &Stream, rule: Rule, step: Step, tables: &Tables, arr
         .structure(&Constants::of(step))
         .bytes(&tables.now)
         .bytes(&tables.parts)
+        .u32(summing.blocks)
         .f64(tables.most_norm)
         .buffer(&tables.norm, Element::U64)
         .go()?;

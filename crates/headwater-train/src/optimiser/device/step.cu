@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     squares(const float* __restrict__ gradient, u64 count, double* parts) {
     double sum = 0.0;
 #pragma unroll 4
-    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < count; i += (u64)gridDim.x * THREADS) {
+    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < count; i += (u64)PARTS * THREADS) {
         const double x = gradient[i];
         sum += x * x;
     }
@@ -104,26 +104,26 @@ __device__ inline void element(float& value, float slope, float* first, float* s
 extern "C" __global__ void __launch_bounds__(THREADS)
     step(float* __restrict__ values, const float* __restrict__ gradient, float* __restrict__ first,
          float* __restrict__ second, u64 count, const u64* __restrict__ starts, const double* __restrict__ decays,
-         u32 segments, Constants with, const Now* numbers, const double* parts, double most, double* norm_out) {
-    const double norm = sqrt(hw_sum_of_parts(parts));
+         u32 segments, Constants with, const Now* numbers, const double* parts, u32 blocks, double most, double* norm_out) {
+    const double norm = sqrt(hw_sum_of_parts(parts, blocks));
     if (blockIdx.x == 0 && threadIdx.x == 0) *norm_out = norm;
     if (!(norm - norm == 0.0) || segments == 0) return;
     // The guard against a norm of 0 is torch's.
     const double asked = most / (norm + 1e-6);
     const float scale = asked < 1.0 ? (float)asked : 1.0f;
     const Now now = *numbers;
-    u64 i = (u64)blockIdx.x * THREADS + threadIdx.x;
-    if (i >= count) return;
-    u32 at = segment_of(starts, segments, i);
-    Segment of = segment(decays[at], now.rate);
-    for (; i < count; i += (u64)gridDim.x * THREADS) {
-        if (at + 1 < segments && starts[at + 1] <= i) {
-            do at++;
-            while (at + 1 < segments && starts[at + 1] <= i);
+    // Neighbours lie in one segment mostly: it is looked up again where it ends.
+    u64 end = 0;
+    Segment of = {};
+    for (u64 i = (u64)blockIdx.x * THREADS + threadIdx.x; i < count; i += (u64)gridDim.x * THREADS) {
+        if (i >= end) {
+            const u32 at = segment_of(starts, segments, i);
+            end = at + 1 < segments ? starts[at + 1] : count;
             of = segment(decays[at], now.rate);
         }
         float value = values[i];
-        element(value, mul(gradient[i], scale), HAS_FIRST ? first + i : first, HAS_SECOND ? second + i : second, of, with, now);
+        const float slope = mul(gradient[i], scale);
+        element(value, slope, HAS_FIRST ? first + i : first, HAS_SECOND ? second + i : second, of, with, now);
         values[i] = value;
     }
 }

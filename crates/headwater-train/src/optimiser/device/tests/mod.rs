@@ -106,9 +106,8 @@ fn steps_can_be_recorded_and_their_memory_moves() {
                 Some(graph) => graph.launch(&stream).unwrap(),
                 None => both.device.step(&stream, arrays).unwrap(),
             }
-            if recorded.is_none() {
-                recorded = Some(Graph::capture(&stream, |stream| both.device.step(stream, arrays)).unwrap());
-            }
+            let again = |stream: &Stream| both.device.step(stream, arrays);
+            recorded = recorded.or_else(|| Some(Graph::capture(&stream, again).unwrap()));
             both.host.step(&mut both.parameters, &gradients, rate).unwrap();
             assert_eq!(both.apart(&stream), 0, "{rule:?} after step {step}");
         }

@@ -7,6 +7,7 @@ use clap::{Args as Group, Subcommand, ValueEnum};
 use headwater::tensor::gather::Variant;
 
 use super::bench_tier::BenchTierArgs;
+use super::bench_train::BenchTrainArgs;
 
 /// What can be measured.
 #[derive(Debug, Subcommand)]
@@ -48,6 +49,19 @@ order `random` the rows in host memory are shuffled, and those in GPU memory are
 timed. Traffic is forecast from batches that are not gathered. Without a GPU the CPU gather and the disk alone are
 timed; traffic is counted all the same.")]
     Tier(Box<BenchTierArgs>),
+    /// Training on a GPU, features brought in every way there is: the papers' end-to-end comparisons.
+    #[command(after_help = "Examples:
+  headwater bench train --like products --model sage               every way to bring features
+  headwater bench train --like papers100m --hot-share 0.1          111 million nodes; needs 80 GiB of host memory
+  headwater bench train --suite hot --like papers100m --plot hot.svg
+  headwater bench train --suite width --like products              rows of 128 to 4096 elements
+  headwater bench train --suite sms --like products                shares of the GPU for the gather
+  headwater bench train --like products --export batches           the same batches for another program
+  headwater bench train --like reddit --json | jq .batch_ms
+
+Graphs are made in memory with features, labels and splits of the shape's sizes. Batches are trained on one after the
+other as `headwater train` does; the times of stages are by the GPU's clock and overlap.")]
+    Train(Box<BenchTrainArgs>),
     /// Scores of a dataset's nodes: time a pass over the edges, and its part of memory's speed.
     #[command(after_help = "Examples:
   headwater bench score DATASET

@@ -31,6 +31,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),
         Command::Bench(BenchCommand::Reorder(args)) => bench::reorder(&args),
         Command::Bench(BenchCommand::Tier(args)) => bench::tier(&args),
+        Command::Bench(BenchCommand::Train(args)) => bench::train(&args),
         Command::Bench(BenchCommand::Score(args)) => bench::score(&args),
     }
 }

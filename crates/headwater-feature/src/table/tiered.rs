@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use headwater_cuda::{Gpu, Span, Stream};
+use headwater_cuda::{Gpu, SmShare, Span, Stream};
 use headwater_memory::{Buffer, Device};
 use headwater_tensor::gather::plan::{GatherOptions, Plan, Shape, TablePlace, Variant, plan};
 use headwater_tensor::gather::{IdType, Ordered, OrderedRows, order_rows};
@@ -45,6 +45,8 @@ pub struct TieredTable {
     /// Whether other processes may be reading it.
     pub(super) is_sent: AtomicBool,
     served: Span,
+    /// How much of the GPU a gather may use.
+    pub(super) share: SmShare,
     /// Reads of every row, when they are counted.
     pub(super) reads: Option<Span>,
 }
@@ -106,6 +108,7 @@ impl TieredTable {
             is_torn: false,
             is_sent: AtomicBool::new(false),
             served,
+            share: SmShare::All,
             reads: None,
         })
     }
@@ -116,6 +119,11 @@ impl TieredTable {
         self.id_map = Some(map);
         self.lookup = self.make_lookup()?;
         Ok(self)
+    }
+
+    /// Gathers use this much of the GPU from now on.
+    pub fn set_share(&mut self, share: SmShare) {
+        self.share = share;
     }
 
     /// Where rows lie.
@@ -252,9 +260,11 @@ impl TieredTable {
         let plan = self.plan(stream, count, out_type, out, is_ordered);
         let turn = stream.scratch(8 * TURN_WORDS)?;
         stream.fill(&turn, 0)?;
-        let link_blocks = if is_ordered { plan.blocks } else { 0 };
+        // Two blocks an SM.
+        let most_blocks = 2 * self.share.sms(stream.gpu().facts().sms);
+        let link_blocks = if is_ordered { plan.blocks.min(most_blocks) } else { 0 };
         let has_warm = layout.interleaved_end > 0;
-        let all_blocks = (2 * stream.gpu().facts().sms).max(link_blocks + 1);
+        let all_blocks = most_blocks.max(link_blocks + 1);
         let blocks = if has_warm || !is_ordered { all_blocks } else { link_blocks };
         let tiers = Tiers {
             rows: layout.rows,

@@ -7,7 +7,7 @@ use headwater_graph::{PlacedGraph, Storage, Wish};
 use super::apart::{self, send};
 use super::capacity::Capacity;
 use super::draw::Drawer;
-use super::features::{DeviceFeatures, Placing};
+use super::features::{BroughtRows, DeviceFeatures, Placing};
 use super::finish::Finish;
 use super::flat::Flat;
 use super::full::{Everything, FullGraph};
@@ -224,11 +224,11 @@ impl Engine {
         }
     }
 
-    /// Rows of features that came from GPU memory and from host memory so far, where that is counted.
-    pub fn served(&self) -> Result<Option<(u64, u64)>> {
+    /// Rows of features that were brought so far, batch by batch.
+    pub fn brought(&self) -> Result<BroughtRows> {
         match &self.work {
-            Work::Sampled { pipeline, .. } => pipeline.served(),
-            _ => Ok(None),
+            Work::Sampled { pipeline, .. } => pipeline.brought(),
+            _ => Ok(BroughtRows::default()),
         }
     }
 

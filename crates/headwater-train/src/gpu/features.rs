@@ -1,6 +1,6 @@
 //! Rows of features on their way to a GPU: from its own memory, out of host memory, or by the CPU.
 
-use headwater_cuda::{Gpu, Span, Stream};
+use headwater_cuda::{Gpu, SmShare, Span, Stream};
 use headwater_feature::{HostTable, Layout, Stored, TieredTable};
 use headwater_graph::PlacedGraph;
 use headwater_graph::sample::SampleOptions;
@@ -13,14 +13,30 @@ use crate::error::{Error, Result};
 use crate::run_config::RunConfig;
 use crate::task::Task;
 
-/// Rows of the one node type that a GPU trains on.
+/// Rows of features that were brought to a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct BroughtRows {
+    /// From its own memory.
+    pub gpu_rows: u64,
+    /// From host memory.
+    pub host_rows: u64,
+}
+
+/// Rows of the one node type that a GPU trains on, and how many were asked for.
 #[derive(Debug)]
-pub(crate) enum DeviceFeatures {
+pub(crate) struct DeviceFeatures {
+    way: Way,
+    rows: u64,
+}
+
+/// How they are brought.
+#[derive(Debug)]
+enum Way {
     /// The most read rows in GPU memory, or all, or none; the others in host memory, read from there in the order of
     /// addresses.
     Tiered(Box<TieredTable>),
     /// All rows in host memory, an element a thread.
-    Naive { table: Span, rows: u64, width_bytes: u64 },
+    Naive { table: Span, rows: u64, width_bytes: u64, share: SmShare },
     /// CPU threads collect rows, copies bring them. The table is the task's own.
     Dma { staging: Vec<Buffer<u8, Pinned>>, turn: usize },
 }
@@ -39,29 +55,33 @@ impl Placing<'_> {
     pub fn place(&self, mode: Mode) -> Result<DeviceFeatures> {
         let table = table_of(self.task)?;
         let (source, rows) = (table.source(), table.shape()[0]);
+        let share = share_of(self.config.gather_sms);
         let tiered = |hot: u64| -> Result<TieredTable> {
-            Ok(TieredTable::place(self.gpu, &[], source, Layout::new(rows, hot, hot, 0)?)?)
+            let mut table = TieredTable::place(self.gpu, &[], source, Layout::new(rows, hot, hot, 0)?)?;
+            table.set_share(share);
+            Ok(table)
         };
-        Ok(match mode {
-            Mode::AllGpu => DeviceFeatures::Tiered(Box::new(tiered(rows)?)),
-            Mode::ZeroCopy => DeviceFeatures::Tiered(Box::new(tiered(0)?)),
+        let way = match mode {
+            Mode::AllGpu => Way::Tiered(Box::new(tiered(rows)?)),
+            Mode::ZeroCopy => Way::Tiered(Box::new(tiered(0)?)),
             Mode::Tiered { hot_rows } if hot_rows == 0 || hot_rows >= rows => {
-                DeviceFeatures::Tiered(Box::new(tiered(hot_rows.min(rows))?))
+                Way::Tiered(Box::new(tiered(hot_rows.min(rows))?))
             }
             Mode::Tiered { hot_rows } => {
                 let mut table = tiered(hot_rows)?;
                 table.retier(&Stream::new(self.gpu)?, &self.reads()?)?;
-                DeviceFeatures::Tiered(Box::new(table))
+                Way::Tiered(Box::new(table))
             }
             Mode::Naive => {
                 let refused =
                     || Error::Model { why: "naive reads of features need rows of float32 in memory".to_owned() };
                 let bytes = source.bytes().filter(|_| source.format().stored == Stored::F32).ok_or_else(refused)?;
                 let width_bytes = source.format().stride_bytes as u64;
-                DeviceFeatures::Naive { table: pin(self.gpu, bytes)?, rows, width_bytes }
+                Way::Naive { table: pin(self.gpu, bytes)?, rows, width_bytes, share }
             }
-            Mode::Dma => DeviceFeatures::none(),
-        })
+            Mode::Dma => Way::Dma { staging: Vec::new(), turn: 0 },
+        };
+        Ok(DeviceFeatures { way, rows: 0 })
     }
 
     /// How often each row will be read.
@@ -80,23 +100,24 @@ impl Placing<'_> {
 impl DeviceFeatures {
     /// Nothing in GPU memory.
     pub fn none() -> Self {
-        Self::Dma { staging: Vec::new(), turn: 0 }
+        Self { way: Way::Dma { staging: Vec::new(), turn: 0 }, rows: 0 }
     }
 
     /// Queues the rows of these ids, u64 each, as float32.
     pub fn gather(&mut self, stream: &Stream, task: &Task, ids: &Span, out: &Span) -> Result<()> {
-        match self {
-            Self::Tiered(tiers) => Ok(tiers.gather(stream, ids, IdType::U64, Stored::F32, out)?),
-            Self::Naive { table, rows, width_bytes } => {
+        self.rows += (ids.bytes() / 8) as u64;
+        match &mut self.way {
+            Way::Tiered(tiers) => Ok(tiers.gather(stream, ids, IdType::U64, Stored::F32, out)?),
+            Way::Naive { table, rows, width_bytes, share } => {
                 let (rows, width_bytes) = (*rows, *width_bytes);
-                let options = GatherOptions { variant: Variant::Naive, ..GatherOptions::default() };
+                let options = GatherOptions { variant: Variant::Naive, share: *share, ..GatherOptions::default() };
                 let id_type = IdType::U64;
                 let gather =
                     GpuGather { stream, table, host_table: None, rows, width_bytes, ids, id_type, out, options };
                 gather.run()?;
                 Ok(())
             }
-            Self::Dma { staging, turn } => {
+            Way::Dma { staging, turn } => {
                 let mut nodes = vec![0u64; ids.bytes() / 8];
                 stream.download(ids, bytemuck::cast_slice_mut(&mut nodes))?;
                 *turn += 1;
@@ -112,16 +133,21 @@ impl DeviceFeatures {
         }
     }
 
-    /// Rows that were served from GPU memory and from host memory so far; nothing where nobody counts.
-    pub fn served(&self, stream: &Stream) -> Result<Option<(u64, u64)>> {
-        match self {
-            Self::Tiered(tiers) => {
+    /// What was brought so far.
+    pub fn brought(&self, stream: &Stream) -> Result<BroughtRows> {
+        match &self.way {
+            Way::Tiered(tiers) => {
                 let served = tiers.served(stream)?;
-                Ok(Some((served.replicated.rows, served.host.rows)))
+                Ok(BroughtRows { gpu_rows: served.replicated.rows, host_rows: served.host.rows })
             }
-            _ => Ok(None),
+            _ => Ok(BroughtRows { gpu_rows: 0, host_rows: self.rows }),
         }
     }
+}
+
+/// How much of a GPU so many SMs are; none are all of it.
+fn share_of(sms: u32) -> SmShare {
+    if sms == 0 { SmShare::All } else { SmShare::AtMost(sms) }
 }
 
 fn table_of(task: &Task) -> Result<&HostTable> {

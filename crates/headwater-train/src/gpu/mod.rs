@@ -34,6 +34,8 @@ mod slots;
 pub mod timeline;
 mod wait;
 
+pub use features::BroughtRows;
+
 pub(crate) use engine::{Engine, Kind, Parts};
 pub(crate) use sampled::{Epoch, Step};
 pub(crate) use site::Found;

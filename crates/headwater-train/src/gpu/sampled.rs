@@ -10,7 +10,7 @@ use headwater_graph::random::Key;
 
 use super::capacity::Capacity;
 use super::draw::{Course, Drawer, Drawn};
-use super::features::DeviceFeatures;
+use super::features::{BroughtRows, DeviceFeatures};
 use super::site::{Found, Shared};
 use super::slots::{SLOTS, Sizing, Slots};
 use super::timeline::{Stage, Timeline};
@@ -99,9 +99,9 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Rows of features that came from GPU memory and from host memory so far, where that is counted.
-    pub fn served(&self) -> Result<Option<(u64, u64)>> {
-        self.features.served(&self.streams.gather)
+    /// Rows of features that were brought so far.
+    pub fn brought(&self) -> Result<BroughtRows> {
+        self.features.brought(&self.streams.gather)
     }
 
     /// Reads features from elsewhere from now on.

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::features::Fetched;
 use crate::gpu::plan::Mode;
 use crate::gpu::timeline::Stretch;
-use crate::gpu::{Engine, Epoch, Found, Kind, Parts, Step};
+use crate::gpu::{BroughtRows, Engine, Epoch, Found, Kind, Parts, Step};
 use crate::labels::Labels;
 
 impl Trainer {
@@ -28,9 +28,9 @@ impl Trainer {
         self.engine.as_ref().and_then(|engine| engine.mode())
     }
 
-    /// Rows of features that came from GPU memory and from host memory so far, where that is counted.
-    pub fn feature_rows(&self) -> Result<Option<(u64, u64)>> {
-        self.engine.as_ref().map_or(Ok(None), |engine| engine.served())
+    /// Rows of features that were brought to a GPU so far, batch by batch.
+    pub fn feature_rows(&self) -> Result<BroughtRows> {
+        self.engine.as_ref().map_or_else(|| Ok(BroughtRows::default()), |engine| engine.brought())
     }
 
     /// Keeps from now on when the stages of every batch ran.

@@ -8,12 +8,13 @@ mod reorder;
 mod sample;
 mod score;
 mod tier;
+mod train;
 mod usage;
 
 use anyhow::Context;
 use headwater::cuda::Gpu;
 
-use crate::args::{BenchTierArgs, GatherArgs, ReorderArgs, SampleArgs, ScoreArgs};
+use crate::args::{BenchTierArgs, BenchTrainArgs, GatherArgs, ReorderArgs, SampleArgs, ScoreArgs};
 use crate::{picture, report};
 
 /// `headwater bench gather`.
@@ -52,6 +53,11 @@ pub fn reorder(args: &ReorderArgs) -> anyhow::Result<()> {
 /// `headwater bench tier`.
 pub fn tier(args: &BenchTierArgs) -> anyhow::Result<()> {
     tier::run(args)
+}
+
+/// `headwater bench train`.
+pub fn train(args: &BenchTrainArgs) -> anyhow::Result<()> {
+    train::run(args)
 }
 
 /// `headwater bench score`.

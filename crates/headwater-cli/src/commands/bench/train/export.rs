@@ -1,0 +1,71 @@
+//! Batches as arrays, so that another program can train on the same ones.
+
+use std::path::Path;
+
+use anyhow::Context;
+use headwater::graph::random::Key;
+use headwater::graph::sample::{NeighbourSampler, SampleOptions, Seeds};
+use headwater::train::task::Task;
+use serde::Serialize;
+
+use crate::args::BenchTrainArgs;
+
+/// What the arrays are of.
+#[derive(Debug, Serialize)]
+struct About {
+    nodes: u64,
+    width: usize,
+    classes: usize,
+    fanout: Vec<i64>,
+    /// Of each batch: nodes that each hop added, seeds first, and edges.
+    batches: Vec<Hops>,
+}
+
+#[derive(Debug, Serialize)]
+struct Hops {
+    nodes: Vec<usize>,
+    edges: Vec<usize>,
+}
+
+/// Writes `N.nodes.npy`, `N.row.npy`, `N.col.npy` and `N.labels.npy` for each batch, and `batches.json`.
+pub fn write(args: &BenchTrainArgs, task: &Task, folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let sampler = NeighbourSampler::new(task.graph.clone(), SampleOptions::fanouts(&args.fanout)?)?;
+    let mut batches = Vec::new();
+    for (at, seeds) in (0..args.exported).zip(task.train.chunks(args.batch)) {
+        let key = Key::new(args.seed).of(at);
+        let sample = sampler.sample(Seeds { node_type: 0, nodes: seeds, times: None }, key)?;
+        let (nodes, edges) = (&sample.nodes[0], &sample.edges[0]);
+        let labels: Vec<i64> = match task.labels.of(seeds) {
+            headwater::train::Labels::Classes(labels) => labels,
+            headwater::train::Labels::Values { .. } => Vec::new(),
+        };
+        let save = |name: &str, bytes: &[u8], kind: &str, count: usize| {
+            let path = folder.join(format!("{at}.{name}.npy"));
+            std::fs::write(&path, npy(bytes, kind, count)).with_context(|| format!("writing {}", path.display()))
+        };
+        let bytes = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+        let small = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+        save("nodes", &bytes(&nodes.ids), "<u8", nodes.ids.len())?;
+        save("row", &small(&edges.row), "<u4", edges.row.len())?;
+        save("col", &small(&edges.col), "<u4", edges.col.len())?;
+        let labels: Vec<u64> = labels.iter().map(|label| label.cast_unsigned()).collect();
+        save("labels", &bytes(&labels), "<i8", labels.len())?;
+        batches.push(Hops { nodes: nodes.per_hop.clone(), edges: edges.per_hop.clone() });
+    }
+    let width = task.widths().first().copied().flatten().unwrap_or(0);
+    let about = About { nodes: task.graph.nodes(), width, classes: task.classes, fanout: args.fanout.clone(), batches };
+    let path = folder.join("batches.json");
+    std::fs::write(&path, serde_json::to_vec_pretty(&about)?).with_context(|| format!("writing {}", path.display()))
+}
+
+/// One array in NumPy's format.
+fn npy(bytes: &[u8], kind: &str, count: usize) -> Vec<u8> {
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({count},), }}");
+    while (10 + header.len() + 1) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let length = u16::try_from(header.len()).unwrap_or(u16::MAX);
+    [b"\x93NUMPY\x01\x00", &length.to_le_bytes()[..], header.as_bytes(), bytes].concat()
+}

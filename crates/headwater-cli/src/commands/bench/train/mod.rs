@@ -1,0 +1,181 @@
+//! `headwater bench train`: the papers' end-to-end comparisons in one run. Graphs of published shapes are made in memory, and
+//! batches are trained on with features brought in every way there is.
+
+mod export;
+mod measure;
+mod view;
+
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use headwater::cuda::Gpu;
+use headwater::graph::generate::{Like, Recipe};
+use headwater::train::run_config::{DeviceName, Features, Model, RunConfig, RunFile};
+use headwater::train::task::Task;
+
+use self::measure::Measure;
+use self::view::View;
+use crate::args::{BenchTrainArgs, TrainSuite};
+use crate::picture;
+use crate::progress::Bar;
+
+/// One measurement to make.
+#[derive(Debug, Clone)]
+struct Plan {
+    suite: TrainSuite,
+    shape: String,
+    width: Option<u64>,
+    model: String,
+    features: Features,
+    hot_share: f64,
+    gather_sms: u32,
+}
+
+/// Measures and prints.
+pub fn run(args: &BenchTrainArgs) -> anyhow::Result<()> {
+    if let Some(path) = &args.plot {
+        picture::format_of(path)?;
+    }
+    ensure!(args.batches > 0, "--batches is at least 1");
+    let gpu = Gpu::open(args.gpu).context("training is measured on a GPU; `headwater train` also runs on the CPU")?;
+    let mut view = View::new(args, &gpu);
+    let mut made: Option<(String, Option<u64>, Arc<Task>)> = None;
+    for plan in plans(args) {
+        let is_there = made.as_ref().is_some_and(|(shape, width, _)| *shape == plan.shape && *width == plan.width);
+        if !is_there {
+            // The one before goes first: both may not fit.
+            drop(made.take());
+            let task = Arc::new(make(args, &plan)?);
+            if let Some(folder) = &args.export {
+                export::write(args, &task, &folder.join(&plan.shape))?;
+            }
+            made = Some((plan.shape.clone(), plan.width, task));
+        }
+        let Some((_, _, task)) = &made else { continue };
+        match (Measure { args, gpu: &gpu, task, plan: &plan }).run() {
+            Ok(measured) => view.add(measured)?,
+            // One that cannot be done does not take the others with it.
+            Err(why) => view.skip(&plan, &why),
+        }
+    }
+    view.finish()
+}
+
+/// Everything that was asked for; shapes and widths one after the other, so that each graph is made once.
+fn plans(args: &BenchTrainArgs) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    for shape in &args.like {
+        for suite in &args.suite {
+            let widths: Vec<Option<u64>> = match suite {
+                TrainSuite::Width => args.widths.iter().copied().map(Some).collect(),
+                _ => vec![args.width],
+            };
+            for width in widths {
+                for model in &args.model {
+                    let plan = |features, hot_share, gather_sms| Plan {
+                        suite: *suite,
+                        shape: shape.clone(),
+                        width,
+                        model: model.clone(),
+                        features,
+                        hot_share,
+                        gather_sms,
+                    };
+                    match suite {
+                        TrainSuite::Modes => {
+                            plans.extend(modes(args).into_iter().map(|mode| plan(mode, args.hot_share, 0)))
+                        }
+                        TrainSuite::Width => {
+                            plans.extend([Features::Dma, Features::ZeroCopy].map(|mode| plan(mode, args.hot_share, 0)));
+                        }
+                        TrainSuite::Hot => {
+                            plans.extend(args.shares.iter().map(|share| plan(Features::Tiered, *share, 0)))
+                        }
+                        TrainSuite::Sms => plans.extend(args.sms.iter().map(|sms| plan(Features::ZeroCopy, 0.0, *sms))),
+                    }
+                }
+            }
+        }
+    }
+    plans
+}
+
+fn modes(args: &BenchTrainArgs) -> Vec<Features> {
+    if args.features.is_empty() {
+        vec![Features::AllGpu, Features::Tiered, Features::ZeroCopy, Features::Naive, Features::Dma]
+    } else {
+        args.features.clone()
+    }
+}
+
+/// A graph of a shape with features and labels, in memory.
+fn make(args: &BenchTrainArgs, plan: &Plan) -> anyhow::Result<Task> {
+    let mut recipe: Recipe = Like { name: plan.shape.clone(), scale: args.scale, seed: args.seed }.recipe()?;
+    ensure!(recipe.schema.is_homogeneous(), "{} has several types; name a homogeneous shape", plan.shape);
+    if let Some(width) = plan.width {
+        recipe.nodes[0].features = width;
+    }
+    Task::made(&recipe, &Bar::new()).with_context(|| format!("making a graph like {}", plan.shape))
+}
+
+impl Plan {
+    /// The run that is measured.
+    fn config(&self, args: &BenchTrainArgs) -> anyhow::Result<RunConfig> {
+        let is_attention = self.model == "gat";
+        let heads = if is_attention { args.heads } else { 1 };
+        let on_cpu = matches!(self.features, Features::Memory);
+        let flags = RunFile {
+            model: Some(self.model.parse::<Model>().map_err(anyhow::Error::msg)?),
+            hidden: Some(args.hidden / heads),
+            heads: Some(heads),
+            layers: Some(args.fanout.len()),
+            fanout: Some(args.fanout.clone()),
+            batch: Some(args.batch),
+            full_graph: Some(false),
+            normalise_features: Some(false),
+            dropout: Some(0.0),
+            attention_dropout: Some(0.0),
+            rate: Some(0.003),
+            epochs: Some(1),
+            checkpoint_every: Some(0),
+            evaluate_every: Some(0),
+            features: Some(self.features),
+            hot_share: Some(self.hot_share),
+            gather_sms: Some(self.gather_sms),
+            device: Some(if on_cpu { DeviceName::Cpu } else { DeviceName::Cuda(args.gpu) }),
+            sampler: Some(if on_cpu { headwater::train::run_config::SamplerName::Cpu } else { args.sampler }),
+            precision: Some(args.precision),
+            seed: Some(args.seed),
+            ..RunFile::default()
+        };
+        Ok(RunConfig::resolve(flags, RunFile::default())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{BenchCommand, Args, Command};
+
+    fn args(words: &str) -> BenchTrainArgs {
+        let words = ["headwater", "bench", "train"].into_iter().chain(words.split_whitespace());
+        match Args::parse_from(words).command {
+            Command::Bench(BenchCommand::Train(args)) => *args,
+            _ => unreachable!("`bench train` was asked for"),
+        }
+    }
+
+    #[test]
+    fn suites_are_all_that_was_asked_for() {
+        let counts = |words: &str| plans(&args(words)).len();
+        assert_eq!(counts(""), 2 * 5);
+        assert_eq!(counts("--like products,reddit --model sage"), 2 * 5);
+        assert_eq!(counts("--suite width --model sage"), 6 * 2);
+        assert_eq!(counts("--suite hot,sms --model sage --shares 0,1 --sms 4"), 3);
+        for plan in plans(&args("--suite modes,hot,width,sms")) {
+            plan.config(&args("")).unwrap();
+        }
+    }
+}

@@ -185,6 +185,14 @@ impl Engine {
         apart::step(&self.stream, &self.shared(), batch, x, step)
     }
 
+    /// Milliseconds of a step alone, on the last batch again and again.
+    pub fn repeat_step(&mut self, step: &Step, times: u32) -> Result<f64> {
+        let Self { layers, flat, finish, work, is_ahead, .. } = self;
+        *is_ahead = true;
+        let Work::Sampled { pipeline, .. } = work else { return Err(of_another_kind()) };
+        pipeline.repeat(&Shared { layers, finish, flat }, step, times)
+    }
+
     /// Batches of an epoch from one on. Where memory runs out on the way, fewer rows of features are kept in GPU memory and
     /// the epoch goes on.
     pub fn sampled_epoch(&mut self, config: &RunConfig, task: &Task, epoch: &mut dyn Epoch) -> Result<Seconds> {

@@ -5,7 +5,7 @@
 //! before the last is over, since its loss is read and its room is used again. Whatever fails ends the epoch with its error:
 //! there is one thread, and nothing that it waits for is waited for without end.
 
-use headwater_cuda::{Gpu, Span, Stream};
+use headwater_cuda::{Event, Gpu, Span, Stream};
 use headwater_graph::random::Key;
 
 use super::capacity::Capacity;
@@ -16,7 +16,7 @@ use super::slots::{SLOTS, Sizing, Slots};
 use super::timeline::{Stage, Timeline};
 use super::wait::wait;
 use crate::blocks::SelfLoops;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::labels::Labels;
 use crate::task::Task;
 use crate::trainer::draw::Drawing;
@@ -87,6 +87,21 @@ impl Pipeline {
         let streams = Streams { sample: Stream::urgent(gpu)?, gather: Stream::urgent(gpu)?, train: Stream::new(gpu)? };
         let timeline = Timeline::new(gpu)?;
         Ok(Self { streams, drawer, features, degrees, slots: None, settings, timeline })
+    }
+
+    /// Milliseconds of a step alone, on the last batch again and again. Parameters change.
+    pub fn repeat(&mut self, shared: &Shared<'_>, step: &Step, times: u32) -> Result<f64> {
+        let nothing = || Error::Stage { stage: "step", why: "no batch was trained on yet".to_owned() };
+        let slot = self.slots.as_mut().and_then(|slots| slots.all.first_mut()).ok_or_else(nothing)?;
+        let stream = &self.streams.train;
+        let marks = [Event::timed(stream.gpu())?, Event::timed(stream.gpu())?];
+        slot.site.step(stream, shared, step)?;
+        marks[0].record_on(stream)?;
+        (0..times).try_for_each(|_| slot.site.step(stream, shared, step))?;
+        marks[1].record_on(stream)?;
+        wait(&marks[1], "step")?;
+        stream.take_fault()?;
+        Ok(f64::from(marks[1].ms_since(&marks[0])?) / f64::from(times.max(1)))
     }
 
     /// Gives back the memory of batches, which is made again when the next one comes.

@@ -33,6 +33,15 @@ impl Trainer {
         self.engine.as_ref().map_or_else(|| Ok(BroughtRows::default()), |engine| engine.brought())
     }
 
+    /// Milliseconds of a step alone on a GPU, on the last batch again and again: for measurements. The run is spoilt.
+    pub fn repeat_step(&mut self, times: u32) -> Result<f64> {
+        let step = self.coming_step(0);
+        match &mut self.engine {
+            Some(engine) => engine.repeat_step(&step, times),
+            None => Err(Error::NotOnGpu { why: "the run is on the CPU" }),
+        }
+    }
+
     /// Keeps from now on when the stages of every batch ran.
     pub fn keep_timeline(&mut self) {
         if let Some(timeline) = self.engine.as_mut().and_then(|engine| engine.timeline()) {

@@ -17,6 +17,9 @@ use super::super::usage::{Mark, Meter, Used};
 use super::Plan;
 use crate::args::BenchTrainArgs;
 
+/// Steps that are timed with nothing beside them.
+const ALONE: u32 = 20;
+
 /// What was measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measured {
@@ -40,6 +43,8 @@ pub struct Measured {
     pub sample_ms: f64,
     pub gather_ms: f64,
     pub train_ms: f64,
+    /// A step with nothing beside it.
+    pub step_alone_ms: Option<f64>,
     /// Part of the time in which at least one stage was running on the GPU.
     pub busy: f64,
     /// Rows of a batch, and how many of them came out of host memory.
@@ -103,6 +108,7 @@ impl Measure<'_> {
         let width = task.widths().first().copied().flatten().unwrap_or(0);
         let per_epoch = task.train.len().div_ceil(args.batch) as f64;
         let used = seen.used;
+        let step_alone_ms = if trainer.feature_mode().is_some() { Some(trainer.repeat_step(ALONE)?) } else { None };
         Ok(Measured {
             suite: format!("{:?}", plan.suite).to_lowercase(),
             shape: plan.shape.clone(),
@@ -124,6 +130,7 @@ impl Measure<'_> {
             sample_ms: mean(Stage::Sample),
             gather_ms: mean(Stage::Gather),
             train_ms: mean(Stage::Train),
+            step_alone_ms,
             busy: busy(&own),
             rows: hot + host,
             host_rows: host,

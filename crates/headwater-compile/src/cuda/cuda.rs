@@ -3,6 +3,7 @@
 
 use headwater_cuda::{Allocation, Defines, Element, Grid, Kernel, Param, Source, Span, Stream};
 
+use super::Precision;
 use super::graph::DeviceGraph;
 use super::room::{Life, places};
 use super::text::{Emitted, HEADERS, Launch, emit};
@@ -33,7 +34,7 @@ pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
         let graph = Adjacency::new(&[2, 2], &[2, 2], &[lists(0), lists(1)])?;
         let compiled = compile(&layer.program, &Statistics::of(&graph), Optimisations::ALL)?;
         for program in [&compiled.forward, &compiled.backward] {
-            builds.push((source(&emit(program)), Defines::new()));
+            builds.push((source(&emit(program, Precision::default())), Defines::new()));
         }
     }
     Ok(builds)
@@ -92,7 +93,13 @@ impl Executor {
     /// Writes a program's text. It is compiled when it is first run.
     #[must_use]
     pub fn new(program: &Program) -> Self {
-        let emitted = emit(program);
+        Self::with_precision(program, Precision::default())
+    }
+
+    /// The same, with products as exact as is said.
+    #[must_use]
+    pub fn with_precision(program: &Program, precision: Precision) -> Self {
+        let emitted = emit(program, precision);
         let source = source(&emitted);
         let kernel = |launch: &Launch| {
             // SAFETY: all entries of an emitted text have these parameters. They reach rows of domains below the counts in

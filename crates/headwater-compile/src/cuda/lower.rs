@@ -1,16 +1,42 @@
-//! Which launches a program is: products and what is done with their rows are two, and between them is a buffer.
+//! Which launches a program is. A product goes on where it is made if that is done element by element; else its rows lie in a
+//! buffer in between. Sums over all rows are two launches: parts, and their totals.
 
-use crate::inter::{Path, Reduce, Shape};
-use crate::intra::{Body, Buffer, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Role, StepOp, Traverse};
+use super::element::is_in_place;
+use super::split::{Sums, split};
+use crate::inter::{Domain, Path, Reduce, Shape};
+use crate::intra::{
+    Body, Buffer, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Register, Role, StepOp, Traverse,
+};
+
+/// Thread blocks of outer products that a GPU runs at once: two on each of 132 SMs.
+const BLOCKS: usize = 264;
+/// Parts of outer products where every type has a matrix, and so its own blocks.
+const PARTS_A_TYPE: usize = 8;
+/// Rows and columns that a thread block makes of a matrix of outer products.
+pub(super) const OUTER_TILE: usize = 128;
 
 /// What one launch does.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Work {
     Nest(Traverse),
-    /// Rows times matrices into a buffer.
-    Product(Gemm, BufferId),
-    Outer(Outer),
+    /// Rows times matrices, and a body that only changes elements in place.
+    Product(Gemm),
+    /// Sums of every part of the rows.
+    Sums(Sums),
+    /// Their sums.
+    Total(Sums),
+    /// Outer products of every part of the rows.
+    Outer(Outer, Parts),
+    /// Their sums.
+    OuterTotal(Outer, Parts),
     Library(Library),
+}
+
+/// Sums of parts of the rows, all parts of a type beside each other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Parts {
+    pub count: usize,
+    pub partial: BufferId,
 }
 
 /// All launches of a program, and all buffers: the program's, and those between launches.
@@ -18,37 +44,46 @@ pub(super) fn lower(program: &Program) -> (Vec<Work>, Vec<Buffer>) {
     let (mut work, mut buffers) = (Vec::new(), program.buffers.clone());
     for kernel in &program.kernels {
         match kernel {
-            Kernel::Traverse(traverse) | Kernel::Flash(traverse) => work.push(Work::Nest(traverse.clone())),
-            Kernel::Outer(outer) => work.push(Work::Outer(outer.clone())),
+            Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
+                work.extend(split(traverse, &mut buffers).unwrap_or_else(|| vec![Work::Nest(traverse.clone())]));
+            }
+            Kernel::Outer(outer) => {
+                let parts = parts(outer, &mut buffers);
+                work.extend([Work::Outer(outer.clone(), parts), Work::OuterTotal(outer.clone(), parts)]);
+            }
             Kernel::Library(library) => work.push(Work::Library(library.clone())),
-            Kernel::Gemm(gemm) => match stored_as_it_is(gemm) {
-                Some(to) => work.push(Work::Product(gemm.clone(), to)),
-                None => {
-                    let to = BufferId::new(buffers.len());
-                    buffers.push(between(gemm));
-                    work.push(Work::Product(gemm.clone(), to));
-                    work.push(Work::Nest(after(gemm, to)));
-                }
-            },
+            Kernel::Gemm(gemm) => product(gemm, &mut work, &mut buffers),
         }
     }
     (work, buffers)
 }
 
-/// Where products go, if nothing else happens to them.
-fn stored_as_it_is(gemm: &Gemm) -> Option<BufferId> {
-    match &gemm.body.steps[..] {
-        [product, store] if product.op == StepOp::Product && gemm.scatter.is_none() => match store.op {
-            StepOp::Store(_, to) => Some(to),
-            _ => None,
-        },
-        _ => None,
+/// A product, and a nest for what cannot be done where it is made.
+fn product(gemm: &Gemm, work: &mut Vec<Work>, buffers: &mut Vec<Buffer>) {
+    if gemm.scatter.is_none() && is_in_place(&gemm.body) {
+        return work.push(Work::Product(gemm.clone()));
     }
+    let to = BufferId::new(buffers.len());
+    let shape = gemm.body.steps.first().map_or(Shape::SCALAR, |product| product.shape);
+    buffers.push(Buffer { name: "product".to_owned(), domain: gemm.rows, shape, role: Role::Temporary });
+    let mut body = Body::default();
+    let product = body.push(0, shape, StepOp::Product);
+    body.push(0, shape, StepOp::Store(product, to));
+    work.push(Work::Product(Gemm { body, scatter: None, ..gemm.clone() }));
+    work.push(Work::Nest(after(gemm, to)));
 }
 
-fn between(gemm: &Gemm) -> Buffer {
-    let shape = gemm.body.steps.first().map_or(Shape::SCALAR, |product| product.shape);
-    Buffer { name: "product".to_owned(), domain: gemm.rows, shape, role: Role::Temporary }
+/// How rows of outer products are split: so that one matrix keeps a GPU busy.
+fn parts(outer: &Outer, buffers: &mut Vec<Buffer>) -> Parts {
+    let Buffer { domain, shape, .. } = buffers[outer.to.at()];
+    let tiles = match shape {
+        Shape::Matrix { heads, rows, cols } => heads * rows.div_ceil(OUTER_TILE) * cols.div_ceil(OUTER_TILE),
+        Shape::Row { .. } => 1,
+    };
+    let count = if domain == Domain::Const { (BLOCKS / tiles.max(1)).max(1) } else { PARTS_A_TYPE };
+    let shape = Shape::vector(count * shape.len());
+    buffers.push(Buffer { name: "parts".to_owned(), domain, shape, role: Role::Temporary });
+    Parts { count, partial: BufferId::new(buffers.len() - 1) }
 }
 
 /// What is done with the rows of a product, once they are there. Where they go to other rows, each of these adds up the at
@@ -69,7 +104,7 @@ fn after(gemm: &Gemm, product: BufferId) -> Traverse {
     let sum = body.push(0, shape, StepOp::Reduce(Reduce::Sum, own));
     for step in &gemm.body.steps[1..] {
         let mut step = step.clone();
-        step.op = step.op.with_registers(|register| if register.at() == 0 { sum } else { register.after(1) });
+        step.op = step.op.with_registers(|register: Register| if register.at() == 0 { sum } else { register.after(1) });
         body.steps.push(step);
     }
     Traverse { nest: vec![to, gemm.rows], path: Path::Only, body }

@@ -7,21 +7,26 @@
 //! | kernel | how |
 //! | --- | --- |
 //! | a nest | a group of lanes for every outermost row (`nest.rs`); a vector lies across the lanes (`row.rs`) |
-//! | a product | tiles of rows of one type (`product.cuh`), then a nest for what is done with them |
-//! | outer products | a tile of the matrix, over all rows of its type in order (`outer.cuh`) |
+//! | rows by themselves | a thread for every element (`element.rs`) |
+//! | sums over all rows | parts of the rows, then their totals (`split.rs`, `sums.cuh`) |
+//! | a product | tiles of rows of one type by tensor cores (`product.cuh`, `mma.cuh`), and what is done with them at once |
+//! | outer products | tiles of the matrix over parts of the rows of its type, then their totals (`outer.cuh`) |
 //!
 //! No sum is made by atomics: results are the same every time.
 
 pub mod block;
 #[expect(clippy::module_inception, reason = "what runs there")]
 mod cuda;
+mod element;
 mod graph;
 mod host;
 mod lower;
 mod nest;
 mod nodes;
+mod product;
 mod room;
 mod row;
+mod split;
 mod text;
 
 #[cfg(test)]
@@ -31,3 +36,17 @@ pub use block::{DeviceBlock, Lists, Room, Wants};
 pub use cuda::{Bound, DeviceRows, Executor, Give, kernel_builds};
 pub use graph::DeviceGraph;
 pub use text::{Emitted, Launch, Table, emit};
+
+/// How exact products are. Everything else is single precision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Precision {
+    /// Plain arithmetic in single precision.
+    F32,
+    /// Tensor cores that keep 11 bits of each number.
+    Tf32,
+    /// Tensor cores, three products for one: as exact as single precision.
+    #[default]
+    Tf32x3,
+    /// Tensor cores that keep 8 bits of each number.
+    Bf16,
+}

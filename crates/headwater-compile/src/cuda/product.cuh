@@ -1,20 +1,21 @@
-// Rows, gathered and scaled, times the matrix of their type.
+// Rows, gathered and scaled, times the matrix of their type; what is done with the products follows at once.
 //
-// Bytes: each row once a tile of columns, each matrix once a tile of rows. Flops: 2 * heads * FROM * TO a row. A thread block
-// makes a tile of 64 rows by 64 columns, 4 by 4 results a thread; both operands' tiles lie in shared memory. Rows of a tile
-// are of one type, so a block reads one matrix; where types do not lie together, a tile is one row.
+// Bytes: each row once a tile of columns (the second time out of a cache), each matrix once a tile of rows, results once. Flops:
+// 2 * heads * FROM * TO a row, three times that where float accuracy is made of TF32. A thread block makes a tile of 128 rows
+// by 64 or 128 columns with tensor cores (mma.cuh): 8 warps, 32 rows each, two warps beside each other. Operands come into
+// shared memory by asynchronous copies, a step ahead, 16 bytes at a time where widths allow; rows are padded there so that the
+// lanes of a warp meet 32 banks. Rows of a tile are of one type, so a block reads one matrix; where types do not lie
+// together, a tile is one row. HW_F32 is plain arithmetic, 64 by 64 a block and 4 by 4 a thread.
 //
 // Products run along the vector in order and may fuse, so results agree with the CPU's within rounding, not to the bit.
 
-#define HW_TILE 64
-#define HW_DEPTH 16
-#define HW_PRODUCT_THREADS 256
+#define HW_THREADS 256
 
-// Tiles of rows: `find` gives the type, the first row and how many rows tile `tile` has; false behind the last one.
+// Tiles of rows: `hw_tile` gives the type, the first row and how many rows tile `tile` has; false behind the last one.
 struct HwTile {
     u32 type, first, count;
 };
-__device__ inline bool hw_tile(const HwMap &types, u32 rows, u32 tile, HwTile &found) {
+template <u32 TILE> __device__ inline bool hw_tile(const HwMap &types, u32 rows, u32 tile, HwTile &found) {
     if (types.kind == HW_MAP_SAME || types.kind == HW_MAP_LISTED) {
         found = HwTile{tile < rows ? hw_map(types, tile) : 0, tile, 1};
         return tile < rows;
@@ -23,11 +24,11 @@ __device__ inline bool hw_tile(const HwMap &types, u32 rows, u32 tile, HwTile &f
     for (u32 at = 0; at < stretches; at++) {
         const u32 first = types.kind == HW_MAP_FIRST ? 0 : types.starts[at];
         const u32 end = types.kind == HW_MAP_FIRST ? rows : types.starts[at + 1];
-        const u32 tiles = (end - first + HW_TILE - 1) / HW_TILE;
+        const u32 tiles = (end - first + TILE - 1) / TILE;
         if (tile < tiles) {
-            const u32 start = first + tile * HW_TILE;
+            const u32 start = first + tile * TILE;
             found = HwTile{types.kind == HW_MAP_FIRST ? 0 : types.kind == HW_MAP_ENDS ? types.list[at] : at, start,
-                           hw_least(HW_TILE, end - start)};
+                           hw_least(TILE, end - start)};
             return true;
         }
         tile -= tiles;
@@ -35,26 +36,27 @@ __device__ inline bool hw_tile(const HwMap &types, u32 rows, u32 tile, HwTile &f
     return false;
 }
 
-// `X` gives `row(i)`, where the vector of row i lies, and `scale(i)`.
-template <u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X>
-__device__ inline void hw_product(const X &x, const float *w, const HwMap &types, u32 rows, float *out) {
-    __shared__ float x_tile[HW_DEPTH][HW_TILE + 1];
-    __shared__ float w_tile[HW_DEPTH][HW_TILE + 1];
-    const u32 across = (TO + HW_TILE - 1) / HW_TILE;
+// `X` gives `row(i)`, where the vector of row i lies, and `scale(i)`. `Out` takes one or two neighbouring products of a row.
+template <u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
+__device__ inline void hw_product_f32(const X &x, const float *w, const HwMap &types, u32 rows, const Out &out) {
+    const u32 TILE = 64;
+    __shared__ float x_tile[HW_DEPTH][TILE + 1];
+    __shared__ float w_tile[HW_DEPTH][TILE + 1];
+    const u32 across = (TO + TILE - 1) / TILE;
     const u32 left = threadIdx.x % 16 * 4, top = threadIdx.x / 16 * 4;
     for (u32 at = blockIdx.x;; at += gridDim.x) {
         HwTile tile;
-        if (!hw_tile(types, rows, at / (across * HEADS), tile)) break;
-        const u32 head = at / across % HEADS, first_column = at % across * HW_TILE;
+        if (!hw_tile<TILE>(types, rows, at / (across * HEADS), tile)) break;
+        const u32 head = at / across % HEADS, first_column = at % across * TILE;
         const float *matrix = w + ((u64)tile.type * HEADS + head) * FROM * TO;
         float sums[4][4] = {};
         for (u32 start = 0; start < FROM; start += HW_DEPTH) {
-            for (u32 i = threadIdx.x; i < HW_TILE * HW_DEPTH; i += HW_PRODUCT_THREADS) {
+            for (u32 i = threadIdx.x; i < TILE * HW_DEPTH; i += HW_THREADS) {
                 const u32 row = i / HW_DEPTH, deep = i % HW_DEPTH;
                 const bool in_x = row < tile.count && start + deep < FROM;
                 x_tile[deep][row] = in_x ? x.row(tile.first + row)[head * FROM + start + deep] : 0.0f;
-                const u32 column = TRANSPOSED ? i / HW_DEPTH : i % HW_TILE;
-                const u32 below = TRANSPOSED ? i % HW_DEPTH : i / HW_TILE;
+                const u32 column = TRANSPOSED ? i / HW_DEPTH : i % TILE;
+                const u32 below = TRANSPOSED ? i % HW_DEPTH : i / TILE;
                 const bool in_w = first_column + column < TO && start + below < FROM;
                 const u32 place = TRANSPOSED ? (first_column + column) * FROM + start + below
                                              : (start + below) * TO + first_column + column;
@@ -74,10 +76,122 @@ __device__ inline void hw_product(const X &x, const float *w, const HwMap &types
             const u32 row = tile.first + top + i;
             for (u32 j = 0; j < 4; j++) {
                 const u32 column = first_column + left + j;
-                if (top + i < tile.count && column < TO) {
-                    out[((u64)row * HEADS + head) * TO + column] = sums[i][j] * x.scale(row);
-                }
+                if (top + i < tile.count && column < TO) out.one(row, head * TO + column, sums[i][j] * x.scale(row));
             }
         }
+    }
+}
+
+// A tile of rows, HW_DEPTH elements of each, into shared memory; zeros where there is nothing.
+#define HW_X_PITCH (HW_DEPTH + 4)
+template <u32 FROM>
+__device__ inline void hw_load_rows(float *to, const float *const (&from)[2], u32 start, const float *nowhere) {
+    const u32 FLOATS = FROM % 4 == 0 ? 4 : 1;
+#pragma unroll
+    for (u32 half = 0; half < 2; half++) {
+        const u32 row = half * 64 + threadIdx.x / 4, deep = threadIdx.x % 4 * 4;
+#pragma unroll
+        for (u32 i = 0; i < 4; i += FLOATS) {
+            const bool is_there = from[half] && start + deep + i < FROM;
+            // Nothing is read where there is nothing; the address has to be one all the same.
+            const float *own = is_there ? from[half] + start + deep + i : nowhere;
+            hw_copy<FLOATS>(to + row * HW_X_PITCH + deep + i, own, is_there);
+        }
+    }
+}
+
+// DOWN rows of ACROSS elements each of a matrix whose rows are WIDTH long, from (row, column) on.
+template <u32 DOWN, u32 ACROSS, u32 PITCH, u32 HEIGHT, u32 WIDTH>
+__device__ inline void hw_load_matrix(float *to, const float *matrix, u32 row, u32 column) {
+    const u32 FLOATS = WIDTH % 4 == 0 ? 4 : 1;
+#pragma unroll
+    for (u32 i = threadIdx.x; i < DOWN * ACROSS / FLOATS; i += HW_THREADS) {
+        const u32 down = i / (ACROSS / FLOATS), across = i % (ACROSS / FLOATS) * FLOATS;
+        const bool is_there = row + down < HEIGHT && column + across < WIDTH;
+        const float *from = is_there ? matrix + (row + down) * WIDTH + column + across : matrix;
+        hw_copy<FLOATS>(to + down * PITCH + across, from, is_there);
+    }
+}
+
+// Gives a warp's products of a tile away, two at a time where rows have an even length.
+template <u32 WIDE, u32 TO, class X, class Out>
+__device__ inline void hw_give(const X &x, const HwTile &tile, u32 top, u32 head, u32 left, const float (&sums)[2][WIDE][4],
+                               const Out &out) {
+    const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+    for (u32 m = 0; m < 4; m++) {
+        const u32 place = top + m * 8 + g, row = tile.first + place;
+        if (place >= tile.count) continue;
+        const float scale = x.scale(row);
+#pragma unroll
+        for (u32 n = 0; n < WIDE; n++) {
+            const u32 column = left + n * 8 + 2 * t, e = head * TO + column;
+            const float first = sums[m / 2][n][m % 2 * 2] * scale, second = sums[m / 2][n][m % 2 * 2 + 1] * scale;
+            if (TO % 2 == 0) {
+                if (column < TO) out.two(row, e, first, second);
+            } else {
+                if (column < TO) out.one(row, e, first);
+                if (column + 1 < TO) out.one(row, e + 1, second);
+            }
+        }
+    }
+}
+
+template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
+__device__ inline void hw_product_mma(const X &x, const float *w, const HwMap &types, u32 rows, const Out &out) {
+    const u32 TILE = 128, WIDTH = TO > 64 ? 128 : 64, WIDE = WIDTH / 16, STAGES = WIDTH == 64 ? 3 : 2;
+    const u32 W_PITCH = TRANSPOSED ? HW_DEPTH + 4 : WIDTH + 8, W_ROWS = TRANSPOSED ? WIDTH : HW_DEPTH;
+    __shared__ __align__(16) float x_tiles[STAGES][TILE * HW_X_PITCH];
+    __shared__ __align__(16) float w_tiles[STAGES][W_ROWS * W_PITCH];
+    const u32 across = (TO + WIDTH - 1) / WIDTH, steps = (FROM + HW_DEPTH - 1) / HW_DEPTH;
+    const u32 top = threadIdx.x / 32 / 2 * 32, left = threadIdx.x / 32 % 2 * (WIDTH / 2);
+    for (u32 at = blockIdx.x;; at += gridDim.x) {
+        HwTile tile;
+        if (!hw_tile<TILE>(types, rows, at / (across * HEADS), tile)) break;
+        const u32 head = at / across % HEADS, first_column = at % across * WIDTH;
+        const float *matrix = w + ((u64)tile.type * HEADS + head) * FROM * TO;
+        const float *from[2];
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) {
+            const u32 row = half * 64 + threadIdx.x / 4;
+            from[half] = row < tile.count ? x.row(tile.first + row) + head * FROM : 0;
+        }
+        const auto load = [&](u32 step) {
+            if (step < steps) {
+                hw_load_rows<FROM>(x_tiles[step % STAGES], from, step * HW_DEPTH, matrix);
+                if (TRANSPOSED) {
+                    hw_load_matrix<WIDTH, HW_DEPTH, W_PITCH, TO, FROM>(w_tiles[step % STAGES], matrix, first_column, step * HW_DEPTH);
+                } else {
+                    hw_load_matrix<HW_DEPTH, WIDTH, W_PITCH, FROM, TO>(w_tiles[step % STAGES], matrix, step * HW_DEPTH, first_column);
+                }
+            }
+            hw_copies_end();
+        };
+        const u32 live_m = top < tile.count ? tile.count - top : 0;
+        const u32 live_n = TO % WIDTH == 0 ? WIDTH : first_column + left < TO ? TO - first_column - left : 0;
+        float sums[2][WIDE][4] = {};
+#pragma unroll
+        for (u32 step = 0; step + 1 < STAGES; step++) load(step);
+        for (u32 step = 0; step < steps; step++) {
+            hw_copies_wait<STAGES - 2>();
+            __syncthreads();
+            load(step + STAGES - 1);
+            const float *a = x_tiles[step % STAGES] + top * HW_X_PITCH;
+            const float *b = w_tiles[step % STAGES] + left * (TRANSPOSED ? W_PITCH : 1);
+            if (live_m) {
+                hw_multiply<MODE, WIDE, HW_X_PITCH, 1, TRANSPOSED ? 1 : W_PITCH, TRANSPOSED ? W_PITCH : 1>(a, b, sums, live_m, live_n);
+            }
+        }
+        __syncthreads();
+        hw_give<WIDE, TO>(x, tile, top, head, first_column + left, sums, out);
+    }
+}
+
+template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
+__device__ inline void hw_product(const X &x, const float *w, const HwMap &types, u32 rows, const Out &out) {
+    if constexpr (MODE == HW_F32) {
+        hw_product_f32<HEADS, FROM, TO, TRANSPOSED>(x, w, types, rows, out);
+    } else {
+        hw_product_mma<MODE, HEADS, FROM, TO, TRANSPOSED>(x, w, types, rows, out);
     }
 }

@@ -3,8 +3,11 @@
 //! An element that another lane has is fetched by `hw_pick`, which all lanes of the group call together; so nothing here
 //! stands behind a condition that lanes of a group disagree on, but for loads and stores.
 
+use headwater_graph::random::Key;
+
 use super::nodes::{NodeId, Nodes, Op};
 use super::text::Writer;
+use crate::cpu::dropout::Dropout;
 use crate::inter::{Binary, Domain, Reduce, Shape, Unary};
 use crate::intra::{Read, Register, StepOp};
 
@@ -21,7 +24,7 @@ pub(super) fn group_for(len: usize) -> usize {
     len.next_power_of_two().clamp(1, 32)
 }
 
-fn sizes(shape: Shape) -> (usize, usize) {
+pub(super) fn sizes(shape: Shape) -> (usize, usize) {
     (shape.heads(), shape.len() / shape.heads().max(1))
 }
 
@@ -163,17 +166,8 @@ impl Rows<'_> {
                 self.sums(out, node, wide(x).max(wide(y)), term);
             }
             StepOp::Dropout { x, probability, key } => {
-                let dropout = crate::cpu::dropout::Dropout::new(headwater_graph::random::Key::new(0), 0, *probability);
-                let (threshold, scale, level) =
-                    (dropout.threshold(), single(dropout.scale()), self.nodes.all[node].level);
-                let x = self.matching(of(x), shape);
-                set(
-                    out,
-                    format!(
-                        "{x} * hw_kept(hw_key_of(*step, {key}ull), (u64)row{level} * {} + e, {threshold}u, {scale})",
-                        heads * width
-                    ),
-                );
+                let place = format!("(u64)row{} * {} + e", self.nodes.all[node].level, heads * width);
+                set(out, dropout(&self.matching(of(x), shape), *key, &place, *probability));
             }
             _ => {}
         }
@@ -291,7 +285,14 @@ pub(super) fn single(number: f64) -> String {
     if single.is_finite() { format!("hw_float({:#010x}u)", single.to_bits()) } else { "HW_INFINITY".to_owned() }
 }
 
-fn unary(f: Unary, x: &str) -> String {
+/// An element where a dropout keeps it, scaled. `place` counts elements over all rows.
+pub(super) fn dropout(x: &str, key: u64, place: &str, probability: f64) -> String {
+    let dropout = Dropout::new(Key::new(0), 0, probability);
+    let (threshold, scale) = (dropout.threshold(), single(dropout.scale()));
+    format!("{x} * hw_kept(hw_key_of(*step, {key}ull), {place}, {threshold}u, {scale})")
+}
+
+pub(super) fn unary(f: Unary, x: &str) -> String {
     match f {
         Unary::Neg => format!("-({x})"),
         Unary::Exp => format!("expf({x})"),
@@ -314,7 +315,7 @@ fn unary(f: Unary, x: &str) -> String {
     }
 }
 
-fn binary(f: Binary, x: &str, y: &str) -> String {
+pub(super) fn binary(f: Binary, x: &str, y: &str) -> String {
     match f {
         Binary::Add => format!("{x} + {y}"),
         Binary::Sub => format!("{x} - {y}"),

@@ -1,18 +1,22 @@
 //! The text of a program, and what its kernels want to find in the tables they are given.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::element::{Elements, is_flat};
 use super::lower::{Work, lower};
 use super::nodes::Nodes;
 use super::row::{Rows, group_for};
-use super::{nest, nodes};
-use crate::inter::{Domain, Path, Shape};
-use crate::intra::{Buffer, BufferId, Gemm, Library, Outer, Program, Read, Traverse};
+use super::{Precision, nest, nodes};
+use crate::inter::{Domain, Path};
+use crate::intra::{Body, Buffer, BufferId, Program, Read, Register, Role, StepOp, Traverse};
 
 /// What stands before every emitted text, in order.
-pub(super) static HEADERS: [(&str, &str); 4] = [
+pub(super) static HEADERS: [(&str, &str); 6] = [
     headwater_graph::random::CUDA_HEADER,
     ("emitted.cuh", include_str!("emitted.cuh")),
+    ("sums.cuh", include_str!("sums.cuh")),
+    ("mma.cuh", include_str!("mma.cuh")),
     ("product.cuh", include_str!("product.cuh")),
     ("outer.cuh", include_str!("outer.cuh")),
 ];
@@ -56,9 +60,9 @@ pub struct Table {
     pub members: Vec<(Domain, Domain, Path)>,
 }
 
-/// Writes a program.
+/// Writes a program. Products are as exact as `precision` says.
 #[must_use]
-pub fn emit(program: &Program) -> Emitted {
+pub fn emit(program: &Program, precision: Precision) -> Emitted {
     let (work, buffers) = lower(program);
     let mut found = Emitted {
         name: program.name.clone(),
@@ -76,17 +80,13 @@ pub fn emit(program: &Program) -> Emitted {
             depth: 1,
             used: Used::default(),
         };
-        let (rows, rows_a_block, across) = match work {
-            Work::Nest(traverse) => writer.nest(traverse),
-            Work::Product(gemm, to) => writer.product(gemm, *to, &entry),
-            Work::Outer(outer) => writer.outer(outer, &entry),
-            Work::Library(Library::Product { a, b, to }) => writer.weights(*a, *b, *to),
-        };
+        let Size { rows, rows_a_block, across } = writer.work(work, &entry, precision);
         let (lines, used) = (writer.lines, writer.used);
         let heading = used.heading();
+        let bounds = if matches!(work, Work::Product(_) | Work::Outer(..)) { "256, 2" } else { "256" };
         let _ = write!(
             found.text,
-            "{}extern \"C\" __global__ void __launch_bounds__(256)\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n{heading}{lines}}}\n\n",
+            "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n{heading}{lines}}}\n\n",
             used.structs
         );
         found.launches.push(Launch { entry, rows, rows_a_block, across, buffers: used.buffers });
@@ -94,10 +94,17 @@ pub fn emit(program: &Program) -> Emitted {
     found
 }
 
+/// What the grid of a launch follows from; see [`Launch`].
+pub(super) struct Size {
+    pub rows: Domain,
+    pub rows_a_block: usize,
+    pub across: usize,
+}
+
 /// Writes one kernel.
 pub(super) struct Writer<'a> {
     table: &'a mut Table,
-    buffers: &'a [Buffer],
+    pub buffers: &'a [Buffer],
     lines: String,
     depth: usize,
     used: Used,
@@ -132,6 +139,36 @@ fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
 }
 
 impl Writer<'_> {
+    fn work(&mut self, work: &Work, entry: &str, precision: Precision) -> Size {
+        match work {
+            Work::Nest(traverse) => self.nest(traverse),
+            Work::Product(gemm) => self.product(gemm, entry, precision),
+            Work::Sums(sums) => self.sums(sums),
+            Work::Total(sums) => self.totals(sums),
+            Work::Outer(outer, parts) => self.outer(outer, *parts, entry, precision),
+            Work::OuterTotal(outer, parts) => self.outer_total(outer, *parts),
+            Work::Library(library) => self.library(library),
+        }
+    }
+
+    /// Writes a struct of methods that know the maps and buffers they use; what comes back makes one.
+    pub fn methods(&mut self, name: &str, write: impl FnOnce(&mut Writer<'_>)) -> String {
+        let mut own =
+            Writer { table: self.table, buffers: self.buffers, lines: String::new(), depth: 1, used: Used::default() };
+        write(&mut own);
+        let (lines, used) = (own.lines, own.used);
+        let mut text = format!("struct {name} {{\n    const u64 *step;\n");
+        used.maps.iter().for_each(|at| _ = writeln!(text, "    HwMap map{at};"));
+        used.buffers.iter().for_each(|id| _ = writeln!(text, "    HwBuffer buffer{};", id.at()));
+        let _ = writeln!(text, "{lines}}};");
+        let maps = used.maps.iter().map(|at| format!(", map{at}"));
+        let fields: String = maps.chain(used.buffers.iter().map(|id| format!(", buffer{}", id.at()))).collect();
+        used.maps.iter().for_each(|at| _ = place(&mut self.used.maps, *at));
+        used.buffers.iter().for_each(|id| _ = place(&mut self.used.buffers, *id));
+        self.used.structs += &text;
+        format!("{name}{{step{fields}}}")
+    }
+
     pub fn line(&mut self, line: &str) {
         let _ = writeln!(self.lines, "{}{line}", "    ".repeat(self.depth));
     }
@@ -149,7 +186,7 @@ impl Writer<'_> {
         format!("members{at}")
     }
 
-    fn map(&mut self, fine: Domain, coarse: Domain, path: Path) -> String {
+    pub fn map(&mut self, fine: Domain, coarse: Domain, path: Path) -> String {
         let at = place(&mut self.table.maps, (fine, coarse, path));
         place(&mut self.used.maps, at);
         format!("map{at}")
@@ -171,12 +208,16 @@ impl Writer<'_> {
         place(&mut self.used.buffers, read.from);
         // Only what a caller gives may be rows of a larger table.
         match self.buffers[read.from.at()].role {
-            crate::intra::Role::Input => format!("hw_row(buffer{}, {row})", read.from.at()),
+            Role::Input => format!("hw_row(buffer{}, {row})", read.from.at()),
             _ => row,
         }
     }
 
-    fn nest(&mut self, traverse: &Traverse) -> (Domain, usize, usize) {
+    /// A group of lanes for every outermost row, or a thread for every element where lanes need not meet.
+    fn nest(&mut self, traverse: &Traverse) -> Size {
+        if traverse.nest.len() == 1 && is_flat(&traverse.body) {
+            return self.flat(traverse.nest[0], &traverse.body);
+        }
         let nodes = Nodes::new(&traverse.body);
         let widest = nodes.all.iter().map(|node: &nodes::Node| node.shape.len()).max().unwrap_or(1);
         let group = group_for(widest);
@@ -188,79 +229,36 @@ impl Writer<'_> {
             "for (u32 row0 = (blockIdx.x * blockDim.x + threadIdx.x) / {group}; row0 < rows; row0 += gridDim.x * (blockDim.x / {group})) {{"
         ));
         let rows = Rows { nodes: &nodes, nest: &traverse.nest, group };
-        self.depth += 1;
-        nest::write(self, &rows, &traverse.nest, traverse.path);
-        self.depth -= 1;
+        self.indented(|out| nest::write(out, &rows, &traverse.nest, traverse.path));
         self.line("}");
-        (traverse.nest[0], 256 / group, 1)
+        Size { rows: traverse.nest[0], rows_a_block: 256 / group, across: 1 }
     }
 
-    /// A struct that says where rows lie, and one of it.
-    fn rows(&mut self, name: &str, domain: Domain, read: &Read, scale: Option<&Read>) -> String {
-        let mut own =
-            Writer { table: self.table, buffers: self.buffers, lines: String::new(), depth: 0, used: Used::default() };
-        let row = own.row_of(domain, read, "row");
-        let data = own.buffer(read.from);
-        let factor = scale.map_or("1.0f".to_owned(), |scale| {
-            let (row, data) = (own.row_of(domain, scale, "row"), own.buffer(scale.from));
-            format!("{data}[{row}]")
+    /// A thread for every element of what is stored; vectors of one length are walked together.
+    fn flat(&mut self, rows: Domain, body: &Body) -> Size {
+        let stores = body.steps.iter().filter_map(|step| match step.op {
+            StepOp::Store(x, to) => Some((step.shape.len(), x, to)),
+            _ => None,
         });
-        let len = self.buffers[read.from.at()].shape.len();
-        let used = own.used;
-        let mut text = format!("struct {name} {{\n");
-        used.maps.iter().for_each(|at| _ = writeln!(text, "    HwMap map{at};"));
-        used.buffers.iter().for_each(|id| _ = writeln!(text, "    HwBuffer buffer{};", id.at()));
-        let _ =
-            writeln!(text, "    __device__ const float *row(u32 row) const {{ return {data} + (u64){row} * {len}; }}");
-        let _ = writeln!(text, "    __device__ float scale(u32 row) const {{ (void)row; return {factor}; }}\n}};");
-        let maps = used.maps.iter().map(|at| format!("map{at}"));
-        let fields: Vec<String> = maps.chain(used.buffers.iter().map(|id| format!("buffer{}", id.at()))).collect();
-        used.maps.iter().for_each(|at| _ = place(&mut self.used.maps, *at));
-        used.buffers.iter().for_each(|id| _ = place(&mut self.used.buffers, *id));
-        self.used.structs += &text;
-        format!("{name}{{{}}}", fields.join(", "))
-    }
-
-    fn product(&mut self, gemm: &Gemm, to: BufferId, entry: &str) -> (Domain, usize, usize) {
-        let x = self.rows(&format!("HwX_{entry}"), gemm.rows, &gemm.x, gemm.scale.as_ref());
-        let weights = &self.buffers[gemm.w.at()];
-        let Shape::Matrix { heads, rows, cols } = weights.shape else { return (gemm.rows, 1, 1) };
-        let (from, out) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
-        let types = self.map(gemm.rows, weights.domain, gemm.path);
-        let (w, to) = (self.buffer(gemm.w), self.buffer(to));
-        let count = format!("graph->rows[{}]", domain_number(gemm.rows));
-        self.line(&format!(
-            "hw_product<{heads}, {from}, {out}, {}>({x}, {w}, {types}, {count}, {to});",
-            gemm.transposed
-        ));
-        (gemm.rows, 64, heads * out.div_ceil(64))
-    }
-
-    fn outer(&mut self, outer: &Outer, entry: &str) -> (Domain, usize, usize) {
-        let x = self.rows(&format!("HwX_{entry}"), outer.rows, &outer.x, None);
-        let y = self.rows(&format!("HwY_{entry}"), outer.rows, &outer.y, None);
-        let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
-        let Shape::Matrix { heads, rows, cols } = shape else { return (outer.rows, 1, 1) };
-        let types = self.map(outer.rows, domain, outer.path);
-        let to = self.buffer(outer.to);
-        let (count, matrices) = (domain_number(outer.rows), domain_number(domain));
-        self.line(&format!(
-            "hw_outer<{heads}, {rows}, {cols}>({x}, {y}, {types}, graph->rows[{count}], graph->rows[{matrices}], {to});"
-        ));
-        (domain, 1, heads * rows.div_ceil(32) * cols.div_ceil(32))
-    }
-
-    fn weights(&mut self, a: (BufferId, bool), b: (BufferId, bool), to: BufferId) -> (Domain, usize, usize) {
-        let Buffer { domain, shape, .. } = self.buffers[to.at()];
-        let Shape::Matrix { heads, rows, cols } = shape else { return (domain, 1, 1) };
-        let inner = self.buffers[a.0.at()].shape.len() / (heads * rows).max(1);
-        let (left, right, out) = (self.buffer(a.0), self.buffer(b.0), self.buffer(to));
-        let matrices = format!("graph->rows[{}] * {heads}", domain_number(domain));
-        self.line(&format!(
-            "hw_weights<{rows}, {inner}, {cols}, {}, {}>({left}, {right}, {matrices}, {out});",
-            a.1, b.1
-        ));
-        (domain, 1, (heads * rows * cols).div_ceil(256))
+        let mut by_len: BTreeMap<usize, Vec<(Register, BufferId)>> = BTreeMap::new();
+        stores.for_each(|(len, x, to)| by_len.entry(len).or_default().push((x, to)));
+        let longest = by_len.keys().max().copied().unwrap_or(1).max(1);
+        self.line(&format!("const u64 rows = graph->rows[{}];", domain_number(rows)));
+        for (len, stores) in by_len {
+            self.line(&format!(
+                "for (u64 at = (u64)blockIdx.x * 256 + threadIdx.x; at < rows * {len}; at += (u64)gridDim.x * 256) {{"
+            ));
+            self.indented(|out| {
+                out.line(&format!("const u32 row = (u32)(at / {len}), e = (u32)(at % {len});"));
+                let mut elements = Elements::new(body, rows, "row", &[]);
+                for (x, to) in stores {
+                    let (value, data) = (elements.value(out, x, "e"), out.buffer(to));
+                    out.line(&format!("{data}[(u64)row * {len} + e] = {value};"));
+                }
+            });
+            self.line("}");
+        }
+        Size { rows, rows_a_block: (256 / longest).max(1), across: longest.div_ceil(256) }
     }
 }
 

@@ -1,0 +1,169 @@
+//! One element of a vector, as an expression of elements of others: what a thread computes where lanes need not meet.
+//!
+//! An element is pulled: it asks for those that it is made from, at the places that shapes say, and each of them is written
+//! once. So slices, reshapes and repetitions cost index arithmetic, and a vector may be as long as a matrix.
+
+use std::collections::BTreeMap;
+
+use super::row::{binary, dropout, single, sizes, unary};
+use super::text::Writer;
+use crate::inter::{Domain, Shape};
+use crate::intra::{Body, Read, Register, Step, StepOp};
+
+/// Sums over more heads than this are left to lanes.
+const MOST_HEADS: usize = 32;
+
+/// Whether every element of what a body makes is made from single elements of the same row.
+pub(super) fn is_flat(body: &Body) -> bool {
+    body.steps.iter().all(|step| step.op != StepOp::Product && is_single(body, step))
+}
+
+/// Whether a body only changes a product's elements in place, so that each of them can go on where it is made.
+pub(super) fn is_in_place(body: &Body) -> bool {
+    let Some(product) = body.steps.first().filter(|step| step.op == StepOp::Product) else { return false };
+    let len = product.shape.len();
+    let mut is_of_product: Vec<bool> = Vec::new();
+    for step in &body.steps {
+        let operands = step.op.operands();
+        let mut products = operands.iter().filter(|register| is_of_product[register.at()]).peekable();
+        let is_own = step.op == StepOp::Product || products.peek().is_some();
+        let stays = keeps_place(&step.op)
+            && step.shape.len() == len
+            && products.all(|register| body.steps[register.at()].shape.len() == len);
+        if !is_single(body, step) || (is_own && !stays) {
+            return false;
+        }
+        is_of_product.push(is_own);
+    }
+    true
+}
+
+fn is_single(body: &Body, step: &Step) -> bool {
+    match step.op {
+        StepOp::Dot(..) | StepOp::SumWidth(_) | StepOp::Reduce(..) | StepOp::Softmax { .. } | StepOp::Spread(_) => {
+            false
+        }
+        StepOp::SumHeads(x) => body.steps[x.at()].shape.heads() <= MOST_HEADS,
+        _ => true,
+    }
+}
+
+fn keeps_place(op: &StepOp) -> bool {
+    let is_copied = matches!(op, StepOp::Reshape(_) | StepOp::Expand(_) | StepOp::Store(..));
+    is_copied || matches!(op, StepOp::Product | StepOp::Unary(..) | StepOp::Binary(..) | StepOp::Dropout { .. })
+}
+
+/// Elements of the vectors of one row.
+pub(super) struct Elements<'a> {
+    body: &'a Body,
+    rows: Domain,
+    /// The row's name in the text.
+    row: &'a str,
+    /// The product's element at each place that may be asked for, by their names.
+    products: &'a [(&'a str, &'a str)],
+    made: BTreeMap<(Register, String), String>,
+    indices: BTreeMap<String, String>,
+}
+
+impl<'a> Elements<'a> {
+    pub fn new(body: &'a Body, rows: Domain, row: &'a str, products: &'a [(&'a str, &'a str)]) -> Self {
+        Self { body, rows, row, products, made: BTreeMap::new(), indices: BTreeMap::new() }
+    }
+
+    /// The name of element `at` of a register, which is written if it is not there.
+    pub fn value(&mut self, out: &mut Writer<'_>, register: Register, at: &str) -> String {
+        let at = if self.shape(register).len() == 1 { "0" } else { at };
+        if let Some(name) = self.made.get(&(register, at.to_owned())) {
+            return name.clone();
+        }
+        let value = self.expression(out, register, at);
+        let name = format!("v{}", self.made.len());
+        out.line(&format!("const float {name} = {value};"));
+        self.made.insert((register, at.to_owned()), name.clone());
+        name
+    }
+
+    fn shape(&self, register: Register) -> Shape {
+        self.body.steps[register.at()].shape
+    }
+
+    /// The name of a place.
+    fn index(&mut self, out: &mut Writer<'_>, place: String) -> String {
+        let name = format!("i{}", self.indices.len());
+        let found = self.indices.entry(place.clone()).or_insert_with(|| {
+            out.line(&format!("const u32 {name} = {place};"));
+            name
+        });
+        found.clone()
+    }
+
+    fn expression(&mut self, out: &mut Writer<'_>, register: Register, at: &str) -> String {
+        let step = &self.body.steps[register.at()];
+        let shape = step.shape;
+        let width = sizes(shape).1;
+        match step.op {
+            StepOp::Product => {
+                let found = self.products.iter().find(|(place, _)| *place == at);
+                found.map_or("0.0f", |(_, name)| name).to_owned()
+            }
+            StepOp::Load(ref read) => self.load(out, read, shape, at),
+            StepOp::Constant(number) => single(number),
+            StepOp::Unary(f, x) => unary(f, &self.value(out, x, at)),
+            StepOp::Binary(f, x, y) => binary(f, &self.matching(out, x, shape, at), &self.matching(out, y, shape, at)),
+            StepOp::Reshape(x) => self.value(out, x, at),
+            StepOp::Expand(x) => self.matching(out, x, shape, at),
+            StepOp::Concat(x, y) => self.concat(out, (x, y), width, at),
+            StepOp::Slice(x, from) => {
+                let all = sizes(self.shape(x)).1;
+                let place = self.index(out, format!("{at} / {width} * {all} + {from} + {at} % {width}"));
+                self.value(out, x, &place)
+            }
+            StepOp::Pad(x, from) => {
+                let inner = sizes(self.shape(x)).1;
+                let place = self
+                    .index(out, format!("{at} / {width} * {inner} + ({at} % {width} + {width} - {from}) % {inner}"));
+                let value = self.value(out, x, &place);
+                format!("{at} % {width} >= {from} && {at} % {width} < {} ? {value} : 0.0f", from + inner)
+            }
+            StepOp::SumHeads(x) => {
+                let heads = self.shape(x).heads();
+                let places: Vec<String> =
+                    (0..heads).map(|head| self.index(out, format!("{} + {at}", head * width))).collect();
+                places.iter().map(|place| self.value(out, x, place)).collect::<Vec<_>>().join(" + ")
+            }
+            StepOp::Dropout { x, probability, key } => {
+                let place = format!("(u64){} * {} + {at}", self.row, shape.len());
+                dropout(&self.value(out, x, at), key, &place, probability)
+            }
+            _ => "0.0f".to_owned(),
+        }
+    }
+
+    fn load(&mut self, out: &mut Writer<'_>, read: &Read, shape: Shape, at: &str) -> String {
+        let row = out.row_of(self.rows, read, self.row);
+        let data = out.buffer(read.from);
+        format!("{data}[(u64){row} * {} + {at}]", shape.len())
+    }
+
+    /// The element that belongs to element `at` of a result of some shape, heads and widths of 1 repeated.
+    fn matching(&mut self, out: &mut Writer<'_>, x: Register, shape: Shape, at: &str) -> String {
+        let ((heads, width), (all, wide)) = (sizes(self.shape(x)), sizes(shape));
+        if (heads, width) == (all, wide) || heads * width == 1 {
+            return self.value(out, x, at);
+        }
+        let head = if heads == 1 { "0".to_owned() } else { format!("{at} / {wide} * {width}") };
+        let within = if width == 1 { "0".to_owned() } else { format!("{at} % {wide}") };
+        let place = self.index(out, format!("{head} + {within}"));
+        self.value(out, x, &place)
+    }
+
+    /// Both vectors of a head in one: both are asked, each at a place that it has.
+    fn concat(&mut self, out: &mut Writer<'_>, (x, y): (Register, Register), all: usize, at: &str) -> String {
+        let (first, second) = (sizes(self.shape(x)).1, sizes(self.shape(y)).1);
+        let left = self.index(out, format!("{at} / {all} * {first} + hw_least({at} % {all}, {first} - 1)"));
+        let within = format!("({at} % {all} < {first} ? 0 : {at} % {all} - {first})");
+        let right = self.index(out, format!("{at} / {all} * {second} + {within}"));
+        let (left, right) = (self.value(out, x, &left), self.value(out, y, &right));
+        format!("{at} % {all} < {first} ? {left} : {right}")
+    }
+}

@@ -1,0 +1,204 @@
+//! Calls of the kernels that are templates: products, outer products, and sums over all rows.
+
+use std::collections::BTreeMap;
+
+use super::Precision;
+use super::element::Elements;
+use super::lower::{OUTER_TILE, Parts};
+use super::split::{PARTS, Sum, Sums};
+use super::text::{Size, Writer, domain_number};
+use crate::inter::{Domain, Reduce, Shape};
+use crate::intra::{Buffer, BufferId, Gemm, Library, Outer, Read, StepOp};
+
+impl Precision {
+    fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "HW_F32",
+            Self::Tf32 => "HW_TF32",
+            Self::Tf32x3 => "HW_TF32X3",
+            Self::Bf16 => "HW_BF16",
+        }
+    }
+
+    /// Rows and columns of a thread block's tile.
+    fn tile(self) -> usize {
+        if self == Self::F32 { 64 } else { 128 }
+    }
+}
+
+impl Writer<'_> {
+    /// Rows times matrices, and what is done with every product.
+    pub fn product(&mut self, gemm: &Gemm, entry: &str, precision: Precision) -> Size {
+        let x = self.rows(&format!("HwX_{entry}"), gemm.rows, &gemm.x, gemm.scale.as_ref());
+        let out = self.methods(&format!("HwOut_{entry}"), |own| {
+            own.store(gemm, "one(u32 row, u32 e, float first)", &[("e", "first")]);
+            own.store(gemm, "two(u32 row, u32 e, float first, float second)", &[("e", "first"), ("f", "second")]);
+        });
+        let weights = &self.buffers[gemm.w.at()];
+        let Shape::Matrix { heads, rows, cols } = weights.shape else { return nothing(gemm.rows) };
+        let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
+        let types = self.map(gemm.rows, weights.domain, gemm.path);
+        let w = self.buffer(gemm.w);
+        let (mode, count) = (precision.name(), domain_number(gemm.rows));
+        self.line(&format!(
+            "hw_product<{mode}, {heads}, {from}, {to}, {}>({x}, {w}, {types}, graph->rows[{count}], {out});",
+            gemm.transposed
+        ));
+        let tile = precision.tile();
+        Size { rows: gemm.rows, rows_a_block: tile, across: heads * to.div_ceil(tile) }
+    }
+
+    /// A method that does with neighbouring products of a row what the body says. An even length makes pairs whole words.
+    fn store(&mut self, gemm: &Gemm, signature: &str, products: &[(&str, &str)]) {
+        self.line(&format!("__device__ void {signature} const {{"));
+        self.indented(|out| {
+            if products.len() == 2 {
+                out.line("const u32 f = e + 1;");
+            }
+            let mut elements = Elements::new(&gemm.body, gemm.rows, "row", products);
+            for step in &gemm.body.steps {
+                let StepOp::Store(x, to) = step.op else { continue };
+                let values: Vec<String> = products.iter().map(|(at, _)| elements.value(out, x, at)).collect();
+                let place = format!("{} + (u64)row * {} + e", out.buffer(to), step.shape.len());
+                match &values[..] {
+                    [first, second] => out.line(&format!("*(float2 *)({place}) = make_float2({first}, {second});")),
+                    _ => out.line(&format!("*({place}) = {};", values[0])),
+                }
+            }
+        });
+        self.line("}");
+    }
+
+    /// A struct that says where rows lie, and one of it.
+    fn rows(&mut self, name: &str, domain: Domain, read: &Read, scale: Option<&Read>) -> String {
+        self.methods(name, |own| {
+            let (row, data) = (own.row_of(domain, read, "row"), own.buffer(read.from));
+            let len = own.buffers[read.from.at()].shape.len();
+            own.line(&format!("__device__ const float *row(u32 row) const {{ return {data} + (u64){row} * {len}; }}"));
+            let factor = scale.map_or("1.0f".to_owned(), |scale| {
+                let (row, data) = (own.row_of(domain, scale, "row"), own.buffer(scale.from));
+                format!("{data}[{row}]")
+            });
+            own.line(&format!("__device__ float scale(u32 row) const {{ (void)row; return {factor}; }}"));
+        })
+    }
+
+    /// Outer products of every part of the rows.
+    pub fn outer(&mut self, outer: &Outer, parts: Parts, entry: &str, precision: Precision) -> Size {
+        let x = self.rows(&format!("HwX_{entry}"), outer.rows, &outer.x, None);
+        let y = self.rows(&format!("HwY_{entry}"), outer.rows, &outer.y, None);
+        let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
+        let Shape::Matrix { heads, rows, cols } = shape else { return nothing(domain) };
+        let types = self.map(outer.rows, domain, outer.path);
+        let partial = self.buffer(parts.partial);
+        let (count, matrices) = (domain_number(outer.rows), domain_number(domain));
+        self.line(&format!(
+            "hw_outer<{}, {heads}, {rows}, {cols}, {}>({x}, {y}, {types}, graph->rows[{count}], graph->rows[{matrices}], {partial});",
+            precision.name(), parts.count
+        ));
+        let side = if precision == Precision::F32 { 32 } else { OUTER_TILE };
+        let across = heads * rows.div_ceil(side) * cols.div_ceil(side) * parts.count;
+        Size { rows: domain, rows_a_block: 1, across }
+    }
+
+    /// Their sums.
+    pub fn outer_total(&mut self, outer: &Outer, parts: Parts) -> Size {
+        let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
+        let (len, matrices) = (shape.len(), domain_number(domain));
+        let (partial, to) = (self.buffer(parts.partial), self.buffer(outer.to));
+        let (count, rows) = (parts.count, domain_number(outer.rows));
+        self.line(&format!(
+            "hw_total<HW_SUM, {count}, {len}, {len}>({partial}, graph->rows[{matrices}], graph->rows[{rows}], {to});"
+        ));
+        Size { rows: domain, rows_a_block: 1, across: len.div_ceil(8) }
+    }
+
+    /// Sums of every part of the rows, those of one length in one walk.
+    pub fn sums(&mut self, sums: &Sums) -> Size {
+        let mut by_len: BTreeMap<usize, Vec<&Sum>> = BTreeMap::new();
+        sums.all.iter().for_each(|sum| by_len.entry(sum.len).or_default().push(sum));
+        let longest = by_len.keys().max().copied().unwrap_or(1);
+        let rows = domain_number(sums.rows);
+        self.line(&format!("const u32 rows = graph->rows[{rows}], parts = hw_parts(rows, {PARTS});"));
+        for (len, all) in by_len {
+            let side = len.next_power_of_two().clamp(8, 256);
+            let across = len.div_ceil(side);
+            self.line(&format!("for (u32 at = blockIdx.x; at < parts * {across}; at += gridDim.x) {{"));
+            self.indented(|out| out.part(sums, len, &all, side));
+            self.line("}");
+        }
+        Size { rows: sums.rows, rows_a_block: 8, across: longest.div_ceil(256) }
+    }
+
+    /// One part: threads lie along the row first, then over rows; their sums meet in the block.
+    fn part(&mut self, sums: &Sums, len: usize, all: &[&Sum], side: usize) {
+        let total: usize = sums.all.iter().map(|sum| sum.len).sum();
+        let across = len.div_ceil(side);
+        self.line(&format!("const u32 part = at / {across}, e = at % {across} * {side} + threadIdx.x % {side};"));
+        self.line("const u32 first = hw_part(rows, part, parts), end = hw_part(rows, part + 1, parts);");
+        for (number, sum) in all.iter().enumerate() {
+            self.line(&format!("float sum{number} = hw_sum_of_none<{}>();", how(sum.how)));
+        }
+        self.line("#pragma unroll 4");
+        self.line(&format!(
+            "for (u32 row = first + threadIdx.x / {side}; row < end && e < {len}; row += {}) {{",
+            256 / side
+        ));
+        self.indented(|out| {
+            let mut elements = Elements::new(&sums.body, sums.rows, "row", &[]);
+            for (number, sum) in all.iter().enumerate() {
+                let value = elements.value(out, sum.of, "e");
+                out.line(&format!("sum{number} = hw_add<{}>(sum{number}, {value});", how(sum.how)));
+            }
+        });
+        self.line("}");
+        let partial = self.buffer(sums.partial);
+        for (number, sum) in all.iter().enumerate() {
+            self.line(&format!("sum{number} = hw_block_sum<{}, {side}>(sum{number});", how(sum.how)));
+            let place = format!("(u64)part * {total} + {} + e", sum.first);
+            self.line(&format!("if (threadIdx.x < {side} && e < {len}) {partial}[{place}] = sum{number};"));
+        }
+    }
+
+    /// Totals of all parts.
+    pub fn totals(&mut self, sums: &Sums) -> Size {
+        let total: usize = sums.all.iter().map(|sum| sum.len).sum();
+        let (partial, rows) = (self.buffer(sums.partial), domain_number(sums.rows));
+        for Sum { how: reduce, to, len, first, .. } in &sums.all {
+            let (how, to) = (how(*reduce), self.buffer(*to));
+            let from = format!("{partial} + {first}");
+            self.line(&format!("hw_total<{how}, {PARTS}, {total}, {len}>({from}, 1, graph->rows[{rows}], {to});"));
+        }
+        let longest = sums.all.iter().map(|sum| sum.len).max().unwrap_or(1);
+        Size { rows: Domain::Const, rows_a_block: 1, across: longest.div_ceil(8) }
+    }
+
+    /// Products of weights.
+    pub fn library(&mut self, library: &Library) -> Size {
+        let Library::Product { a, b, to } = library;
+        let Buffer { domain, shape, .. } = self.buffers[to.at()];
+        let Shape::Matrix { heads, rows, cols } = shape else { return nothing(domain) };
+        let inner = self.buffers[a.0.at()].shape.len() / (heads * rows).max(1);
+        let data = |out: &mut Self, id: BufferId| out.buffer(id);
+        let (left, right, to) = (data(self, a.0), data(self, b.0), data(self, *to));
+        let matrices = format!("graph->rows[{}] * {heads}", domain_number(domain));
+        self.line(&format!(
+            "hw_weights<{rows}, {inner}, {cols}, {}, {}>({left}, {right}, {matrices}, {to});",
+            a.1, b.1
+        ));
+        Size { rows: domain, rows_a_block: 1, across: (heads * rows * cols).div_ceil(256) }
+    }
+}
+
+fn how(reduce: Reduce) -> &'static str {
+    match reduce {
+        Reduce::Sum => "HW_SUM",
+        Reduce::Mean => "HW_MEAN",
+        Reduce::Max => "HW_MAX",
+    }
+}
+
+/// A launch over shapes that no program has.
+fn nothing(rows: Domain) -> Size {
+    Size { rows, rows_a_block: 1, across: 1 }
+}

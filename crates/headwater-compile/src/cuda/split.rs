@@ -1,0 +1,264 @@
+//! Nests whose outermost domain has one row: all rows below would be walked by one group of lanes, so they are split into sums
+//! over all rows, what is done with each row, and what is done once.
+//!
+//! A sum that depends on another is a stage behind it: a variance on a mean. What a stage reads of those before it lies in
+//! buffers; rows make anew what they need of their own, which is cheaper than to keep it.
+
+use std::collections::BTreeMap;
+
+use super::element::is_flat;
+use super::lower::Work;
+use crate::inter::{Domain, Path, Reduce, Shape};
+use crate::intra::{Body, Buffer, BufferId, Hop, Read, Register, Role, Step, StepOp, Traverse};
+
+/// Parts that rows are split into, each added up by one thread block at a time: enough for eight on each of 132 SMs.
+pub(super) const PARTS: usize = 1056;
+
+/// Sums of vectors over all rows of a domain.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Sums {
+    pub rows: Domain,
+    /// Makes what is added up, an element at a time.
+    pub body: Body,
+    pub all: Vec<Sum>,
+    /// The sums of every part.
+    pub partial: BufferId,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Sum {
+    pub how: Reduce,
+    pub of: Register,
+    pub to: BufferId,
+    pub len: usize,
+    /// Where it lies in a part.
+    pub first: usize,
+}
+
+/// The launches of a nest over one row and those below it; `None` where it must stay one.
+pub(super) fn split(traverse: &Traverse, buffers: &mut Vec<Buffer>) -> Option<Vec<Work>> {
+    let over_all = |op: &StepOp| matches!(op, StepOp::Softmax { over: 0, .. });
+    let is_one = traverse.nest[0] == Domain::Const && traverse.nest.len() > 1;
+    if !is_one || traverse.body.steps.iter().any(|step| over_all(&step.op)) {
+        return None;
+    }
+    let (stages, kept) = (stages(&traverse.body), loaded(&traverse.body));
+    let mut split = Split { traverse, stages, buffers, kept, work: Vec::new() };
+    for stage in 0..=split.stages.iter().copied().max().unwrap_or(0) {
+        split.once(stage);
+        split.rows(stage);
+        split.sums(stage);
+    }
+    Some(split.work)
+}
+
+/// How many sums over all rows have to be complete before each step.
+fn stages(body: &Body) -> Vec<usize> {
+    let mut found: Vec<usize> = Vec::new();
+    for step in &body.steps {
+        let before = step.op.operands().iter().map(|register| found[register.at()]).max().unwrap_or(0);
+        found.push(before + usize::from(is_sum(body, found.len())));
+    }
+    found
+}
+
+/// Registers of the one row that lie in a buffer anyhow.
+fn loaded(body: &Body) -> BTreeMap<Register, BufferId> {
+    let load = |(at, step): (usize, &Step)| match &step.op {
+        StepOp::Load(read) if step.level == 0 => Some((Register::new(at), read.from)),
+        _ => None,
+    };
+    body.steps.iter().enumerate().filter_map(load).collect()
+}
+
+/// Whether a step adds up all rows.
+fn is_sum(body: &Body, at: usize) -> bool {
+    body.steps[at].level == 0 && matches!(body.steps[at].op, StepOp::Reduce(..))
+}
+
+struct Split<'a> {
+    traverse: &'a Traverse,
+    stages: Vec<usize>,
+    buffers: &'a mut Vec<Buffer>,
+    /// Where registers of the one row lie, for those that lie anywhere.
+    kept: BTreeMap<Register, BufferId>,
+    work: Vec<Work>,
+}
+
+impl Split<'_> {
+    fn body(&self) -> &Body {
+        &self.traverse.body
+    }
+
+    fn at_stage(&self, stage: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.stages.len()).filter(move |at| self.stages[*at] == stage)
+    }
+
+    fn buffer(&mut self, domain: Domain, shape: Shape) -> BufferId {
+        self.buffers.push(Buffer { name: "between".to_owned(), domain, shape, role: Role::Temporary });
+        BufferId::new(self.buffers.len() - 1)
+    }
+
+    /// What is done with the one row: what it stores, and what rows below it read.
+    fn once(&mut self, stage: usize) {
+        let is_complete = |at: usize| self.kept.contains_key(&Register::new(at));
+        let spread = |at: usize| {
+            let is_spread = |op: &StepOp| *op == StepOp::Spread(Register::new(at));
+            self.body().steps[at].level == 0 && self.body().steps.iter().any(|step| is_spread(&step.op))
+        };
+        let kept: Vec<usize> = self.at_stage(stage).filter(|at| spread(*at) && !is_complete(*at)).collect();
+        let is_left = |at: &usize| match self.body().steps[*at].op {
+            StepOp::Store(x, to) => self.body().steps[*at].level == 0 && self.kept.get(&x) != Some(&to),
+            _ => false,
+        };
+        let stores: Vec<usize> = self.at_stage(stage).filter(is_left).collect();
+        let mut piece = self.piece(0);
+        stores.iter().for_each(|at| _ = piece.take(Register::new(*at)));
+        let registers: Vec<Register> = kept.iter().map(|at| piece.take(Register::new(*at))).collect();
+        let mut body = piece.body;
+        for (at, register) in kept.into_iter().zip(registers) {
+            let shape = self.body().steps[at].shape;
+            let to = self.buffer(Domain::Const, shape);
+            body.push(0, shape, StepOp::Store(register, to));
+            self.kept.insert(Register::new(at), to);
+        }
+        self.nest(&[Domain::Const], body);
+    }
+
+    /// What every row stores.
+    fn rows(&mut self, stage: usize) {
+        let mut piece = self.piece(1);
+        for at in self.at_stage(stage) {
+            if self.body().steps[at].level > 0 && matches!(self.body().steps[at].op, StepOp::Store(..)) {
+                piece.take(Register::new(at));
+            }
+        }
+        let body = piece.body;
+        self.nest(&self.traverse.nest[1..], body);
+    }
+
+    /// Sums of what is there at this stage, those over rows of one domain together.
+    fn sums(&mut self, stage: usize) {
+        let all: Vec<usize> = self.at_stage(stage + 1).filter(|at| is_sum(self.body(), *at)).collect();
+        for level in 1..self.traverse.nest.len() {
+            let is_of_level = |at: &usize| match self.body().steps[*at].op {
+                StepOp::Reduce(_, x) => self.body().steps[x.at()].level == level,
+                _ => false,
+            };
+            let own: Vec<usize> = all.iter().copied().filter(is_of_level).collect();
+            if !own.is_empty() {
+                self.sums_of(level, &own);
+            }
+        }
+    }
+
+    fn sums_of(&mut self, level: usize, own: &[usize]) {
+        let mut piece = self.piece(level);
+        let mut all: Vec<Sum> = Vec::new();
+        for at in own {
+            let step = &self.body().steps[*at];
+            let StepOp::Reduce(how, x) = step.op else { continue };
+            let (of, len) = (piece.take(x), step.shape.len());
+            let first = all.last().map_or(0, |sum| sum.first + sum.len);
+            all.push(Sum { how, of, to: BufferId::new(0), len, first });
+        }
+        let (mut body, is_alone, rows) = (piece.body, piece.is_alone, self.traverse.nest[level]);
+        if !is_alone || !is_flat(&body) {
+            body = self.stored_first(level, own, &mut all);
+        }
+        for (sum, at) in all.iter_mut().zip(own) {
+            sum.to = self.place_of(*at);
+        }
+        let len = all.last().map_or(0, |sum| sum.first + sum.len);
+        let partial = self.buffer(Domain::Const, Shape::vector(PARTS * len));
+        let sums = Sums { rows, body, all, partial };
+        self.work.extend([Work::Sums(sums.clone()), Work::Total(sums)]);
+    }
+
+    /// Where a sum goes: to the buffer it is stored in, or one of its own.
+    fn place_of(&mut self, at: usize) -> BufferId {
+        let stored = self.body().steps.iter().find_map(|step| match step.op {
+            StepOp::Store(x, to) if x.at() == at => Some(to),
+            _ => None,
+        });
+        let to = stored.unwrap_or_else(|| self.buffer(Domain::Const, self.traverse.body.steps[at].shape));
+        self.kept.insert(Register::new(at), to);
+        to
+    }
+
+    /// Rows that take more than their own elements are made by a nest, and then added up.
+    fn stored_first(&mut self, level: usize, own: &[usize], all: &mut [Sum]) -> Body {
+        let rows = self.traverse.nest[level];
+        let mut loads = Body::default();
+        let mut piece = self.piece(1);
+        let mut stores = Vec::new();
+        for (at, sum) in own.iter().zip(all) {
+            let StepOp::Reduce(_, x) = self.traverse.body.steps[*at].op else { continue };
+            let shape = self.traverse.body.steps[*at].shape;
+            stores.push((piece.take(x), shape));
+            sum.of = Register::new(loads.steps.len());
+            loads.push(0, shape, StepOp::Constant(0.0));
+        }
+        let mut body = piece.body;
+        for ((register, shape), load) in stores.into_iter().zip(&mut loads.steps) {
+            let to = self.buffer(rows, shape);
+            body.push(level - 1, shape, StepOp::Store(register, to));
+            load.op = StepOp::Load(Read { from: to, hops: Vec::new() });
+        }
+        self.nest(&self.traverse.nest[1..=level], body);
+        loads
+    }
+
+    fn nest(&mut self, nest: &[Domain], body: Body) {
+        if !body.steps.is_empty() {
+            self.work.push(Work::Nest(Traverse { nest: nest.to_vec(), path: Path::Only, body }));
+        }
+    }
+
+    fn piece(&self, level: usize) -> Piece<'_> {
+        let (from, kept) = (&self.traverse.body, self.kept.clone());
+        Piece { from, kept, level, body: Body::default(), is_alone: true, taken: BTreeMap::new() }
+    }
+}
+
+/// A part of a body, for rows of a level and of those below it.
+struct Piece<'a> {
+    from: &'a Body,
+    kept: BTreeMap<Register, BufferId>,
+    level: usize,
+    body: Body,
+    /// Whether all that was taken is of the one level.
+    is_alone: bool,
+    taken: BTreeMap<Register, Register>,
+}
+
+impl Piece<'_> {
+    /// Takes a register and what it needs. What the one row has is loaded.
+    fn take(&mut self, register: Register) -> Register {
+        if let Some(taken) = self.taken.get(&register) {
+            return *taken;
+        }
+        let step = self.from.steps[register.at()].clone();
+        let op = match (self.kept.get(&register), &step.op) {
+            (Some(from), _) => StepOp::Load(Read { from: *from, hops: Vec::new() }),
+            (None, StepOp::Spread(x)) if self.kept.contains_key(x) => {
+                let hops = vec![Hop { to: Domain::Const, path: Path::Only }];
+                StepOp::Load(Read { from: self.kept[x], hops })
+            }
+            (None, op) => {
+                let operands: Vec<Register> = op.operands();
+                let taken: BTreeMap<Register, Register> = operands.iter().map(|x| (*x, self.take(*x))).collect();
+                let op = step.op.clone().with_registers(|x| taken[&x]);
+                match op {
+                    StepOp::Softmax { x, over } => StepOp::Softmax { x, over: over.saturating_sub(self.level) },
+                    op => op,
+                }
+            }
+        };
+        self.is_alone &= step.level == self.level;
+        let taken = self.body.push(step.level.saturating_sub(self.level), step.shape, op);
+        self.taken.insert(register, taken);
+        taken
+    }
+}

@@ -1,7 +1,7 @@
 //! What the parts of a step on a GPU share: memory, launches over elements, and sums that have an order.
 //!
-//! Parts are queued on a caller's stream and never wait for the host. What changes from step to step (rows, rates, counts) is
-//! read from device memory, so that a step can be recorded once and replayed.
+//! Parts are queued on a caller's stream and never wait for the host. What changes from step to step (rows, rates,
+//! counts) is read from device memory, so that a step can be recorded once and replayed.
 
 #[cfg(test)]
 pub(crate) mod testing;

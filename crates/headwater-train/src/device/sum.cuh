@@ -1,6 +1,7 @@
-// Sums in two stages, in f64 and always in the same order: lanes of a warp in halves, warps one after the other, and at most
-// PARTS sums of blocks by one block. No atomics, so a sum is the same every time; blocks walk with a stride of
-// PARTS blocks, however few there are, so it depends neither on the GPU nor on the room there is. A number costs a conversion and an addition in f64; the memory it comes from bounds it.
+// Sums in two stages, in f64 and always in the same order: lanes of a warp in halves, warps one after the other, and at
+// most PARTS sums of blocks by one block. No atomics, so a sum is the same every time; blocks walk with a stride of
+// PARTS blocks, however few there are, so it depends neither on the GPU nor on the room there is. A number costs a
+// conversion and an addition in f64; the memory it comes from bounds it.
 //
 // Defines: THREADS (a multiple of 32), PARTS.
 

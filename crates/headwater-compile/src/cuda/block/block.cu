@@ -1,11 +1,10 @@
 // The lists of one block: edges by target as a sampler hands them over, checked, and where each row's edges begin.
 //
 // `place` reads 8 bytes an edge and writes 8, or 12 with loops: a running sum says how many edges stay before each, and
-// every target before an edge has one loop, so an edge knows its place without a second pass. Without loops that
-// sum is the edge's number and the pass a checked copy. `starts` is one search a
-// row: neighbouring rows search the same places, so of its log2(edges) loads all but the last few come from cache. A
-// thread for every edge that writes the starts between its target and the one before would write a hub's neighbours by
-// itself. About 10 integer operations an edge; memory bounds both.
+// every target before an edge has one loop, so an edge knows its place without a second pass. Without loops that sum is
+// the edge's number and the pass a checked copy. `starts` is one search a row: neighbours search the same places,
+// so of its log2(edges) loads all but the last few come from cache. A thread an edge that writes all starts since the
+// edge before would write a long stretch of empty rows alone. About 10 integer operations an edge; memory bounds both.
 //
 // A number outside, or a target that falls, is reported, and the block then has no edges: what follows stays inside.
 //
@@ -42,8 +41,8 @@ __device__ inline bool is_edge(const u32* sources, const u32* targets, u64 i, u3
 // Edges to their places. With loops, edges of a target to itself go, and `before[i]` is how many stay before edge i.
 extern "C" __global__ void __launch_bounds__(THREADS)
     place(const u32* __restrict__ sources, const u32* __restrict__ targets, u32 edges, u32 src, u32 dst,
-          u32* __restrict__ edge_src, u32* __restrict__ edge_dst, u32 room, u32* before, u32 slots, u64* ticket, u64* words,
-          u64 tiles, u32* is_bad, Fault* fault) {
+          u32* __restrict__ edge_src, u32* __restrict__ edge_dst, u32 room, u32* before, u32 slots, u64* ticket,
+          u64* words, u64 tiles, u32* is_bad, Fault* fault) {
     hw_scan(
         edges, ticket, words, tiles,
         [&](u64 i) -> u32 {
@@ -93,7 +92,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 // Where each source's edges begin among edges sorted by source.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    source_starts(const u32* __restrict__ sorted, u32 room, const u32* count, u32* __restrict__ src_starts, u32 src_slots) {
+    source_starts(const u32* __restrict__ sorted, u32 room, const u32* count, u32* __restrict__ src_starts,
+                  u32 src_slots) {
     const u32 edges = *count < room ? *count : room;
     for (u64 row = (u64)blockIdx.x * THREADS + threadIdx.x; row < src_slots; row += (u64)gridDim.x * THREADS) {
         src_starts[row] = hw_first_not_below(sorted, edges, (u32)row);

@@ -13,8 +13,8 @@ pub(super) const FAULT_FALLING_TARGETS: u32 = 24;
 static BLOCK: Source = Source { name: "block.cu", text: include_str!("block.cu"), headers: &[CUDA_HEADER] };
 static SORT: Source = Source { name: "sort.cu", text: include_str!("sort.cu"), headers: &[] };
 
-// SAFETY: lists are read below `edges`; edges are written below `room`, sums below `slots` and only with LOOPS, words below
-// `tiles`.
+// SAFETY: lists are read below `edges`; edges are written below `room`, sums below `slots` and only with LOOPS, words
+// below `tiles`.
 static PLACE: Kernel = unsafe {
     Kernel::declare(
         &BLOCK,
@@ -88,7 +88,8 @@ static COUNT_DIGITS: Kernel = unsafe {
         ],
     )
 };
-// SAFETY: keys and edges are read and written below `room`, words of tiles below `tiles`; the pass is kept below PASSES.
+// SAFETY: keys and edges are read and written below `room`, words of tiles below `tiles`; the pass is kept below
+// PASSES.
 static SORT_PASS: Kernel = unsafe {
     Kernel::declare(
         &SORT,

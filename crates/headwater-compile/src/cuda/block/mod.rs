@@ -1,15 +1,15 @@
 //! One block of a sample as kernels read it, made on the GPU out of the sampler's lists.
 //!
 //! In: for each edge the local numbers of its source and of its target, targets in order. Out: the tables that
-//! [`Adjacency`](crate::adjacency::Adjacency) makes on the host for one node type and one relation: rows of every domain,
-//! both ends of each edge, where each target's edges begin, and where asked for the edges of each source. Memory is for a
-//! capacity and is filled again and again; nothing waits for the host.
+//! [`Adjacency`](crate::adjacency::Adjacency) makes on the host for one node type and one relation: rows of every
+//! domain, both ends of each edge, where each target's edges begin, and where asked for the edges of each source.
+//! Memory is for a capacity and is filled again and again; nothing waits for the host.
 //!
-//! With self loops, edges of a target to itself go and each target gets one as its last. How many edges that leaves is known
-//! on the device alone, so kernels read it there.
+//! With self loops, edges of a target to itself go and each target gets one as its last. How many edges that leaves is
+//! known on the device alone, so kernels read it there.
 //!
-//! Lists that are none (a number outside, targets that fall) are reported by the next synchronisation of the stream, and
-//! the block has no edges.
+//! Lists that are none (a number outside, targets that fall) are reported by the next synchronisation of the stream,
+//! and the block has no edges.
 
 mod cuda;
 #[cfg(test)]

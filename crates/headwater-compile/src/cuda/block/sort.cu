@@ -1,10 +1,10 @@
 // Edges by source, those of one source in their order: a radix sort from the lowest digit, 8 bits a pass.
 //
-// Each pass reads a key and an edge and writes both, once: 16 bytes an edge, 12 in the first pass. A tile learns where its
-// digits begin from the tiles before it (decoupled look-back, as in scan.cuh, a thread a digit), so counts are neither
-// written nor read again; the totals of all passes are counted in one reading before the first. Within a warp the
-// lanes of one digit find each other by a match, which keeps their order and needs no atomics. About 25 integer operations
-// an edge and pass.
+// Each pass reads a key and an edge and writes both, once: 16 bytes an edge, 12 in the first pass. A tile learns where
+// its digits begin from the tiles before it (decoupled look-back, as in scan.cuh, a thread a digit), so counts are
+// neither written nor read again; the totals of all passes are counted in one reading before the first. Within a warp
+// the lanes of one digit find each other by a match, which keeps their order and needs no atomics. About 25 integer
+// operations an edge and pass.
 //
 // Defines: PASSES, DIGITS (256), THREADS (a thread a digit), ITEMS (edges a thread).
 

@@ -1,7 +1,7 @@
 //! The scales of a graph convolution on the GPU: what [`scales`](super::scales) makes, to the bit.
 //!
-//! Degrees of the whole graph lie in device memory, from [`degrees`](super::degrees); a block comes with the ids of its nodes.
-//! An id that the graph does not have is reported by the next synchronisation of the stream.
+//! Degrees of the whole graph lie in device memory, from [`degrees`](super::degrees); a block comes with the ids of its
+//! nodes. An id that the graph does not have is reported by the next synchronisation of the stream.
 
 mod cuda;
 #[cfg(test)]
@@ -30,8 +30,8 @@ impl DeviceScales {
         Ok(Self { src: src?, dst: dst?, own: own? })
     }
 
-    /// Queues the scales of a block. `degrees` has an f32 for every node of the graph, `ids` a u64 for every node that the
-    /// block reads, in its order.
+    /// Queues the scales of a block. `degrees` has an f32 for every node of the graph, `ids` a u64 for every node that
+    /// the block reads, in its order.
     pub fn fill(&self, stream: &Stream, degrees: &Span, ids: &Span, block: &DeviceBlock) -> Result<()> {
         let from = cuda::Inputs { degrees, ids, counts: block.counts(), dst_starts: block.dst_starts() };
         cuda::queue(stream, self, &from)

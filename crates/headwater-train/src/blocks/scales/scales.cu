@@ -1,8 +1,8 @@
 // The scales of a graph convolution: roots of degrees in the whole graph, gathered for the nodes of a block.
 //
-// A thread a node: 8 bytes of id, a degree from anywhere in a table of 4 bytes a node, 4 bytes written, and for a target 8
-// bytes of starts and two scales. The degrees are the random reads, one line each; a few operations beside them, among them
-// a root and a division, rounded as the CPU rounds them, so scales are equal to the bit.
+// A thread a node: 8 bytes of id, a degree from anywhere in a table of 4 bytes a node, 4 bytes written, and for a
+// target 8 bytes of starts and two scales. The degrees are the random reads, one line each; a few operations beside
+// them, among them a root and a division, rounded as the CPU rounds them, so scales are equal to the bit.
 //
 // A node that the graph does not have is reported and counts as one without neighbours.
 //

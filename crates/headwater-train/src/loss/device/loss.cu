@@ -2,13 +2,14 @@
 //
 // Classes: a warp a row, so a row of outputs is read in whole lines whatever its width, and its maximum and its sum are
 // shuffles. 4 bytes an output are read for the maximum; the exponentials are kept in the gradient, which the same lanes
-// scale while it is in cache. Values: a thread an output, 8 bytes read and 4 written. An exponential an output, about 10
-// operations beside it. Sums go in two stages (sum.cuh); the second is one block.
+// scale while it is in cache. Values: a thread an output, 8 bytes read and 4 written. An exponential an output, about
+// 10 operations beside it. Sums go in two stages (sum.cuh); the second is one block.
 //
-// Rows and the number of targets that count are read from device memory. A class that is none is reported and does not count.
+// Rows and the number of targets that count are read from device memory. A class that is none is reported and does not
+// count.
 //
-// Defines: IS_LOG (classes: outputs are logarithms of shares already), IS_BINARY (values: yes or no), IS_WEIGHTED; THREADS,
-// PARTS (see sum.cuh).
+// Defines: IS_LOG (classes: outputs are logarithms of shares already), IS_BINARY (values: yes or no), IS_WEIGHTED;
+// THREADS, PARTS (see sum.cuh).
 
 #define ALL_LANES 0xffffffffu
 #define INFINITE hw_float(0x7f800000u)
@@ -49,16 +50,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u64 there = rows_within(rows, room, fault);
     const float share = share_of(counted);
     double sum = 0.0;
-    for (u64 row = ((u64)blockIdx.x * THREADS + threadIdx.x) / 32; row < there; row += (u64)PARTS * (THREADS / 32)) {
+    const u64 first = ((u64)blockIdx.x * THREADS + threadIdx.x) / 32;
+    for (u64 row = first; row < there; row += (u64)PARTS * (THREADS / 32)) {
         const u32 label = labels[row], lane = threadIdx.x % 32;
         const float* own = outputs + row * columns;
         float* slope = gradient + row * columns;
         if (label < columns) {
-            sum += IS_LOG ? log_share(own, columns, label, slope, share) : cross_entropy(own, columns, label, slope, share);
+            sum += IS_LOG ? log_share(own, columns, label, slope, share)
+                          : cross_entropy(own, columns, label, slope, share);
             continue;
         }
         // -1 is a row without a label.
-        if (label != 0xffffffffu && lane == 0) hw_fault(fault, FAULT_ID_OUT_OF_RANGE, row, (u64)(i64)(i32)label, columns);
+        const u64 sign_extended = (u64)(i64)(i32)label;
+        if (label != 0xffffffffu && lane == 0) hw_fault(fault, FAULT_ID_OUT_OF_RANGE, row, sign_extended, columns);
         for (u32 k = lane; k < columns; k += 32) slope[k] = 0.0f;
     }
     hw_store_part(sum, parts);
@@ -74,9 +78,9 @@ __device__ inline double binary(float x, float target, float yes_weight, float& 
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    loss_of_values(const float* __restrict__ outputs, const float* __restrict__ targets, const float* yes_weights, u64 room,
-                   u32 columns, const u32* rows, const u32* counted, float* __restrict__ gradient, double* parts,
-                   Fault* fault) {
+    loss_of_values(const float* __restrict__ outputs, const float* __restrict__ targets, const float* yes_weights,
+                   u64 room, u32 columns, const u32* rows, const u32* counted, float* __restrict__ gradient,
+                   double* parts, Fault* fault) {
     const u64 there = rows_within(rows, room, fault) * columns;
     const float share = share_of(counted);
     double sum = 0.0;
@@ -99,7 +103,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     hw_store_part(sum, parts);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) mean_loss(const double* parts, u32 blocks, const u32* counted, double* mean) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    mean_loss(const double* parts, u32 blocks, const u32* counted, double* mean) {
     const double sum = hw_sum_of_parts(parts, blocks);
     if (threadIdx.x == 0) *mean = *counted > 0 ? sum / (double)*counted : 0.0;
 }

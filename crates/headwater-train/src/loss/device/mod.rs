@@ -1,10 +1,11 @@
 //! Losses on the GPU: what [`Loss::of`](super::Loss::of) computes, of outputs that lie there.
 //!
-//! The gradient is equal to the last few bits; the mean is summed in f64, in the same order on every GPU. How many rows there
-//! are and how many targets count is read from device memory, so that what was recorded serves every batch that fits.
+//! The gradient is equal to the last few bits; the mean is summed in f64, in the same order on every GPU. How many rows
+//! there are and how many targets count is read from device memory, so that what was recorded serves every batch that
+//! fits.
 //!
-//! Labels outside of the classes are reported by the next synchronisation of the stream and do not count. Whether values are
-//! such as can be aimed at is for whoever brings them there to check.
+//! Labels outside of the classes are reported by the next synchronisation of the stream and do not count. Whether
+//! values are such as can be aimed at is for whoever brings them there to check.
 
 mod cuda;
 #[cfg(test)]

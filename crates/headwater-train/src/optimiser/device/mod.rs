@@ -1,12 +1,12 @@
 //! Steps on the GPU: all parameters are one flat array, their gradients another of the same layout.
 //!
-//! Every element is what [`Optimiser::step`] makes of it, to the bit where gradients are not clipped: the norm is summed in
-//! another order. A segment of the array is a parameter, with its weight decay; memory between two parameters belongs to
-//! the first and has gradients of 0.
+//! Every element is what [`Optimiser::step`] makes of it, to the bit where gradients are not clipped: the norm is
+//! summed in another order. A segment of the array is a parameter, with its weight decay; memory between two parameters
+//! belongs to the first and has gradients of 0.
 //!
-//! What changes from step to step is written before it by [`announce`](DeviceOptimiser::announce), which is a launch of its
-//! own with the numbers as arguments: a copy from host memory would have to wait before that memory is written again.
-//! The step itself can be recorded once and replayed.
+//! What changes from step to step is written before it by [`announce`](DeviceOptimiser::announce), which is a launch of
+//! its own with the numbers as arguments: a copy from host memory would have to wait before that memory is written
+//! again. The step itself can be recorded once and replayed.
 //!
 //! A norm that is not finite leaves everything as it was; the host reads the norm when it likes and stops.
 

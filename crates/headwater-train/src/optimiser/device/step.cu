@@ -1,9 +1,9 @@
 // One step of all parameters at once: a flat array, its gradient, and what the rule remembers of each element.
 //
-// Two launches whatever the number of parameters: `squares` reads the gradient (4 bytes an element) for the norm, `step` reads
-// it again beside values and state and writes both (12 bytes an element for plain descent, 20 with momentum, 28 for
-// Adam). The norm's second stage is done by every block of `step` for itself: PARTS sums from cache are cheaper than a
-// launch between the two. Memory bounds both; Adam takes about 15 operations an element.
+// Two launches whatever the number of parameters: `squares` reads the gradient (4 bytes an element) for the norm,
+// `step` reads it again beside values and state and writes both (12 bytes an element for plain descent, 20 with
+// momentum, 28 for Adam). The norm's second stage is done by every block of `step` for itself: PARTS sums from cache
+// are cheaper than a launch between the two. Memory bounds both; Adam takes about 15 operations an element.
 //
 // Products and sums are rounded one by one, as the CPU rounds them, so elements are equal to the bit.
 //
@@ -100,11 +100,13 @@ __device__ inline void element(float& value, float slope, float* first, float* s
 #endif
 }
 
-// Gradients longer than `most` together are shortened together, as clip.rs does. Without a finite norm nothing is changed.
+// Gradients longer than `most` together are shortened together, as clip.rs does. Without a finite norm nothing is
+// changed.
 extern "C" __global__ void __launch_bounds__(THREADS)
     step(float* __restrict__ values, const float* __restrict__ gradient, float* __restrict__ first,
          float* __restrict__ second, u64 count, const u64* __restrict__ starts, const double* __restrict__ decays,
-         u32 segments, Constants with, const Now* numbers, const double* parts, u32 blocks, double most, double* norm_out) {
+         u32 segments, Constants with, const Now* numbers, const double* parts, u32 blocks, double most,
+         double* norm_out) {
     const double norm = sqrt(hw_sum_of_parts(parts, blocks));
     if (blockIdx.x == 0 && threadIdx.x == 0) *norm_out = norm;
     if (!(norm - norm == 0.0) || segments == 0) return;

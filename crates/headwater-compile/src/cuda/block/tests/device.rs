@@ -194,8 +194,8 @@ fn bad_lists_are_reported_and_leave_a_block_without_edges() {
             (bad.sources[at], bad.targets[at]) = (source, target);
             bad.fill(&stream, &block);
             let fault = stream.synchronize().unwrap_err();
-            let is_named = matches!(fault, CudaError::Fault { code: found, position, .. } if found == code && position == at as u64);
-            assert!(is_named, "{fault:?}");
+            let CudaError::Fault { code: found, position, .. } = fault else { panic!("{fault}") };
+            assert_eq!((found, position), (code, at as u64));
             let said = explained(fault).to_string();
             assert_eq!(said.contains("targets do not fall"), code == FAULT_FALLING_TARGETS, "{said}");
             check(&stream, &block, &none.adjacency(Wants { self_loops: false, ..wants }), "after bad lists");

@@ -1,7 +1,7 @@
 // Running moments take in those of a batch: a thread a column, 16 bytes read and 8 written each.
 //
-// A layer has few columns, so this is one block and its launch is all it costs; it stands alone because the rows of a batch
-// are known on the device only. In f64 and rounded as the CPU rounds, so moments are equal to the bit.
+// A layer has few columns, so this is one block and its launch is all it costs; it stands alone because the rows of a
+// batch are known on the device only. In f64 and rounded as the CPU rounds, so moments are equal to the bit.
 //
 // Defines: THREADS.
 

@@ -64,7 +64,7 @@ impl Engine {
     pub fn new(gpu: &Gpu, parts: Parts<'_>, first_epoch: &dyn Fn() -> Result<Drawing>) -> Result<Self> {
         check(&parts)?;
         let stream = Stream::new(gpu)?;
-        let layers = DeviceLayer::of(&stream, parts.network)?;
+        let layers = DeviceLayer::of(&stream, parts.network, parts.config.precision())?;
         let flat = Flat::new(&stream, &parts.network.parameters)?;
         let finish = Finish::new(&stream, &parts, &flat)?;
         let mut made = Self { gpu: gpu.clone(), stream, layers, flat, finish, work: Work::Apart, is_ahead: false };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headwater_compile::Optimisations;
-use headwater_compile::cuda::{DeviceGraph, Executor, Table};
+use headwater_compile::cuda::{DeviceGraph, Executor, Precision, Table};
 use headwater_compile::intra::{Buffer, Role};
 use headwater_cuda::{Allocation, Span, Stream};
 
@@ -23,13 +23,13 @@ pub(crate) struct DeviceLayer {
 
 impl DeviceLayer {
     /// All layers of a network.
-    pub fn of(stream: &Stream, network: &Network) -> Result<Vec<Self>> {
+    pub fn of(stream: &Stream, network: &Network, precision: Precision) -> Result<Vec<Self>> {
         let mut layers = Vec::new();
         for (programs, moments) in network.programs(Optimisations::ALL)?.into_iter().zip(network.moments()) {
             let running = moments.map(|(mean, variance)| DeviceRunning::new(stream, mean, variance)).transpose()?;
             layers.push(Self {
-                forward: Executor::new(&programs.compiled.forward),
-                backward: Executor::new(&programs.compiled.backward),
+                forward: Executor::with_precision(&programs.compiled.forward, precision),
+                backward: Executor::with_precision(&programs.compiled.backward, precision),
                 parameters: programs.parameters,
                 running,
             });

@@ -1,11 +1,23 @@
 //! What fields mean to the parts of a run.
 
-use super::{Course, OptimiserName, RunConfig};
+use headwater_compile::cuda::Precision;
+
+use super::{Course, OptimiserName, PrecisionName, RunConfig};
 use crate::early_stop::Patience;
 use crate::optimiser::{Adam, Group, Rule, Sgd};
 use crate::schedule::{self, Schedule};
 
 impl RunConfig {
+    /// How exact products are on a GPU.
+    pub(crate) fn precision(&self) -> Precision {
+        match self.precision {
+            PrecisionName::F32 => Precision::F32,
+            PrecisionName::Tf32 => Precision::Tf32,
+            PrecisionName::Tf32x3 => Precision::Tf32x3,
+            PrecisionName::Bf16 => Precision::Bf16,
+        }
+    }
+
     /// Width of what the first layer reads where it is made, and of a learnt row.
     #[must_use]
     pub fn input_widths(&self) -> (usize, usize) {

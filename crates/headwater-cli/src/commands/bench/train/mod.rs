@@ -157,7 +157,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::args::{BenchCommand, Args, Command};
+    use crate::args::{Args, BenchCommand, Command};
 
     fn args(words: &str) -> BenchTrainArgs {
         let words = ["headwater", "bench", "train"].into_iter().chain(words.split_whitespace());

@@ -55,9 +55,9 @@ impl Placing<'_> {
     pub fn place(&self, mode: Mode) -> Result<DeviceFeatures> {
         let table = table_of(self.task)?;
         let (source, rows) = (table.source(), table.shape()[0]);
-        let share = share_of(self.config.gather_sms);
+        let (share, group) = (share_of(self.config.gather_sms), [self.gpu.clone()]);
         let tiered = |hot: u64| -> Result<TieredTable> {
-            let mut table = TieredTable::place(self.gpu, &[], source, Layout::new(rows, hot, hot, 0)?)?;
+            let mut table = TieredTable::place(self.gpu, &group, source, Layout::new(rows, hot, hot, 1)?)?;
             table.set_share(share);
             Ok(table)
         };

@@ -22,7 +22,8 @@ pub struct BenchTrainArgs {
     /// Models.
     #[arg(long, value_delimiter = ',', default_value = "sage,gat")]
     pub model: Vec<String>,
-    /// Ways to bring features. Default: all of a GPU. `memory` trains on the CPU.
+    /// Ways to bring features: memory (training on the CPU), dma, naive, zero-copy, tiered, all-gpu. Default: all of a GPU, or
+    /// the CPU's where there is none.
     #[arg(long, value_delimiter = ',', value_parser = word::<Features>)]
     pub features: Vec<Features>,
     /// Share of rows that tiered tables hold in GPU memory.
@@ -64,6 +65,9 @@ pub struct BenchTrainArgs {
     /// Who draws neighbours: auto, cpu or gpu.
     #[arg(long, value_parser = word::<SamplerName>, default_value = "auto")]
     pub sampler: SamplerName,
+    /// Show the kernels of a step, with their times.
+    #[arg(long)]
+    pub kernels: bool,
     /// Write so many of the batches as arrays, for other programs to train on.
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,

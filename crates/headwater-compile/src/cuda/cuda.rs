@@ -158,8 +158,20 @@ impl Executor {
 
     /// Queues all launches. `step` is where the key of the step lies.
     pub fn queue(&self, stream: &Stream, bound: &Bound, step: &Span) -> Result<()> {
+        self.queue_each(stream, bound, step, &mut |_| Ok(()))
+    }
+
+    /// Queues all launches, and says which one comes before each.
+    pub fn queue_each(
+        &self,
+        stream: &Stream,
+        bound: &Bound,
+        step: &Span,
+        before: &mut dyn FnMut(&Launch) -> Result<()>,
+    ) -> Result<()> {
         let defines = Defines::new();
-        for (kernel, grid) in self.kernels.iter().zip(&bound.grids) {
+        for ((launch, kernel), grid) in self.emitted.launches.iter().zip(&self.kernels).zip(&bound.grids) {
+            before(launch)?;
             let arguments = kernel.on(stream, &defines, *grid).bytes(&bound.graph).bytes(&bound.buffers);
             arguments.buffer(step, Element::U64).touching(&bound.spans).go()?;
         }

@@ -32,6 +32,26 @@ pub(super) enum Work {
     Library(Library),
 }
 
+impl Work {
+    /// What it does, in a few words.
+    pub fn what(&self, buffers: &[Buffer]) -> String {
+        let shape = |id: BufferId| match buffers[id.at()].shape {
+            Shape::Matrix { heads: 1, rows, cols } => format!("{rows} x {cols}"),
+            shape => format!("{shape:?}"),
+        };
+        let over = |nest: &[Domain]| nest.iter().map(ToString::to_string).collect::<Vec<_>>().join(" > ");
+        match self {
+            Self::Nest(nest) => format!("nest over {}", over(&nest.nest)),
+            Self::Product(gemm) => format!("product over {}, {}", gemm.rows, shape(gemm.w)),
+            Self::Sums(_) => "sums of parts".to_owned(),
+            Self::Total(_) => "sums of sums".to_owned(),
+            Self::Outer(outer, _) => format!("outer products over {}, {}", outer.rows, shape(outer.to)),
+            Self::OuterTotal(..) => "sums of outer products".to_owned(),
+            Self::Library(_) => "product of weights".to_owned(),
+        }
+    }
+}
+
 /// Sums of parts of the rows, all parts of a type beside each other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Parts {

@@ -49,6 +49,8 @@ pub struct Launch {
     pub across: usize,
     /// What it reads and writes.
     pub buffers: Vec<BufferId>,
+    /// What it does, in a few words.
+    pub what: String,
 }
 
 /// Maps and lists of members, in the order kernels name them.
@@ -89,7 +91,14 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
             "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n{heading}{lines}}}\n\n",
             used.structs
         );
-        found.launches.push(Launch { entry, rows, rows_a_block, across, buffers: used.buffers });
+        found.launches.push(Launch {
+            entry,
+            rows,
+            rows_a_block,
+            across,
+            buffers: used.buffers,
+            what: work.what(&found.buffers),
+        });
     }
     found
 }

@@ -193,6 +193,14 @@ impl Engine {
         pipeline.repeat(&Shared { layers, finish, flat }, step, times)
     }
 
+    /// A step on the last batch, kernel by kernel: what ran, and for how many milliseconds.
+    pub fn kernels(&mut self, step: &Step) -> Result<Vec<(String, f64)>> {
+        let Self { layers, flat, finish, work, is_ahead, .. } = self;
+        *is_ahead = true;
+        let Work::Sampled { pipeline, .. } = work else { return Err(of_another_kind()) };
+        pipeline.kernels(&Shared { layers, finish, flat }, step)
+    }
+
     /// Batches of an epoch from one on. Where memory runs out on the way, fewer rows of features are kept in GPU memory and
     /// the epoch goes on.
     pub fn sampled_epoch(&mut self, config: &RunConfig, task: &Task, epoch: &mut dyn Epoch) -> Result<Seconds> {

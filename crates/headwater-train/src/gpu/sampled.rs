@@ -104,6 +104,14 @@ impl Pipeline {
         Ok(f64::from(marks[1].ms_since(&marks[0])?) / f64::from(times.max(1)))
     }
 
+    /// A step on the last batch, kernel by kernel: what ran, and for how many milliseconds. Parameters change.
+    pub fn kernels(&mut self, shared: &Shared<'_>, step: &Step) -> Result<Vec<(String, f64)>> {
+        match self.slots.as_ref().and_then(|slots| slots.all.first()) {
+            Some(slot) => slot.site.kernels(&self.streams.train, shared, step),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Gives back the memory of batches, which is made again when the next one comes.
     pub fn give_up_memory(&mut self) -> Result<()> {
         self.slots = None;

@@ -42,6 +42,12 @@ impl Trainer {
         }
     }
 
+    /// A step on the last batch, kernel by kernel: what ran, and for how many milliseconds. The run is spoilt.
+    pub fn kernels(&mut self) -> Result<Vec<(String, f64)>> {
+        let step = self.coming_step(0);
+        self.engine.as_mut().map_or_else(|| Ok(Vec::new()), |engine| engine.kernels(&step))
+    }
+
     /// Keeps from now on when the stages of every batch ran.
     pub fn keep_timeline(&mut self) {
         if let Some(timeline) = self.engine.as_mut().and_then(|engine| engine.timeline()) {

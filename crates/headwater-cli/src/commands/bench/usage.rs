@@ -23,9 +23,9 @@ pub struct Used {
 }
 
 impl Meter {
-    /// A meter for `gpu`, which works without NVML too.
-    pub fn new(gpu: &Gpu) -> Self {
-        Self { sensors: Sensors::open(gpu).ok() }
+    /// A meter for `gpu`, which works without NVML, and without a GPU too.
+    pub fn new<'a>(gpu: impl Into<Option<&'a Gpu>>) -> Self {
+        Self { sensors: gpu.into().and_then(|gpu| Sensors::open(gpu).ok()) }
     }
 
     /// Now. Reading the sensors takes CPU time of its own, so it comes first here and last in `since`.

@@ -58,12 +58,15 @@ pub struct Measured {
     pub joules_per_epoch: Option<f64>,
     pub epoch_s: f64,
     pub loss: f64,
+    /// Kernels of a step and their milliseconds, where somebody asked for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<(String, f64)>,
 }
 
 /// What to measure.
 pub struct Measure<'a> {
     pub args: &'a BenchTrainArgs,
-    pub gpu: &'a Gpu,
+    pub gpu: Option<&'a Gpu>,
     pub task: &'a Arc<Task>,
     pub plan: &'a Plan,
 }
@@ -75,10 +78,9 @@ impl Measure<'_> {
         let folder = Folder::new(plan);
         let is_on_cpu = plan.features == Features::Memory;
         let task = Arc::clone(self.task);
-        let mut trainer = if is_on_cpu {
-            Trainer::open(config, task, &folder.0)?
-        } else {
-            Trainer::open_on(self.gpu, config, task, &folder.0)?
+        let mut trainer = match self.gpu.filter(|_| !is_on_cpu) {
+            Some(gpu) => Trainer::open_on(gpu, config, task, &folder.0)?,
+            None => Trainer::open(config, task, &folder.0)?,
         };
         trainer.keep_timeline();
         // A CPU takes as long for one batch as a GPU for hundreds.
@@ -140,6 +142,7 @@ impl Measure<'_> {
             joules_per_epoch: used.and_then(|used| used.joules).map(|joules| joules / batches as f64 * per_epoch),
             epoch_s: seconds / batches as f64 * per_epoch,
             loss: seen.loss,
+            kernels: if args.kernels { trainer.kernels()? } else { Vec::new() },
         })
     }
 }
@@ -214,7 +217,7 @@ impl Seen {
 }
 
 impl Window {
-    fn new(gpu: &Gpu, warm: u64, batches: u64) -> Self {
+    fn new(gpu: Option<&Gpu>, warm: u64, batches: u64) -> Self {
         Self { meter: Meter::new(gpu), warm, batches, seen: RefCell::default() }
     }
 

@@ -16,8 +16,8 @@ use headwater::train::task::Task;
 use self::measure::Measure;
 use self::view::View;
 use crate::args::{BenchTrainArgs, TrainSuite};
-use crate::picture;
 use crate::progress::Bar;
+use crate::{picture, report};
 
 /// One measurement to make.
 #[derive(Debug, Clone)]
@@ -37,10 +37,10 @@ pub fn run(args: &BenchTrainArgs) -> anyhow::Result<()> {
         picture::format_of(path)?;
     }
     ensure!(args.batches > 0, "--batches is at least 1");
-    let gpu = Gpu::open(args.gpu).context("training is measured on a GPU; `headwater train` also runs on the CPU")?;
-    let mut view = View::new(args, &gpu);
+    let gpu = Gpu::open(args.gpu).inspect_err(|why| report::note(format!("the CPU alone is measured: {why}"))).ok();
+    let mut view = View::new(args, gpu.as_ref());
     let mut made: Option<(String, Option<u64>, Arc<Task>)> = None;
-    for plan in plans(args) {
+    for plan in plans(args, gpu.is_some()) {
         let is_there = made.as_ref().is_some_and(|(shape, width, _)| *shape == plan.shape && *width == plan.width);
         if !is_there {
             // The one before goes first: both may not fit.
@@ -52,7 +52,7 @@ pub fn run(args: &BenchTrainArgs) -> anyhow::Result<()> {
             made = Some((plan.shape.clone(), plan.width, task));
         }
         let Some((_, _, task)) = &made else { continue };
-        match (Measure { args, gpu: &gpu, task, plan: &plan }).run() {
+        match (Measure { args, gpu: gpu.as_ref(), task, plan: &plan }).run() {
             Ok(measured) => view.add(measured)?,
             // One that cannot be done does not take the others with it.
             Err(why) => view.skip(&plan, &why),
@@ -61,9 +61,13 @@ pub fn run(args: &BenchTrainArgs) -> anyhow::Result<()> {
     view.finish()
 }
 
-/// Everything that was asked for; shapes and widths one after the other, so that each graph is made once.
-fn plans(args: &BenchTrainArgs) -> Vec<Plan> {
+/// Everything that was asked for and can be had; shapes and widths one after the other, so that each graph is made once.
+fn plans(args: &BenchTrainArgs, has_gpu: bool) -> Vec<Plan> {
     let mut plans = Vec::new();
+    if !has_gpu {
+        let each = args.like.iter().flat_map(|shape| args.model.iter().map(move |model| (shape, model)));
+        return each.map(|(shape, model)| Plan::on_cpu(args, shape, model)).collect();
+    }
     for shape in &args.like {
         for suite in &args.suite {
             let widths: Vec<Option<u64>> = match suite {
@@ -119,6 +123,12 @@ fn make(args: &BenchTrainArgs, plan: &Plan) -> anyhow::Result<Task> {
 }
 
 impl Plan {
+    fn on_cpu(args: &BenchTrainArgs, shape: &str, model: &str) -> Self {
+        let (shape, model) = (shape.to_owned(), model.to_owned());
+        let (suite, features) = (TrainSuite::Modes, Features::Memory);
+        Self { suite, shape, width: args.width, model, features, hot_share: 0.0, gather_sms: 0 }
+    }
+
     /// The run that is measured.
     fn config(&self, args: &BenchTrainArgs) -> anyhow::Result<RunConfig> {
         let is_attention = self.model == "gat";
@@ -169,12 +179,13 @@ mod tests {
 
     #[test]
     fn suites_are_all_that_was_asked_for() {
-        let counts = |words: &str| plans(&args(words)).len();
+        let counts = |words: &str| plans(&args(words), true).len();
         assert_eq!(counts(""), 2 * 5);
         assert_eq!(counts("--like products,reddit --model sage"), 2 * 5);
         assert_eq!(counts("--suite width --model sage"), 6 * 2);
         assert_eq!(counts("--suite hot,sms --model sage --shares 0,1 --sms 4"), 3);
-        for plan in plans(&args("--suite modes,hot,width,sms")) {
+        assert_eq!(plans(&args(""), false).len(), 2);
+        for plan in plans(&args("--suite modes,hot,width,sms"), true) {
             plan.config(&args("")).unwrap();
         }
     }

@@ -45,8 +45,8 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub fn new(args: &'a BenchTrainArgs, gpu: &Gpu) -> Self {
-        let gpu = gpu.facts().name.clone();
+    pub fn new(args: &'a BenchTrainArgs, gpu: Option<&Gpu>) -> Self {
+        let gpu = gpu.map_or_else(|| "no GPU".to_owned(), |gpu| gpu.facts().name.clone());
         if !args.json {
             report::line(format!("{gpu}; fan-out {:?}, batch {}, hidden {}", args.fanout, args.batch, args.hidden));
             report::line(
@@ -79,6 +79,9 @@ impl<'a> View<'a> {
                 found.cores,
                 found.watts.map_or_else(|| "-".to_owned(), |watts| format!("{watts:.0}")),
             ));
+        }
+        if !self.args.json {
+            found.kernels.iter().for_each(|(name, ms)| report::line(format!("{ms:>9.4} ms  {name}")));
         }
         self.all.push(found);
         Ok(())

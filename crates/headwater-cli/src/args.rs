@@ -18,7 +18,7 @@ pub use self::bench::{
     BenchCommand, GatherArgs, GraphStorage, ReorderArgs, RowVisits, SampleArgs, SampleDevice, ScoreArgs, Suite,
 };
 pub use self::bench_tier::{BenchTierArgs, Caches, ColdOrder, ScoreSet, stored_name};
-pub use self::bench_train::{BenchTrainArgs, TrainSuite};
+pub use self::bench_train::{BenchTrainArgs, TrainOrder, TrainSuite};
 pub use self::compile::{CompileArgs, Level};
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
 pub use self::infer::{CheckpointChoice, InferArgs};

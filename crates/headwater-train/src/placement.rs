@@ -1,10 +1,11 @@
 //! Where the features of a run lie: in memory, in their file, or the most read rows here and the rest there.
 
+use headwater_cuda::Stream;
 use headwater_feature::{DiskOptions, HostServed, HostTable, HostTables, RowFormat, Stored};
 use headwater_graph::dataset::Array;
 use headwater_graph::sample::SampleOptions;
 use headwater_graph::score::{End, Expected, NodeScores, Outgoing, degrees, expected_reads, hottest_first};
-use headwater_graph::{Dataset, Silent};
+use headwater_graph::{Dataset, Graph, PlacedGraph, Silent};
 
 use crate::error::Result;
 use crate::run_config::{DeviceName, Features, RunConfig};
@@ -98,6 +99,28 @@ fn in_large_pages(task: &mut Task, arrays: &[(usize, &Array)]) -> Result<()> {
 #[must_use]
 pub fn served(task: &Task) -> HostServed {
     task.features.iter().flatten().map(headwater_feature::HostTable::served).sum()
+}
+
+/// What a run reads of a graph of one node type.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading<'a> {
+    /// Every node is a seed once an epoch.
+    pub train: &'a [u64],
+    /// Seeds a batch.
+    pub batch: usize,
+    /// Neighbours a hop.
+    pub fanout: &'a [i64],
+}
+
+/// How often each node of a graph will be read, in units of 2^-20; by a GPU where one has the graph.
+pub fn reads(graph: &Graph, placed: Option<&PlacedGraph>, reading: &Reading<'_>) -> Result<Vec<u64>> {
+    let outgoing = match placed.and_then(|placed| Some((placed, placed.gpu()?))) {
+        Some((placed, gpu)) => Outgoing::of_placed(placed, &Stream::new(gpu)?)?,
+        None => Outgoing::of_sampling(graph, &Silent)?,
+    };
+    let options = SampleOptions::fanouts(reading.fanout)?;
+    let expected = Expected { train: &[reading.train], batch: reading.batch, options: &options };
+    Ok(expected_reads(&outgoing, &expected)?.swap_remove(0))
 }
 
 /// How often nodes will be read.

@@ -1,8 +1,10 @@
 //! What is to be learnt: a graph, the features and labels of its nodes, and which nodes are for training.
 
 use headwater_feature::{HostTable, RowFormat, Source, Stored};
+use headwater_graph::build::EdgeIds;
 use headwater_graph::dataset::Split;
-use headwater_graph::generate::Recipe;
+use headwater_graph::generate::{Population, Recipe};
+use headwater_graph::reorder::Permutation;
 use headwater_graph::topology::Layout;
 use headwater_graph::{Dataset, Graph, NodeType, Progress, Relation, Schema, Silent, Topology};
 use rayon::prelude::*;
@@ -101,20 +103,36 @@ impl Task {
         Ok(Self { graph, features, node_type, labels, classes, train, valid, test })
     }
 
-    /// Of a recipe, in memory alone: what a dataset of it would hold, without the disk.
-    pub fn made(recipe: &Recipe, progress: &dyn Progress) -> Result<Self> {
-        let node_type = recipe.nodes.iter().position(|nodes| nodes.features > 0).unwrap_or(0);
-        let population = recipe.population(node_type);
-        let splits = population.splits().map(|ids| ids.iter().collect::<Vec<u64>>());
-        let [train, valid, test] = splits;
-        let labels = (0..population.count()).into_par_iter();
-        let labels = labels.map(|node| i64::try_from(population.label(node)).unwrap_or(-1)).collect();
-        let tables = (0..recipe.nodes.len()).map(|at| made_table(recipe, at)).collect::<Result<_>>()?;
+    /// Of a recipe of one node type, in memory alone: what a dataset of it would hold, without the disk. `order` may say in
+    /// which order nodes are to lie.
+    pub fn made(recipe: &Recipe, order: &NodeOrder<'_>, progress: &dyn Progress) -> Result<Self> {
+        let population = recipe.population(0);
+        let graph = recipe.graph(progress)?;
+        let splits = population.splits();
+        let order = order(&graph, &splits[0].iter().collect::<Vec<u64>>())?;
+        let old = |node: u64| match &order {
+            Some(order) => order.old_of_new().at(usize::try_from(node).unwrap_or(usize::MAX)),
+            None => node,
+        };
+        let (graph, splits) = match &order {
+            Some(order) => {
+                let own = std::slice::from_ref(order);
+                let [train, valid, test] = splits.map(|ids| order.relabel(&ids));
+                (graph.reordered(own, EdgeIds::Dropped, progress)?, [train?, valid?, test?])
+            }
+            None => (graph, splits),
+        };
+        let [train, valid, test] = splits.map(|ids| {
+            let mut ids: Vec<u64> = ids.iter().collect();
+            ids.par_sort_unstable();
+            ids
+        });
+        let label = |node: u64| i64::try_from(population.label(old(node))).unwrap_or(-1);
         Ok(Self {
-            graph: recipe.graph(progress)?,
-            features: tables,
-            node_type,
-            labels: Labels::Classes(labels),
+            labels: Labels::Classes((0..population.count()).into_par_iter().map(label).collect()),
+            features: vec![made_table(&population, &old)?],
+            graph,
+            node_type: 0,
             classes: usize::try_from(recipe.classes.max(1)).unwrap_or(usize::MAX),
             train,
             valid,
@@ -158,10 +176,12 @@ impl Task {
     }
 }
 
-/// The features of a type of a recipe, in memory of large pages.
-fn made_table(recipe: &Recipe, node_type: usize) -> Result<Option<HostTable>> {
-    let population = recipe.population(node_type);
-    let width = usize::try_from(recipe.nodes[node_type].features).unwrap_or(usize::MAX);
+/// In which order nodes of a graph are to lie, if in another; told the graph and its training nodes.
+pub type NodeOrder<'a> = dyn Fn(&Graph, &[u64]) -> Result<Option<Permutation>> + 'a;
+
+/// Features that are made up, in memory of large pages; `old` says which node a row is of.
+fn made_table(population: &Population, old: &(impl Fn(u64) -> u64 + Sync)) -> Result<Option<HostTable>> {
+    let width = usize::try_from(population.recipe().features).unwrap_or(usize::MAX);
     if width == 0 {
         return Ok(None);
     }
@@ -170,7 +190,10 @@ fn made_table(recipe: &Recipe, node_type: usize) -> Result<Option<HostTable>> {
     let bytes = headwater_memory::filled(rows * width * 4, |at, piece| {
         let (first, end) = (at / 4 / width, (at + piece.len()).div_ceil(4 * width));
         let mut values = vec![0.0f32; (end - first) * width];
-        population.fill_features(first as u64..end as u64, &mut values);
+        for (row, values) in (first as u64..).zip(values.chunks_exact_mut(width)) {
+            let node = old(row);
+            population.fill_features(node..node + 1, values);
+        }
         let from = at - first * width * 4;
         piece.copy_from_slice(&bytemuck::cast_slice::<f32, u8>(&values)[from..from + piece.len()]);
     })?;

@@ -19,6 +19,9 @@ pub struct BenchTrainArgs {
     /// A part of such a graph: 0.1 has a tenth of the nodes and edges.
     #[arg(long, default_value_t = 1.0)]
     pub scale: f64,
+    /// The order of nodes, and so of their rows.
+    #[arg(long, value_enum, default_value = "heat")]
+    pub order: TrainOrder,
     /// Models.
     #[arg(long, value_delimiter = ',', default_value = "sage,gat")]
     pub model: Vec<String>,
@@ -65,6 +68,9 @@ pub struct BenchTrainArgs {
     /// Who draws neighbours: auto, cpu or gpu.
     #[arg(long, value_parser = word::<SamplerName>, default_value = "auto")]
     pub sampler: SamplerName,
+    /// Write when the stages of the last measurement ran, for chrome://tracing or Perfetto.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Show the kernels of a step, with their times.
     #[arg(long)]
     pub kernels: bool,
@@ -99,4 +105,13 @@ pub enum TrainSuite {
     Hot,
     /// SMs that gather: figure 10 of the communication paper.
     Sms,
+}
+
+/// The order of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TrainOrder {
+    /// The most read first, as `headwater reorder` puts them.
+    Heat,
+    /// As they were made. Tables hold copies of the most read rows, and find them by a map.
+    AsMade,
 }

@@ -3,13 +3,12 @@
 use headwater_cuda::{Gpu, SmShare, Span, Stream};
 use headwater_feature::{HostTable, Layout, Stored, TieredTable};
 use headwater_graph::PlacedGraph;
-use headwater_graph::sample::SampleOptions;
-use headwater_graph::score::{Expected, Outgoing, expected_reads};
 use headwater_memory::{Buffer, Pinned, pin};
 use headwater_tensor::gather::{GatherOptions, GpuGather, IdSlice, IdType, StagedGather, Variant};
 
 use super::plan::Mode;
 use crate::error::{Error, Result};
+use crate::placement::{Reading, reads};
 use crate::run_config::RunConfig;
 use crate::task::Task;
 
@@ -68,8 +67,14 @@ impl Placing<'_> {
                 Way::Tiered(Box::new(tiered(hot_rows.min(rows))?))
             }
             Mode::Tiered { hot_rows } => {
+                let Self { task, config, .. } = self;
+                let reading = Reading { train: &task.train, batch: config.batch, fanout: &config.fanout };
+                let reads = reads(&task.graph, self.graph, &reading)?;
                 let mut table = tiered(hot_rows)?;
-                table.retier(&Stream::new(self.gpu)?, &self.reads()?)?;
+                // Rows that lie in that order already stay where they are.
+                if !reads.is_sorted_by(|a, b| a >= b) {
+                    table.retier(&Stream::new(self.gpu)?, &reads)?;
+                }
                 Way::Tiered(Box::new(table))
             }
             Mode::Naive => {
@@ -82,18 +87,6 @@ impl Placing<'_> {
             Mode::Dma => Way::Dma { staging: Vec::new(), turn: 0 },
         };
         Ok(DeviceFeatures { way, rows: 0 })
-    }
-
-    /// How often each row will be read.
-    fn reads(&self) -> Result<Vec<u64>> {
-        let options = SampleOptions::fanouts(&self.config.fanout)?;
-        let train: [&[u64]; 1] = [&self.task.train];
-        let expected = Expected { train: &train, batch: self.config.batch, options: &options };
-        let outgoing = match self.graph.filter(|graph| graph.gpu().is_some()) {
-            Some(placed) => Outgoing::of_placed(placed, &Stream::new(self.gpu)?)?,
-            None => Outgoing::of_sampling(&self.task.graph, &headwater_graph::Silent)?,
-        };
-        Ok(expected_reads(&outgoing, &expected)?.swap_remove(0))
     }
 }
 

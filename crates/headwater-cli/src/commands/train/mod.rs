@@ -2,7 +2,7 @@
 
 mod machine;
 pub mod planted;
-mod trace;
+pub mod trace;
 mod watch;
 
 use std::path::{Path, PathBuf};

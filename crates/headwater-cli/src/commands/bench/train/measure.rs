@@ -16,6 +16,7 @@ use serde::Serialize;
 use super::super::usage::{Mark, Meter, Used};
 use super::Plan;
 use crate::args::BenchTrainArgs;
+use crate::commands::train::trace;
 
 /// Steps that are timed with nothing beside them.
 const ALONE: u32 = 20;
@@ -98,6 +99,9 @@ impl Measure<'_> {
         let batches = seen.times.len().saturating_sub(1).max(1) as u64;
         let seconds = seen.seconds();
         let stretches = trainer.timeline();
+        if let Some(path) = &args.trace {
+            trace::write(path, &stretches)?;
+        }
         let own: Vec<&Stretch> = stretches.iter().filter(|stretch| seen.holds(stretch.batch)).collect();
         let mean = |stage: Stage| {
             let all: Vec<f64> =

@@ -10,12 +10,15 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use headwater::cuda::Gpu;
 use headwater::graph::generate::{Like, Recipe};
+use headwater::graph::reorder::Permutation;
+use headwater::graph::{Graph, PlacedGraph, Storage, Wish};
+use headwater::train::placement::{Reading, reads};
 use headwater::train::run_config::{DeviceName, Features, Model, RunConfig, RunFile};
 use headwater::train::task::Task;
 
 use self::measure::Measure;
 use self::view::View;
-use crate::args::{BenchTrainArgs, TrainSuite};
+use crate::args::{BenchTrainArgs, TrainOrder, TrainSuite};
 use crate::progress::Bar;
 use crate::{picture, report};
 
@@ -45,7 +48,7 @@ pub fn run(args: &BenchTrainArgs) -> anyhow::Result<()> {
         if !is_there {
             // The one before goes first: both may not fit.
             drop(made.take());
-            let task = Arc::new(make(args, &plan)?);
+            let task = Arc::new(make(args, &plan, gpu.as_ref())?);
             if let Some(folder) = &args.export {
                 export::write(args, &task, &folder.join(&plan.shape))?;
             }
@@ -113,13 +116,22 @@ fn modes(args: &BenchTrainArgs) -> Vec<Features> {
 }
 
 /// A graph of a shape with features and labels, in memory.
-fn make(args: &BenchTrainArgs, plan: &Plan) -> anyhow::Result<Task> {
+fn make(args: &BenchTrainArgs, plan: &Plan, gpu: Option<&Gpu>) -> anyhow::Result<Task> {
     let mut recipe: Recipe = Like { name: plan.shape.clone(), scale: args.scale, seed: args.seed }.recipe()?;
     ensure!(recipe.schema.is_homogeneous(), "{} has several types; name a homogeneous shape", plan.shape);
     if let Some(width) = plan.width {
         recipe.nodes[0].features = width;
     }
-    Task::made(&recipe, &Bar::new()).with_context(|| format!("making a graph like {}", plan.shape))
+    let order = |graph: &Graph, train: &[u64]| {
+        if args.order == TrainOrder::AsMade {
+            return Ok(None);
+        }
+        let placed = gpu.map(|gpu| PlacedGraph::new(graph, Wish::Auto, Some(gpu))).transpose()?;
+        let placed = placed.filter(|placed| placed.storage() != Storage::Cpu);
+        let reading = Reading { train, batch: args.batch, fanout: &args.fanout };
+        Ok(Some(Permutation::by_degree(&reads(graph, placed.as_ref(), &reading)?)?))
+    };
+    Task::made(&recipe, &order, &Bar::new()).with_context(|| format!("making a graph like {}", plan.shape))
 }
 
 impl Plan {

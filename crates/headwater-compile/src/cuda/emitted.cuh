@@ -37,6 +37,7 @@ struct HwGraph {
 };
 
 // A buffer, and which of its rows stand for the first, the second and so on; all in order where there is no list.
+// Data begins on 16 bytes.
 struct HwBuffer {
     float *data;
     const u32 *rows;
@@ -83,13 +84,16 @@ template <u32 G> __device__ inline u32 hw_group_lanes() {
     return G == 32 ? 0xffffffffu : ((1u << (G % 32)) - 1u) << (threadIdx.x % 32 / G * G);
 }
 
-// The sum over a group, in every lane of it. Pairs are added, so all lanes have the same bits.
-template <u32 G> __device__ inline float hw_group_sum(float x, u32 lanes) {
-    for (u32 apart = G / 2; apart > 0; apart /= 2) {
+// The sum over each stretch of PART lanes of a group, in all lanes of the stretch. PART is a power of two.
+template <u32 G, u32 PART> __device__ inline float hw_part_sum(float x, u32 lanes) {
+    for (u32 apart = PART / 2; apart > 0; apart /= 2) {
         x += __shfl_xor_sync(lanes, x, apart, G);
     }
     return x;
 }
+
+// The sum over a group, in every lane of it. Pairs are added, so all lanes have the same bits.
+template <u32 G> __device__ inline float hw_group_sum(float x, u32 lanes) { return hw_part_sum<G, G>(x, lanes); }
 
 // Element `at` of a vector, wherever it lies. All lanes of the group call this together.
 template <u32 G, int SLOTS> __device__ inline float hw_pick(const float (&x)[SLOTS], u32 at, u32 lanes) {

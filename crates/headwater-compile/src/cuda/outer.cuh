@@ -29,8 +29,8 @@ struct HwShare {
 template <u32 HEADS, u32 DOWN, u32 ACROSS, u32 PARTS> struct HwPlace {
     u32 column, row, head, part, type;
     __device__ HwPlace(u32 at, u32 parts)
-        : column(at % ACROSS), row(at / ACROSS % DOWN), head(at / ACROSS / DOWN % HEADS), part(at / ACROSS / DOWN / HEADS % parts),
-          type(at / ACROSS / DOWN / HEADS / parts) {}
+        : column(at % ACROSS), row(at / ACROSS % DOWN), head(at / ACROSS / DOWN % HEADS),
+          part(at / ACROSS / DOWN / HEADS % parts), type(at / ACROSS / DOWN / HEADS / parts) {}
     __device__ u64 matrix() const { return ((u64)type * PARTS + part) * HEADS + head; }
 };
 
@@ -153,6 +153,7 @@ __device__ inline void hw_weights(const float *a, const float *b, u32 matrices, 
         const u32 column = at % COLS, row = at / COLS % ROWS;
         const u64 matrix = at / COLS / ROWS;
         float sum = 0.0f;
+#pragma unroll 8
         for (u32 i = 0; i < INNER; i++) {
             const float left = a[matrix * ROWS * INNER + (A_TURNED ? i * ROWS + row : row * INNER + i)];
             const float right = b[matrix * INNER * COLS + (B_TURNED ? column * INNER + i : i * COLS + column)];

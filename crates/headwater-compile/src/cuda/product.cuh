@@ -141,6 +141,7 @@ template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class
 __device__ inline void hw_product_mma(const X &x, const float *w, const HwMap &types, u32 rows, const Out &out) {
     const u32 TILE = 128, WIDTH = TO > 64 ? 128 : 64, WIDE = WIDTH / 16, STAGES = WIDTH == 64 ? 3 : 2;
     const u32 W_PITCH = TRANSPOSED ? HW_DEPTH + 4 : WIDTH + 8, W_ROWS = TRANSPOSED ? WIDTH : HW_DEPTH;
+    const u32 W_DOWN = TRANSPOSED ? 1 : W_PITCH, W_ACROSS = TRANSPOSED ? W_PITCH : 1;
     __shared__ __align__(16) float x_tiles[STAGES][TILE * HW_X_PITCH];
     __shared__ __align__(16) float w_tiles[STAGES][W_ROWS * W_PITCH];
     const u32 across = (TO + WIDTH - 1) / WIDTH, steps = (FROM + HW_DEPTH - 1) / HW_DEPTH;
@@ -158,11 +159,13 @@ __device__ inline void hw_product_mma(const X &x, const float *w, const HwMap &t
         }
         const auto load = [&](u32 step) {
             if (step < steps) {
-                hw_load_rows<FROM>(x_tiles[step % STAGES], from, step * HW_DEPTH, matrix);
+                const u32 start = step * HW_DEPTH;
+                float *w_tile = w_tiles[step % STAGES];
+                hw_load_rows<FROM>(x_tiles[step % STAGES], from, start, matrix);
                 if (TRANSPOSED) {
-                    hw_load_matrix<WIDTH, HW_DEPTH, W_PITCH, TO, FROM>(w_tiles[step % STAGES], matrix, first_column, step * HW_DEPTH);
+                    hw_load_matrix<WIDTH, HW_DEPTH, W_PITCH, TO, FROM>(w_tile, matrix, first_column, start);
                 } else {
-                    hw_load_matrix<HW_DEPTH, WIDTH, W_PITCH, FROM, TO>(w_tiles[step % STAGES], matrix, step * HW_DEPTH, first_column);
+                    hw_load_matrix<HW_DEPTH, WIDTH, W_PITCH, FROM, TO>(w_tile, matrix, start, first_column);
                 }
             }
             hw_copies_end();
@@ -177,10 +180,8 @@ __device__ inline void hw_product_mma(const X &x, const float *w, const HwMap &t
             __syncthreads();
             load(step + STAGES - 1);
             const float *a = x_tiles[step % STAGES] + top * HW_X_PITCH;
-            const float *b = w_tiles[step % STAGES] + left * (TRANSPOSED ? W_PITCH : 1);
-            if (live_m) {
-                hw_multiply<MODE, WIDE, HW_X_PITCH, 1, TRANSPOSED ? 1 : W_PITCH, TRANSPOSED ? W_PITCH : 1>(a, b, sums, live_m, live_n);
-            }
+            const float *b = w_tiles[step % STAGES] + left * W_ACROSS;
+            if (live_m) hw_multiply<MODE, WIDE, HW_X_PITCH, 1, W_DOWN, W_ACROSS>(a, b, sums, live_m, live_n);
         }
         __syncthreads();
         hw_give<WIDE, TO>(x, tile, top, head, first_column + left, sums, out);

@@ -73,14 +73,27 @@ impl Rows<'_> {
         }
     }
 
-    /// The element of a vector that belongs to element `e` of a result of some shape, heads and widths of 1 repeated.
-    fn matching(&self, node: NodeId, shape: Shape) -> String {
-        let ((heads, width), (all, wide)) = (sizes(self.nodes.all[node].shape), sizes(shape));
+    /// The element of a vector that belongs to element `e` of node `to`, heads and widths of 1 repeated. Where a head fills whole
+    /// slots, it lies in the same lane, or is one number that all lanes fetch once.
+    fn matching(&self, out: &mut Writer<'_>, node: NodeId, to: NodeId) -> String {
+        let ((heads, width), (all, wide)) = (sizes(self.nodes.all[node].shape), sizes(self.nodes.all[to].shape));
         if self.len(node) == 1 {
             return format!("r{node}");
         }
         if (heads, width) == (all, wide) {
             return format!("r{node}[s]");
+        }
+        let each = wide / self.group;
+        match wide % self.group {
+            0 if heads == 1 => return format!("r{node}[s % {each}]"),
+            0 if width == 1 => {
+                out.line(&format!("float h{to}_{node}[{heads}];"));
+                out.line("#pragma unroll");
+                let head = self.pick(node, "h");
+                out.line(&format!("for (u32 h = 0; h < {heads}; h++) h{to}_{node}[h] = {head};"));
+                return format!("h{to}_{node}[s / {each}]");
+            }
+            _ => {}
         }
         let head = if heads == 1 { "0".to_owned() } else { format!("e / {wide} * {width}") };
         let within = if width == 1 { "0".to_owned() } else { format!("e % {wide}") };
@@ -134,17 +147,19 @@ impl Rows<'_> {
         };
         match op {
             StepOp::Constant(number) => set(out, single(*number)),
-            StepOp::Unary(f, x) => set(out, unary(*f, &self.matching(of(x), shape))),
+            StepOp::Unary(f, x) => {
+                let x = self.matching(out, of(x), node);
+                set(out, unary(*f, &x));
+            }
             StepOp::Binary(f, x, y) => {
-                set(out, binary(*f, &self.matching(of(x), shape), &self.matching(of(y), shape)));
+                let (left, right) = (self.matching(out, of(x), node), of(y));
+                // A vector with itself is fetched once.
+                let right = if right == of(x) { left.clone() } else { self.matching(out, right, node) };
+                set(out, binary(*f, &left, &right));
             }
             StepOp::Expand(x) | StepOp::Reshape(x) | StepOp::Spread(x) => {
                 let is_same = self.len(of(x)) == shape.len();
-                let value = if is_same {
-                    self.matching(of(x), self.nodes.all[of(x)].shape)
-                } else {
-                    self.matching(of(x), shape)
-                };
+                let value = self.matching(out, of(x), if is_same { of(x) } else { node });
                 set(out, value);
             }
             StepOp::Concat(x, y) => self.concat(out, node, of(x), of(y)),
@@ -154,10 +169,15 @@ impl Rows<'_> {
             StepOp::Pad(x, from) => self.pad(out, node, of(x), *from),
             StepOp::SumHeads(x) => {
                 let all = sizes(self.nodes.all[of(x)].shape).0;
-                let terms: Vec<String> =
-                    (0..all).map(|head| self.pick(of(x), &format!("{} + e", head * width))).collect();
-                set(out, terms.join(" + "));
+                let lies_there = self.len(of(x)) > 1 && width % self.group == 0;
+                let term = |head: usize| match lies_there {
+                    true => format!("r{}[{} + s]", of(x), head * width / self.group),
+                    false => self.pick(of(x), &format!("{} + e", head * width)),
+                };
+                set(out, (0..all).map(term).collect::<Vec<_>>().join(" + "));
             }
+            StepOp::SumWidth(x) if self.lies_whole(&[of(x)]) => self.sums_in_place(out, node, &[of(x)]),
+            StepOp::Dot(x, y) if self.lies_whole(&[of(x), of(y)]) => self.sums_in_place(out, node, &[of(x), of(y)]),
             StepOp::SumWidth(x) => self.sums(out, node, wide(x), |head, e| self.of_head(of(x), head, e)),
             StepOp::Dot(x, y) => {
                 let term = |head: &str, e: &str| {
@@ -167,7 +187,8 @@ impl Rows<'_> {
             }
             StepOp::Dropout { x, probability, key } => {
                 let place = format!("(u64)row{} * {} + e", self.nodes.all[node].level, heads * width);
-                set(out, dropout(&self.matching(of(x), shape), *key, &place, *probability));
+                let x = self.matching(out, of(x), node);
+                set(out, dropout(&x, *key, &place, *probability));
             }
             _ => {}
         }
@@ -204,6 +225,45 @@ impl Rows<'_> {
         let first = if heads == 1 { "0".to_owned() } else { format!("{head} * {width}") };
         let within = if width == 1 { "0" } else { e };
         self.pick(node, &format!("{first} + {within}"))
+    }
+
+    /// Whether vectors have one shape whose heads lie in whole slots, or whole in a slot each.
+    fn lies_whole(&self, of: &[NodeId]) -> bool {
+        let (heads, width) = sizes(self.nodes.all[of[0]].shape);
+        let is_whole = heads == 1 || width % self.group == 0 || self.group.is_multiple_of(width.max(1));
+        heads * width > 1 && is_whole && of.iter().all(|x| sizes(self.nodes.all[*x].shape) == (heads, width))
+    }
+
+    /// Sums of products over every head's elements, where they lie: a slot after the other, then across lanes.
+    fn sums_in_place(&self, out: &mut Writer<'_>, node: NodeId, of: &[NodeId]) {
+        let ((heads, width), group) = (sizes(self.nodes.all[of[0]].shape), self.group);
+        let (slots, len) = (self.slots(of[0]), heads * width);
+        let factors: Vec<String> = of.iter().map(|x| format!("r{x}[s]")).collect();
+        let term = |slot: &str| format!("{slot} * {group} + lane < {len} ? {} : 0.0f", factors.join(" * "));
+        out.line("{");
+        out.indented(|out| {
+            // Sums of a head's slots, or of the heads in every slot.
+            let (sums, each, lanes) = match width {
+                _ if heads == 1 => (1, slots, group),
+                _ if width >= group => (heads, width / group, group),
+                _ => (slots, 1, width),
+            };
+            out.line(&format!("float q[{sums}] = {{}};"));
+            out.line("#pragma unroll");
+            out.line(&format!("for (u32 s = 0; s < {}; s++) q[s / {each}] += {};", sums * each, term("s")));
+            out.line("#pragma unroll");
+            out.line(&format!("for (u32 s = 0; s < {sums}; s++) q[s] = hw_part_sum<{group}, {lanes}>(q[s], lanes);"));
+            match heads {
+                1 => out.line(&format!("r{node} = q[0];")),
+                _ => self.each(out, node, |out, at| {
+                    // A head that fills its slots has its sum in every lane.
+                    let head = format!("hw_least(e, {heads} - 1)");
+                    let place = if width >= group { format!("{head} * {group}") } else { format!("{head} * {width}") };
+                    out.line(&format!("{} = hw_pick<{group}>(q, {place}, lanes);", at(&format!("r{node}"))));
+                }),
+            }
+        });
+        out.line("}");
     }
 
     /// A sum over the `width` elements of every head.
@@ -265,6 +325,29 @@ impl Rows<'_> {
         });
         if how.is_some() {
             out.line(&format!("n{node}++;"));
+        }
+    }
+
+    /// Puts together what all groups of a block added up of one row's members.
+    pub fn meet(&self, out: &mut Writer<'_>, node: NodeId, members: &str) {
+        let sum = |how: &str, x: &str| format!("hw_block_sum<{how}, {}>({x})", self.group);
+        self.each(out, node, |out, at| {
+            let own = at(&format!("r{node}"));
+            match self.nodes.all[node].op {
+                Op::Largest(_) => {
+                    let beside = at(&format!("d{node}"));
+                    out.line(&format!("const float largest = {};", sum("HW_MAX", &own)));
+                    out.line(&format!("{beside} = {};", sum("HW_SUM", &format!("{beside} * expf({own} - largest)"))));
+                    out.line(&format!("{own} = largest;"));
+                }
+                Op::Reduce(Reduce::Max, _) => {
+                    out.line(&format!("{own} = {};", sum("HW_MAX", &format!("n{node} ? {own} : -HW_INFINITY"))));
+                }
+                _ => out.line(&format!("{own} = {};", sum("HW_SUM", &own))),
+            }
+        });
+        if matches!(self.nodes.all[node].op, Op::Reduce(..)) {
+            out.line(&format!("n{node} = hw_end({members}, row0) - hw_first({members}, row0);"));
         }
     }
 

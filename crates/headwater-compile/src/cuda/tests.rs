@@ -1,3 +1,4 @@
 //! Emitted kernels against the CPU's: every model, both directions, on graphs of every kind.
 
 mod device;
+mod device_paths;

@@ -12,10 +12,11 @@ use crate::inter::{Domain, Path};
 use crate::intra::{Body, Buffer, BufferId, Program, Read, Register, Role, StepOp, Traverse};
 
 /// What stands before every emitted text, in order.
-pub(super) static HEADERS: [(&str, &str); 6] = [
+pub(super) static HEADERS: [(&str, &str); 7] = [
     headwater_graph::random::CUDA_HEADER,
     ("emitted.cuh", include_str!("emitted.cuh")),
     ("sums.cuh", include_str!("sums.cuh")),
+    ("hubs.cuh", include_str!("hubs.cuh")),
     ("mma.cuh", include_str!("mma.cuh")),
     ("product.cuh", include_str!("product.cuh")),
     ("outer.cuh", include_str!("outer.cuh")),
@@ -230,16 +231,8 @@ impl Writer<'_> {
         let nodes = Nodes::new(&traverse.body);
         let widest = nodes.all.iter().map(|node: &nodes::Node| node.shape.len()).max().unwrap_or(1);
         let group = group_for(widest);
-        let domain = domain_number(traverse.nest[0]);
-        self.line(&format!("const u32 lane = threadIdx.x % {group}, lanes = hw_group_lanes<{group}>();"));
-        self.line("(void)lane, (void)lanes;");
-        self.line(&format!("const u32 rows = graph->rows[{domain}];"));
-        self.line(&format!(
-            "for (u32 row0 = (blockIdx.x * blockDim.x + threadIdx.x) / {group}; row0 < rows; row0 += gridDim.x * (blockDim.x / {group})) {{"
-        ));
         let rows = Rows { nodes: &nodes, nest: &traverse.nest, group };
-        self.indented(|out| nest::write(out, &rows, &traverse.nest, traverse.path));
-        self.line("}");
+        nest::write(self, &rows, &traverse.nest, traverse.path);
         Size { rows: traverse.nest[0], rows_a_block: 256 / group, across: 1 }
     }
 

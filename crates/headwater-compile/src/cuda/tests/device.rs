@@ -8,30 +8,42 @@ use headwater_graph::random::Key;
 use crate::adjacency::Adjacency;
 use crate::cpu::fast::Given;
 use crate::cpu::reference;
-use crate::cuda::Executor;
+use crate::cuda::{Executor, Precision};
+use crate::intra::Program;
 use crate::models_test::variants;
 use crate::pass::autodiff::gradient_name;
 use crate::pass::{Optimisations, Statistics, compile};
 use crate::testing::{Arrays, Recipe, given, numbers};
 
-fn gpu() -> Option<Gpu> {
+pub(super) fn gpu() -> Option<Gpu> {
     Gpu::open(0).inspect_err(|why| eprintln!("no GPU: skipped ({why})")).ok()
 }
 
 /// One direction on the GPU, beside the interpreter's.
+pub(super) fn check(gpu: &Gpu, kernels: &Program, graph: &Adjacency, arrays: &mut Arrays) {
+    check_within(gpu, kernels, graph, arrays, (Precision::default(), 5e-5));
+}
+
+/// The same with products of some precision, where results may be so far off.
 #[expect(clippy::cast_possible_truncation, reason = "kernels compute in single precision")]
-fn check(gpu: &Gpu, kernels: &crate::intra::Program, graph: &Adjacency, arrays: &mut Arrays) {
+pub(super) fn check_within(
+    gpu: &Gpu,
+    kernels: &Program,
+    graph: &Adjacency,
+    arrays: &mut Arrays,
+    (precision, far): (Precision, f64),
+) {
     let step = Key::new(5);
     let wanted = reference::run(kernels, graph, step, arrays).unwrap();
     let single = |values: &[f64]| values.iter().map(|x| *x as f32).collect::<Vec<_>>();
     let given: BTreeMap<&str, Vec<f32>> = arrays.iter().map(|(name, values)| (name.as_str(), single(values))).collect();
     let lend = |name: &str| given.get(name).map(|values| Given::Dense(values));
-    let executor = Executor::new(kernels);
+    let executor = Executor::with_precision(kernels, precision);
     let found = executor.run(gpu.stream().unwrap(), graph, step, &lend).unwrap();
     for (name, wanted) in &wanted {
         let largest = wanted.iter().fold(1.0f64, |largest, x| largest.max(x.abs()));
         assert_eq!(wanted.len(), found[name].len(), "{}, {name}", kernels.name);
-        let is_far = |(a, b): &(&f64, &f32)| (**a - f64::from(**b)).abs() > 5e-5 * largest || b.is_nan();
+        let is_far = |(a, b): &(&f64, &f32)| (**a - f64::from(**b)).abs() > far * largest || b.is_nan();
         let far = wanted.iter().zip(&found[name]).find(is_far);
         assert!(far.is_none(), "{}, {name}: {far:?}\n{}", kernels.name, executor.emitted().text);
     }

@@ -1,0 +1,134 @@
+//! Paths that small models on small graphs do not take: many tiles and parts, odd widths, hubs, every precision.
+
+use super::device::{check, check_within, gpu};
+use crate::adjacency::Adjacency;
+use crate::cuda::{Precision, emit};
+use crate::inter::{Binary, Domain, Path, Program, Reduce, Shape, Side, Unary};
+use crate::intra::{self, Body, Buffer, BufferId, Hop, Kernel, Read, Role, StepOp, Traverse};
+use crate::pass::autodiff::gradient_name;
+use crate::pass::{Optimisations, Statistics, compile};
+use crate::testing::{Arrays, Recipe, given, layer, numbers, read, text};
+
+const DST: Domain = Domain::Node(Side::Dst);
+
+/// All directions of a program on a graph.
+fn directions(program: &Program, graph: &Adjacency) -> (Vec<intra::Program>, Arrays) {
+    let compiled = compile(program, &Statistics::of(graph), Optimisations::ALL).unwrap();
+    let mut arrays = given(program, graph, 4);
+    let out = program.output("out").unwrap();
+    let count = graph.rows(program[out].domain) * program[out].shape.len();
+    arrays.insert(gradient_name("out"), numbers(4, "d.out", count));
+    (vec![compiled.inference, compiled.forward, compiled.backward], arrays)
+}
+
+#[test]
+fn rows_with_very_many_edges() {
+    let Some(gpu) = gpu() else { return };
+    let graph = Recipe { most_edges: 700, ..Recipe::plain(6) }.graph(2);
+    for side in [Side::Src, Side::Dst] {
+        let members = graph.members(Domain::Node(side), Domain::Edge, Path::Only).unwrap();
+        let counts: Vec<usize> = (0..6).map(|row| members.count(row)).collect();
+        assert!(counts.iter().any(|count| *count > 128), "{counts:?}");
+    }
+    let sizes = [("d_in", 5), ("d_out", 9), ("heads", 2)];
+    for program in [layer("gat", &sizes, &[]), layer("sage", &sizes, &[("aggregate", text("max"))])] {
+        let (all, mut arrays) = directions(&program, &graph);
+        all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
+    }
+}
+
+/// Heads that fill the lanes of a group, some of them or none.
+#[test]
+fn heads_of_every_width() {
+    let Some(gpu) = gpu() else { return };
+    let graph = Recipe::plain(9).graph(2);
+    for (width, into) in [(64, 32), (16, 64), (33, 3)] {
+        let (all, mut arrays) =
+            directions(&layer("gat", &[("d_in", into), ("d_out", width), ("heads", 2)], &[]), &graph);
+        all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
+    }
+}
+
+/// More than one tile of rows, of columns and of depth; widths that 4 divides and others.
+#[test]
+fn every_precision_is_as_exact_as_it_says() {
+    let Some(gpu) = gpu() else { return };
+    let graph = Recipe::plain(131).graph(2);
+    let modes = [(Precision::Tf32x3, 5e-5), (Precision::Bf16, 4e-2), (Precision::Tf32, 4e-3), (Precision::F32, 5e-5)];
+    for (model, sizes, modes) in [("sage", [20, 68], &modes[..]), ("gcn", [35, 67], &modes[..2])] {
+        let sizes = [("d_in", sizes[0]), ("d_out", sizes[1])];
+        let (all, arrays) = directions(&layer(model, &sizes, &[]), &graph);
+        for mode in modes.iter().copied() {
+            let mut arrays = arrays.clone();
+            all.iter().for_each(|kernels| check_within(&gpu, kernels, &graph, &mut arrays, mode));
+        }
+    }
+}
+
+/// Bias, relu and dropout run where the product is made.
+#[test]
+fn what_follows_a_product_is_one_launch_with_it() {
+    let source = "def f(g, x: node[d], W: matrix[d, k], b: vector[k]):\n    for n in g.dst_nodes():\n        \
+                  n[\"out\"] = dropout(relu(linear(n.x, W) + b), 0.4)\n";
+    for (d, k) in [(8, 12), (7, 5)] {
+        let program = read("f", source, &[("d", d), ("k", k)], &[]);
+        let graph = Recipe::plain(131).graph(2);
+        let (all, mut arrays) = directions(&program, &graph);
+        assert_eq!(emit(&all[1], Precision::Tf32).launches.len(), 1, "{}", intra::print(&all[1]));
+        let Some(gpu) = gpu() else { return };
+        all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
+    }
+}
+
+/// Rows less their mean, over their deviation; the largest; and edges whose inner products are added up.
+fn moments(width: usize) -> intra::Program {
+    let shape = Shape::vector(width);
+    let buffer = |name: &str, domain, shape, role| Buffer { name: name.to_owned(), domain, shape, role };
+    let buffers = vec![
+        buffer("x", DST, shape, Role::Input),
+        buffer("normal", DST, shape, Role::Output),
+        buffer("largest", Domain::Const, shape, Role::Output),
+        buffer("mean", Domain::Const, shape, Role::Output),
+        buffer("sum", Domain::Const, Shape::SCALAR, Role::Output),
+    ];
+    let (x, [normal, largest, mean, sum]) = (BufferId::new(0), [1, 2, 3, 4].map(BufferId::new));
+    let mut body = Body::default();
+    let own = body.push(1, shape, StepOp::Load(Read { from: x, hops: Vec::new() }));
+    let average = body.push(0, shape, StepOp::Reduce(Reduce::Mean, own));
+    let near = body.push(1, shape, StepOp::Spread(average));
+    let apart = body.push(1, shape, StepOp::Binary(Binary::Sub, own, near));
+    let squared = body.push(1, shape, StepOp::Binary(Binary::Mul, apart, apart));
+    let variance = body.push(0, shape, StepOp::Reduce(Reduce::Mean, squared));
+    let little = body.push(0, Shape::SCALAR, StepOp::Constant(1e-5));
+    let safe = body.push(0, shape, StepOp::Binary(Binary::Add, variance, little));
+    let factor = body.push(0, shape, StepOp::Unary(Unary::Rsqrt, safe));
+    let factors = body.push(1, shape, StepOp::Spread(factor));
+    let scaled = body.push(1, shape, StepOp::Binary(Binary::Mul, apart, factors));
+    body.push(1, shape, StepOp::Store(scaled, normal));
+    let most = body.push(0, shape, StepOp::Reduce(Reduce::Max, scaled));
+    body.push(0, shape, StepOp::Store(most, largest));
+    body.push(0, shape, StepOp::Store(average, mean));
+    let hops = vec![Hop { to: DST, path: Path::Only }];
+    let of_edge = body.push(2, shape, StepOp::Load(Read { from: x, hops }));
+    let of_row = body.push(2, shape, StepOp::Spread(scaled));
+    let inner = body.push(2, Shape::SCALAR, StepOp::Dot(of_edge, of_row));
+    let total = body.push(0, Shape::SCALAR, StepOp::Reduce(Reduce::Sum, inner));
+    body.push(0, Shape::SCALAR, StepOp::Store(total, sum));
+    let nest = vec![Domain::Const, DST, Domain::Edge];
+    let kernels = vec![Kernel::Traverse(Traverse { nest, path: Path::Only, body })];
+    intra::Program { name: "moments".to_owned(), buffers, kernels }
+}
+
+#[test]
+fn sums_over_all_rows_that_depend_on_each_other() {
+    let none = Recipe { nodes: vec![(0, 0)], ..Recipe::plain(1) };
+    for (recipe, width) in [(none, 3), (Recipe::plain(1), 1), (Recipe::plain(90), 7), (Recipe::plain(150), 300)] {
+        let (program, graph) = (moments(width), recipe.graph(2));
+        intra::verify(&program).unwrap();
+        let emitted = emit(&program, Precision::F32);
+        assert!(emitted.table.members.iter().all(|(coarse, ..)| *coarse != Domain::Const), "{}", emitted.text);
+        let Some(gpu) = gpu() else { return };
+        let mut arrays = Arrays::from([("x".to_owned(), numbers(4, "x", graph.rows(DST) * width))]);
+        check(&gpu, &program, &graph, &mut arrays);
+    }
+}

@@ -20,6 +20,8 @@ const PARAMS: &[Param] = &[
     Param::Read("step", Element::U64, &[]),
 ];
 const THREADS: u32 = 256;
+/// Rows are read in pieces of so many bytes.
+const ALIGN_BYTES: u64 = 16;
 /// Blocks an SM is given; more only wait.
 const BLOCKS_PER_SM: usize = 8;
 
@@ -142,6 +144,10 @@ impl Executor {
             let refused = || Error::Binding { name: buffer.name.clone(), expected: bytes / 4, found: found / 4 };
             let DeviceRows { data, rows } =
                 rows.filter(|rows| rows.rows.is_some() || rows.data.bytes() >= bytes).ok_or_else(refused)?;
+            if data.pointer() % ALIGN_BYTES != 0 {
+                let why = format!("its rows begin at {:#x}, which {ALIGN_BYTES} does not divide", data.pointer());
+                return Err(Error::Malformed { program: self.emitted.name.clone(), at: buffer.name.clone(), why });
+            }
             words.extend([data.pointer(), rows.as_ref().map_or(0, Span::pointer)]);
             if buffer.role == Role::Output {
                 outputs.push((buffer.clone(), data.clone()));

@@ -12,10 +12,10 @@ use crate::gpu::{Gpu, lock};
 use crate::span::{Allocation, Span};
 use crate::stream::Stream;
 
-/// Blocks a stream keeps.
-const MOST_BLOCKS: usize = 8;
+/// Blocks a stream keeps. Freeing one waits for all work of the GPU, so a batch's worth of them has to fit.
+const MOST_BLOCKS: usize = 64;
 /// Bytes a stream keeps.
-const MOST_BYTES: usize = 256 << 20;
+const MOST_BYTES: usize = 1 << 30;
 /// Streams a GPU keeps.
 const MOST_STREAMS: usize = 64;
 

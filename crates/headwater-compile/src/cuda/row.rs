@@ -178,6 +178,8 @@ impl Rows<'_> {
             }
             StepOp::SumWidth(x) if self.lies_whole(&[of(x)]) => self.sums_in_place(out, node, &[of(x)]),
             StepOp::Dot(x, y) if self.lies_whole(&[of(x), of(y)]) => self.sums_in_place(out, node, &[of(x), of(y)]),
+            StepOp::SumWidth(x) if self.lies_alike(&[of(x)]) => self.sums_by_mask(out, node, &[of(x)]),
+            StepOp::Dot(x, y) if self.lies_alike(&[of(x), of(y)]) => self.sums_by_mask(out, node, &[of(x), of(y)]),
             StepOp::SumWidth(x) => self.sums(out, node, wide(x), |head, e| self.of_head(of(x), head, e)),
             StepOp::Dot(x, y) => {
                 let term = |head: &str, e: &str| {
@@ -262,6 +264,43 @@ impl Rows<'_> {
                     out.line(&format!("{} = hw_pick<{group}>(q, {place}, lanes);", at(&format!("r{node}"))));
                 }),
             }
+        });
+        out.line("}");
+    }
+
+    /// Whether vectors have one shape, so that elements that belong together lie in the same lane.
+    fn lies_alike(&self, of: &[NodeId]) -> bool {
+        let (heads, width) = sizes(self.nodes.all[of[0]].shape);
+        heads * width > 1 && of.iter().all(|x| sizes(self.nodes.all[*x].shape) == (heads, width))
+    }
+
+    /// Sums of products over every head's elements, where heads begin in the middle of slots: a lane adds up what it has of
+    /// each head, then lanes are added.
+    fn sums_by_mask(&self, out: &mut Writer<'_>, node: NodeId, of: &[NodeId]) {
+        let ((heads, width), group) = (sizes(self.nodes.all[of[0]].shape), self.group);
+        let factors: Vec<String> = of.iter().map(|x| format!("r{x}[s]")).collect();
+        out.line("{");
+        out.indented(|out| {
+            out.line(&format!("float q[{heads}] = {{}};"));
+            out.line("#pragma unroll");
+            out.line(&format!("for (u32 s = 0; s < {}; s++) {{", self.slots(of[0])));
+            out.indented(|out| {
+                out.line(&format!("const u32 head = (s * {group} + lane) / {width};"));
+                out.line(&format!("const float term = {};", factors.join(" * ")));
+                out.line("#pragma unroll");
+                out.line(&format!("for (u32 h = 0; h < {heads}; h++) q[h] += head == h ? term : 0.0f;"));
+            });
+            out.line("}");
+            out.line("#pragma unroll");
+            out.line(&format!("for (u32 h = 0; h < {heads}; h++) {{"));
+            out.indented(|out| {
+                out.line(&format!("const float sum = hw_group_sum<{group}>(q[h], lanes);"));
+                match heads {
+                    1 => out.line(&format!("r{node} = sum;")),
+                    _ => out.line(&format!("if (h % {group} == lane) r{node}[h / {group}] = sum;")),
+                }
+            });
+            out.line("}");
         });
         out.line("}");
     }

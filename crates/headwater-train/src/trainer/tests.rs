@@ -55,7 +55,8 @@ struct StopAfter(Cell<u64>);
 
 impl Listener for StopAfter {
     fn batch(&self, _done: u64, _of: u64, _loss: f64) {
-        self.0.set(self.0.get() - 1);
+        // Batches that were under way are told too.
+        self.0.set(self.0.get().saturating_sub(1));
     }
 
     fn epoch(&self, _report: &EpochReport) {}

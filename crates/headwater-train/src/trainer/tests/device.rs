@@ -53,7 +53,8 @@ fn norms_and_rules() {
     let Some(gpu) = gpu() else { return };
     let data = tempfile::tempdir().unwrap();
     use crate::run_config::{Norm, OptimiserName};
-    for (norm, optimiser, clip) in [(Norm::Batch, OptimiserName::AdamW, 0.0), (Norm::Layer, OptimiserName::Sgd, 0.5)] {
+    // Batch norm takes biases away again: their gradients are rounding, which Adam would make steps of.
+    for (norm, optimiser, clip) in [(Norm::Batch, OptimiserName::Sgd, 0.5), (Norm::Layer, OptimiserName::AdamW, 0.0)] {
         let config = RunConfig { norm, optimiser, clip, decay: 1e-3, ..short(Architecture::Sage, false) };
         compare(&gpu, &config, &|| planted(data.path()));
     }

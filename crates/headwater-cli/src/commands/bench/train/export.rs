@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use headwater::graph::generate::Bijection;
 use headwater::graph::random::Key;
 use headwater::graph::sample::{NeighbourSampler, SampleOptions, Seeds};
 use headwater::train::task::Task;
@@ -32,11 +33,16 @@ pub fn write(args: &BenchTrainArgs, task: &Task, folder: &Path) -> anyhow::Resul
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let sampler = NeighbourSampler::new(task.graph.clone(), SampleOptions::fanouts(&args.fanout)?)?;
     let mut batches = Vec::new();
-    for (at, seeds) in (0..args.exported).zip(task.train.chunks(args.batch)) {
+    // Seeds are shuffled, as in training: those that lie together are alike.
+    let shuffle = Bijection::new(Key::new(args.seed), task.train.len() as u64);
+    let seed = |at: u64| task.train[usize::try_from(shuffle.forward(at)).unwrap_or(usize::MAX)];
+    let (count, batch) = (task.train.len() as u64, args.batch as u64);
+    for at in 0..args.exported.min(count / batch.max(1)) {
+        let seeds: Vec<u64> = (at * batch..(at + 1) * batch).map(seed).collect();
         let key = Key::new(args.seed).of(at);
-        let sample = sampler.sample(Seeds { node_type: 0, nodes: seeds, times: None }, key)?;
+        let sample = sampler.sample(Seeds { node_type: 0, nodes: &seeds, times: None }, key)?;
         let (nodes, edges) = (&sample.nodes[0], &sample.edges[0]);
-        let labels: Vec<i64> = match task.labels.of(seeds) {
+        let labels: Vec<i64> = match task.labels.of(&seeds) {
             headwater::train::Labels::Classes(labels) => labels,
             headwater::train::Labels::Values { .. } => Vec::new(),
         };

@@ -38,6 +38,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=pathlib.Path, help="folder of datasets")
     parser.add_argument("--headwater", default="target/release/headwater", help="the program")
+    parser.add_argument("--device", default="cpu", help="which machine trains: cpu, cuda")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", help="rows whose name has this")
     parser.add_argument("--results", type=pathlib.Path, help="a file of lines that runs are added to, and read from")
@@ -72,7 +73,7 @@ def once(args, folder, known, name, dataset, flags, seed):
     if not ingested.exists():
         call([args.headwater, "ingest", str(args.data / dataset / f"{dataset}.npz"), "-o", str(ingested)])
     run = f"{folder}/run-{len(known)}-{name.replace(' ', '-')}-{seed}"
-    lines = call([args.headwater, "train", str(ingested), *flags, "--seed", str(seed), "--json", "-o", run])
+    lines = call([args.headwater, "train", str(ingested), *flags, "--device", args.device, "--seed", str(seed), "--json", "-o", run])
     found = {"row": name, "seed": seed, **json.loads(lines.splitlines()[-1])}
     if args.results:
         with args.results.open("a") as file:

@@ -98,7 +98,13 @@ fn plans(args: &BenchTrainArgs, has_gpu: bool) -> Vec<Plan> {
                         TrainSuite::Hot => {
                             plans.extend(args.shares.iter().map(|share| plan(Features::Tiered, *share, 0)))
                         }
-                        TrainSuite::Sms => plans.extend(args.sms.iter().map(|sms| plan(Features::ZeroCopy, 0.0, *sms))),
+                        TrainSuite::Sms => {
+                            let modes =
+                                if args.features.is_empty() { vec![Features::ZeroCopy] } else { args.features.clone() };
+                            for mode in modes {
+                                plans.extend(args.sms.iter().map(|sms| plan(mode, args.hot_share, *sms)));
+                            }
+                        }
                     }
                 }
             }

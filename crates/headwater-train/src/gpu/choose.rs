@@ -36,6 +36,12 @@ pub fn choose(config: RunConfig) -> Result<Choice> {
         Err(why) if config.device == DeviceName::Auto && !config.features.needs_gpu() => {
             Ok(on_cpu(config, why.to_string()))
         }
+        // Whoever asked for rows that a GPU reads is told what can be had without one.
+        Err(why) if config.device == DeviceName::Auto => Err(Error::Setting {
+            field: "features",
+            value: config.features.name().to_owned(),
+            expected: format!("auto, memory, disk or tiered, because no GPU can be had: {why}"),
+        }),
         Err(why) => Err(Error::Cuda(why)),
     }
 }
@@ -48,4 +54,42 @@ fn on_cpu(config: RunConfig, why: String) -> Choice {
 /// A file that is read batch by batch is read by the CPU.
 fn reads_files(config: &RunConfig) -> bool {
     matches!(config.features, Features::Disk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_config::RunFile;
+
+    fn chosen(device: DeviceName, features: Features) -> Result<Choice> {
+        let flags = RunFile { device: Some(device), features: Some(features), ..RunFile::default() };
+        choose(RunConfig::resolve(flags, RunFile::default())?)
+    }
+
+    #[test]
+    fn a_run_is_on_the_cpu_where_it_is_told_to_be_or_must_be() {
+        let told = chosen(DeviceName::Cpu, Features::Auto).unwrap();
+        assert!(told.gpu.is_none() && told.why.is_none());
+        let reads_files = chosen(DeviceName::Auto, Features::Disk).unwrap();
+        assert_eq!(
+            (reads_files.config.device, reads_files.why.unwrap()),
+            (DeviceName::Cpu, "features are read from disk".into())
+        );
+        let none = chosen(DeviceName::Cuda(4096), Features::Auto).unwrap_err();
+        assert!(matches!(none, Error::Cuda(_)), "{none}");
+    }
+
+    #[test]
+    fn without_a_gpu_the_choice_steps_down_or_says_why() {
+        if Gpu::open(0).is_ok() {
+            return;
+        }
+        let free = chosen(DeviceName::Auto, Features::Auto).unwrap();
+        assert!(free.gpu.is_none() && !free.why.unwrap().is_empty());
+        let bound = chosen(DeviceName::Auto, Features::ZeroCopy).unwrap_err().to_string();
+        assert!(
+            bound.starts_with("features is zero-copy; expected auto, memory, disk or tiered, because no GPU"),
+            "{bound}"
+        );
+    }
 }

@@ -67,6 +67,18 @@ mod tests {
     }
 
     #[test]
+    fn devices_have_names() {
+        for (name, device) in [("auto", DeviceName::Auto), ("cpu", DeviceName::Cpu), ("cuda:3", DeviceName::Cuda(3))] {
+            assert_eq!((name.parse(), device.to_string().as_str()), (Ok(device), name));
+        }
+        assert_eq!("gpu".parse(), Ok(DeviceName::Cuda(0)));
+        assert_eq!(
+            "tpu".parse::<DeviceName>().unwrap_err(),
+            "\"tpu\" is no device; expected auto, cpu, cuda or cuda:N"
+        );
+    }
+
+    #[test]
     fn a_run_is_on_the_cpu_where_it_is_told_to_be_or_must_be() {
         let told = chosen(DeviceName::Cpu, Features::Auto).unwrap();
         assert!(told.gpu.is_none() && told.why.is_none());

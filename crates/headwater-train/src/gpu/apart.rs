@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use headwater_compile::cuda::DeviceGraph;
-use headwater_cuda::{Allocation, Span, Stream};
+use headwater_cuda::{Span, Stream};
 
 use super::layers::Activations;
 use super::passes::Brought;
 use super::sampled::Step;
 use super::site::{Found, Ground, Shared, Site, rows};
 use super::wait::wait;
+use crate::device::copy_of;
 use crate::error::Result;
 use crate::network::Extras;
 use crate::trainer::draw::Batch;
@@ -29,7 +30,7 @@ pub(crate) fn step(
     let graphs: Vec<&DeviceGraph> = graphs.iter().collect();
     let activations = Activations::new(stream, shared.layers, &graphs)?;
     let extras = batch.blocks.iter().map(|(_, extras)| send_all(stream, extras)).collect::<Result<Vec<_>>>()?;
-    let x = x.map(|values| send(stream, values)).transpose()?;
+    let x = x.map(|values| copy_of(stream, bytemuck::cast_slice(values))).transpose()?;
     let most_rows = batch.labels.nodes();
     let letter = Site::letter(stream, shared, most_rows)?;
     let keys = Site::keys(&letter, shared.layers.len())?;
@@ -45,14 +46,5 @@ pub(crate) fn step(
 }
 
 fn send_all(stream: &Stream, extras: &Extras) -> Result<BTreeMap<String, Span>> {
-    extras.iter().map(|(name, values)| Ok((name.clone(), send(stream, values)?))).collect()
-}
-
-/// Numbers, brought to the GPU.
-pub(super) fn send(stream: &Stream, values: &[f32]) -> Result<Span> {
-    let span = Span::whole(Allocation::on_stream(stream, (4 * values.len()).max(16))?);
-    if let Some(own) = span.part(0, 4 * values.len()).filter(|_| !values.is_empty()) {
-        stream.upload(bytemuck::cast_slice(values), &own)?;
-    }
-    Ok(span)
+    extras.iter().map(|(name, values)| Ok((name.clone(), copy_of(stream, bytemuck::cast_slice(values))?))).collect()
 }

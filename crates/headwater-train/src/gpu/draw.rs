@@ -5,10 +5,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headwater_cuda::{Allocation, Span, Stream};
+use headwater_cuda::{Span, Stream};
 use headwater_graph::sample::{DeviceSample, GpuNeighbourSampler, Sample, Seeds};
 
 use super::capacity::Sizes;
+use crate::device::copy_of;
 use crate::error::{Error, Result};
 use crate::trainer::draw::Drawing;
 
@@ -146,10 +147,8 @@ impl Drawn {
     fn sent(stream: &Stream, seeds: Vec<u64>, sample: &Sample) -> Result<Self> {
         let ([nodes], [edges]) = (&sample.nodes[..], &sample.edges[..]) else { return Err(several()) };
         let send = |bytes: &[u8]| -> Result<Span> {
-            let span = Span::whole(Allocation::on_stream(stream, bytes.len().max(16))?);
-            let own = span.part(0, bytes.len()).filter(|_| !bytes.is_empty());
-            own.as_ref().map_or(Ok(()), |own| stream.upload(bytes, own))?;
-            Ok(own.unwrap_or(span))
+            let span = copy_of(stream, bytes)?;
+            Ok(span.part(0, bytes.len()).unwrap_or(span))
         };
         let ids = send(bytemuck::cast_slice(&nodes.ids))?;
         let (sources, targets) = (send(bytemuck::cast_slice(&edges.row))?, send(bytemuck::cast_slice(&edges.col))?);

@@ -4,7 +4,7 @@ use headwater_cuda::{Gpu, Stream};
 use headwater_graph::sample::{EdgeIds, GpuNeighbourSampler, SampleOptions};
 use headwater_graph::{PlacedGraph, Storage, Wish};
 
-use super::apart::{self, send};
+use super::apart;
 use super::capacity::Capacity;
 use super::draw::Drawer;
 use super::features::{BroughtRows, DeviceFeatures, Placing};
@@ -17,6 +17,7 @@ use super::sampled::{Epoch, Pipeline, Settings, Step};
 use super::site::{Found, Shared};
 use super::slots::Slots;
 use super::timeline::Timeline;
+use crate::device::copy_of;
 use crate::error::{Error, Result};
 use crate::loss::Loss;
 use crate::network::{InputPlan, Network};
@@ -112,7 +113,7 @@ impl Engine {
             None => Drawer::Cpu,
         };
         let degrees = if network.needs_scales() {
-            Some(send(&self.stream, whole.degrees.first().map_or(&[][..], Vec::as_slice))?)
+            Some(copy_of(&self.stream, bytemuck::cast_slice(whole.degrees.first().map_or(&[][..], Vec::as_slice)))?)
         } else {
             None
         };

@@ -7,12 +7,12 @@ use headwater_compile::cuda::DeviceGraph;
 use headwater_compile::inter::Domain;
 use headwater_cuda::Stream;
 
-use super::apart::send;
 use super::layers::Activations;
 use super::passes::Brought;
 use super::sampled::Step;
 use super::site::{Found, Ground, Shared, Site, rows};
 use super::wait::wait;
+use crate::device::copy_of;
 use crate::error::Result;
 use crate::labels::Labels;
 use crate::network::Extras;
@@ -46,10 +46,10 @@ impl FullGraph {
         let graph = DeviceGraph::of(stream, all.graph, &tables)?;
         let graphs = vec![&graph; shared.layers.len()];
         let activations = Activations::new(stream, shared.layers, &graphs)?;
-        let x = all.x.map(|values| send(stream, &values)).transpose()?;
+        let x = all.x.map(|values| copy_of(stream, bytemuck::cast_slice(&values))).transpose()?;
         let mut extras = BTreeMap::new();
         for (name, values) in all.extras {
-            extras.insert(name.clone(), send(stream, values)?);
+            extras.insert(name.clone(), copy_of(stream, bytemuck::cast_slice(values))?);
         }
         let extras = vec![extras; shared.layers.len()];
         let most_rows = all.labels.nodes();

@@ -1,4 +1,4 @@
-//! The scales of a graph convolution on the GPU: what [`scales`](super::scales) makes, to the bit.
+//! The scales of a graph convolution on the GPU: what [`scales`](super::scales()) makes, to the bit.
 //!
 //! Degrees of the whole graph lie in device memory, from [`degrees`](super::degrees); a block comes with the ids of its
 //! nodes. An id that the graph does not have is reported by the next synchronisation of the stream.

@@ -2,6 +2,7 @@
 
 mod data;
 mod device;
+mod device_beside;
 mod targets;
 mod typed;
 
@@ -55,7 +56,8 @@ struct StopAfter(Cell<u64>);
 
 impl Listener for StopAfter {
     fn batch(&self, _done: u64, _of: u64, _loss: f64) {
-        self.0.set(self.0.get() - 1);
+        // What was queued when the stop was asked for still comes.
+        self.0.set(self.0.get().saturating_sub(1));
     }
 
     fn epoch(&self, _report: &EpochReport) {}

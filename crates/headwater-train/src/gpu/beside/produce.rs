@@ -36,7 +36,11 @@ pub fn serve(socket: UnixStream, open: &dyn Fn(&RunConfig) -> Result<Task>) -> R
     let link = Link::new(socket).map_err(|why| lost(&format!("the standard input is no socket of one: {why}")))?;
     let trainer = Trainer { link, pid: parent_id() };
     let Err(why) = attend(&trainer, open) else { return Ok(()) };
-    trainer.link.send(&Answer::Failed { why: why.to_string() }).map_err(|_| why)
+    match trainer.link.send(&Answer::Failed { why: why.to_string() }) {
+        // A trainer that ended wants nothing any more.
+        Ok(()) | Err(Lost::Gone) => Ok(()),
+        Err(_) => Err(why),
+    }
 }
 
 fn attend(trainer: &Trainer, open: &dyn Fn(&RunConfig) -> Result<Task>) -> Result<()> {

@@ -142,6 +142,9 @@ those that are asked for. The file appears when it is whole.")]
 Nothing is run: bytes and operations follow from how many rows there are. Without --graph these are those of
 FB15k-237 with inverse relations.")]
     Compile(CompileArgs),
+    /// Make batches for a trainer, which starts this by itself and is the other end of the standard input.
+    #[command(hide = true)]
+    Produce,
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

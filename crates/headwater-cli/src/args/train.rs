@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args as Group;
 use headwater::train::run_config::{
-    Activation, Course, DeviceName, Features, Model, Norm, OptimiserName, PrecisionName, RunFile, SamplerName, Watch,
+    Activation, Course, DeviceName, Features, Model, Norm, OptimiserName, PrecisionName, ProducerName, RunFile,
+    SamplerName, Watch,
 };
 use headwater::train::{Loss, Metric};
 use serde::de::DeserializeOwned;
@@ -140,6 +141,12 @@ pub struct TrainArgs {
     /// How exact products are on a GPU: f32, tf32, tf32x3 (as exact as f32, on tensor cores) or bf16.
     #[arg(long, value_parser = word::<PrecisionName>)]
     pub precision: Option<PrecisionName>,
+    /// Where batches are made for a GPU: thread, or process (one beside the trainer, where CUDA's Multi-Process Service runs).
+    #[arg(long, value_parser = word::<ProducerName>)]
+    pub producer: Option<ProducerName>,
+    /// Percent of the SMs that a producer in a process of its own has; the trainer has the rest.
+    #[arg(long)]
+    pub producer_percent: Option<u32>,
     /// SMs that gather features on a GPU; 0 lets a measurement decide.
     #[arg(long)]
     pub gather_sms: Option<u32>,
@@ -219,6 +226,8 @@ impl TrainArgs {
             device: self.device,
             sampler: self.sampler,
             precision: self.precision,
+            producer: self.producer,
+            producer_percent: self.producer_percent,
             gather_sms: self.gather_sms,
             features: self.features,
             hot_share: self.hot_share,

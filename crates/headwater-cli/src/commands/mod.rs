@@ -24,6 +24,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Reorder(args) => reorder::run(&args),
         Command::Tier(args) => tier::run(&args),
         Command::Train(args) => train::run(&args),
+        Command::Produce => train::produce(),
         Command::Infer(args) => infer::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Generate(args) => generate::run(&args.kind),

@@ -20,20 +20,35 @@ const LOOK: Duration = Duration::from_millis(100);
 /// No batch takes this long to draw.
 const MOST: Duration = Duration::from_secs(600);
 
-/// A batch's neighbourhood in GPU memory.
+/// A batch's neighbourhood.
 #[derive(Debug)]
 pub(crate) struct Drawn {
     /// Seeds, in their order.
     pub seeds: Vec<u64>,
+    /// Rows of the block of each layer, the one that runs first at the front.
+    pub sizes: Vec<Sizes>,
+    home: DrawnHome,
+}
+
+/// Where it lies.
+#[derive(Debug)]
+enum DrawnHome {
+    /// In GPU memory of its own, which may be the sampler's.
+    Own(Lists, #[expect(dead_code, reason = "held for its memory")] Option<Box<DeviceSample>>),
+    /// In the slot of the batch, put there by another process.
+    Slot,
+    /// With that process, until there is room for it.
+    Nowhere,
+}
+
+/// Nodes and edges of a batch in GPU memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Lists {
     /// Ids of all nodes, u64 each.
     pub ids: Span,
     /// Neighbours of every edge, and who asked for them, in local numbers.
     pub sources: Span,
     pub targets: Span,
-    /// Rows of the block of each layer, the one that runs first at the front.
-    pub sizes: Vec<Sizes>,
-    /// The memory, where it is the sampler's.
-    _sample: Option<DeviceSample>,
 }
 
 /// Who draws.
@@ -140,8 +155,8 @@ impl Drawn {
         let [segments] = &sample.segments[..] else { return Err(several()) };
         let edges: Vec<usize> = segments.iter().map(ExactSizeIterator::len).collect();
         let sizes = sizes(&nodes.per_hop, &edges);
-        let (ids, sources, targets) = (nodes.ids.clone(), sample.row.clone(), sample.col.clone());
-        Ok(Self { seeds, ids, sources, targets, sizes, _sample: Some(sample) })
+        let lists = Lists { ids: nodes.ids.clone(), sources: sample.row.clone(), targets: sample.col.clone() };
+        Ok(Self { seeds, sizes, home: DrawnHome::Own(lists, Some(Box::new(sample))) })
     }
 
     fn sent(stream: &Stream, seeds: Vec<u64>, sample: &Sample) -> Result<Self> {
@@ -153,8 +168,53 @@ impl Drawn {
         let ids = send(bytemuck::cast_slice(&nodes.ids))?;
         let (sources, targets) = (send(bytemuck::cast_slice(&edges.row))?, send(bytemuck::cast_slice(&edges.col))?);
         let sizes = sizes(&nodes.per_hop, &edges.per_hop);
-        Ok(Self { seeds, ids, sources, targets, sizes, _sample: None })
+        Ok(Self { seeds, sizes, home: DrawnHome::Own(Lists { ids, sources, targets }, None) })
     }
+
+    /// A batch that another process put into its slot.
+    pub fn in_slot(seeds: Vec<u64>, sizes: Vec<Sizes>) -> Self {
+        Self { seeds, sizes, home: DrawnHome::Slot }
+    }
+
+    /// A batch that another process has drawn and that has no room yet.
+    pub fn without_room(seeds: Vec<u64>, sizes: Vec<Sizes>) -> Self {
+        Self { seeds, sizes, home: DrawnHome::Nowhere }
+    }
+
+    /// There was room, and it lies in its slot now.
+    pub fn set_in_slot(&mut self) {
+        self.home = DrawnHome::Slot;
+    }
+
+    /// Whether it lies somewhere.
+    pub fn has_room(&self) -> bool {
+        !matches!(self.home, DrawnHome::Nowhere)
+    }
+
+    /// Its own lists, where it has some.
+    pub fn own_lists(&self) -> Option<&Lists> {
+        match &self.home {
+            DrawnHome::Own(lists, _) => Some(lists),
+            DrawnHome::Slot | DrawnHome::Nowhere => None,
+        }
+    }
+
+    /// Its own lists.
+    pub fn lists(&self) -> Result<&Lists> {
+        let elsewhere = || Error::Stage { stage: "sampler", why: "a batch lies in another process".to_owned() };
+        self.own_lists().ok_or_else(elsewhere)
+    }
+
+    /// Nodes that it reads.
+    pub fn nodes(&self) -> usize {
+        self.sizes.first().map_or(0, |all| all.src)
+    }
+}
+
+/// How large a sample of the host is.
+pub(crate) fn sizes_of(sample: &Sample) -> Result<Vec<Sizes>> {
+    let ([nodes], [edges]) = (&sample.nodes[..], &sample.edges[..]) else { return Err(several()) };
+    Ok(sizes(&nodes.per_hop, &edges.per_hop))
 }
 
 /// Rows of every block: the layer that runs first reads all hops, the last one the first.

@@ -1,28 +1,29 @@
 //! A run's work on a GPU: what is trained and how its epochs go.
 
 use headwater_cuda::{Gpu, Stream};
-use headwater_graph::sample::{EdgeIds, GpuNeighbourSampler, SampleOptions};
-use headwater_graph::{PlacedGraph, Storage, Wish};
 
 use super::apart;
+use super::beside::{Beside, Remote};
 use super::capacity::Capacity;
-use super::draw::Drawer;
-use super::features::{BroughtRows, DeviceFeatures, Placing};
+use super::draw::sizes_of;
+use super::features::BroughtRows;
 use super::finish::Finish;
 use super::flat::Flat;
 use super::full::{Everything, FullGraph};
 use super::layers::DeviceLayer;
-use super::plan::{Mode, Needs};
+use super::plan::Mode;
+use super::provide::{Provider, Provision, step_down};
 use super::sampled::{Epoch, Pipeline, Settings, Step};
 use super::site::{Found, Shared};
-use super::slots::Slots;
+use super::slots::{Home, Slots};
+use super::source::Source;
 use super::timeline::Timeline;
 use crate::device::copy_of;
 use crate::error::{Error, Result};
 use crate::loss::Loss;
 use crate::network::{InputPlan, Network};
 use crate::optimiser::Optimiser;
-use crate::run_config::{RunConfig, SamplerName};
+use crate::run_config::{ProducerName, RunConfig};
 use crate::task::Task;
 use crate::trainer::Seconds;
 use crate::trainer::draw::{Batch, Drawing};
@@ -45,7 +46,7 @@ pub(crate) struct Engine {
 #[derive(Debug)]
 enum Work {
     Full(Box<FullGraph>),
-    Sampled { pipeline: Box<Pipeline>, placed: Option<PlacedGraph>, mode: Mode },
+    Sampled(Box<Pipeline>),
     Apart,
 }
 
@@ -58,6 +59,8 @@ pub(crate) struct Parts<'a> {
     pub optimiser: &'a Optimiser,
     pub whole: &'a Whole,
     pub loss: Loss,
+    /// How a producer may be started.
+    pub beside: Option<&'a Beside<'a>>,
 }
 
 impl Engine {
@@ -98,49 +101,35 @@ impl Engine {
     /// The pipeline of a run, with as much in GPU memory as there is room for.
     fn sampled(&self, parts: &Parts<'_>, drawing: Drawing) -> Result<Work> {
         let Parts { config, task, network, whole, .. } = *parts;
-        let placed = match config.sampler {
-            SamplerName::Cpu => None,
-            _ => {
-                let placed = PlacedGraph::new(&task.graph, Wish::Auto, Some(&self.gpu))?;
-                Some(placed).filter(|placed| placed.storage() != Storage::Cpu)
-            }
-        };
-        let drawer = match &placed {
-            Some(placed) => {
-                let options = SampleOptions { edge_ids: EdgeIds::Dropped, ..SampleOptions::fanouts(&config.fanout)? };
-                Drawer::Gpu(Box::new(GpuNeighbourSampler::new(placed.clone(), options)?))
-            }
-            None => Drawer::Cpu,
-        };
         let degrees = if network.needs_scales() {
             Some(copy_of(&self.stream, bytemuck::cast_slice(whole.degrees.first().map_or(&[][..], Vec::as_slice)))?)
         } else {
             None
         };
         let width = network.input_plan().width().unwrap_or(0);
-        let settings = Settings { loops: whole.loops, width, seeds: config.batch.min(task.train.len()) };
-        let sizes = drawer.epoch(drawing, 0).draw(&self.stream, 0)?.sizes;
+        let seeds = config.batch.min(task.train.len());
+        let settings = Settings { loops: whole.loops, width, seeds, home: Home::Own };
+        let sizes = sizes_of(&drawing.sample(0)?.1)?;
         let shared = self.shared();
         let sizing = settings.sizing(&shared, Capacity::like(&sizes), degrees.is_some());
         let working_bytes = Slots::bytes(&self.stream, &sizing)? as u64;
-        let mode = self.planned(parts, working_bytes)?;
-        let placing = Placing { gpu: &self.gpu, task, config, graph: placed.as_ref() };
-        let (features, mode) = place(&placing, mode)?;
-        let pipeline = Pipeline::new(&self.gpu, drawer, features, degrees, settings)?;
-        Ok(Work::Sampled { pipeline: Box::new(pipeline), placed, mode })
-    }
-
-    fn planned(&self, parts: &Parts<'_>, working_bytes: u64) -> Result<Mode> {
         self.stream.synchronize()?;
         self.gpu.trim(0)?;
-        let table = parts.task.features.first().and_then(Option::as_ref);
-        let none = || Error::Model { why: "nodes have no features".to_owned() };
-        let source = table.ok_or_else(none)?.source();
-        let RunConfig { features, hot_share, .. } = *parts.config;
-        let free_bytes = self.gpu.memory()?.free_bytes as u64;
-        let row_bytes = source.format().stride_bytes as u64;
-        let needs = Needs { features, hot_share, rows: source.rows(), row_bytes, free_bytes, working_bytes };
-        Ok(Mode::plan(&needs))
+        let source = self.source(parts, working_bytes)?;
+        Ok(Work::Sampled(Box::new(Pipeline::new(&self.gpu, source, degrees, settings)?)))
+    }
+
+    /// Where batches come from. A producer that cannot be had is no reason not to train.
+    fn source(&self, parts: &Parts<'_>, working_bytes: u64) -> Result<Source> {
+        let Parts { config, task, .. } = *parts;
+        if let Some(beside) = parts.beside.filter(|_| config.producer == ProducerName::Process) {
+            match Remote::start(beside, &self.gpu, config, working_bytes) {
+                Ok(remote) => return Ok(Source::Beside(Box::new(remote))),
+                Err(why) => log::warn!("batches are made in the trainer's process: {why}"),
+            }
+        }
+        let own = Provision { gpu: &self.gpu, config, task };
+        Ok(Source::Here(Box::new(Provider::new(&own, working_bytes)?)))
     }
 
     /// Parameters, and the optimiser's memory of them, as they are here.
@@ -158,16 +147,21 @@ impl Engine {
     /// Where features lie, where batches are gathered by a GPU.
     pub fn mode(&self) -> Option<Mode> {
         match &self.work {
-            Work::Sampled { mode, .. } => Some(*mode),
+            Work::Sampled(pipeline) => Some(pipeline.source.mode()),
             _ => None,
         }
+    }
+
+    /// Whether batches come from another process.
+    pub fn has_producer(&self) -> bool {
+        matches!(&self.work, Work::Sampled(pipeline) if matches!(pipeline.source, Source::Beside(_)))
     }
 
     /// How its epochs go.
     pub fn kind(&self) -> Kind {
         match &self.work {
             Work::Full(_) => Kind::Full,
-            Work::Sampled { .. } => Kind::Sampled,
+            Work::Sampled(_) => Kind::Sampled,
             Work::Apart => Kind::Apart,
         }
     }
@@ -190,7 +184,7 @@ impl Engine {
     pub fn repeat_step(&mut self, step: &Step, times: u32) -> Result<f64> {
         let Self { layers, flat, finish, work, is_ahead, .. } = self;
         *is_ahead = true;
-        let Work::Sampled { pipeline, .. } = work else { return Err(of_another_kind()) };
+        let Work::Sampled(pipeline) = work else { return Err(of_another_kind()) };
         pipeline.repeat(&Shared { layers, finish, flat }, step, times)
     }
 
@@ -198,7 +192,7 @@ impl Engine {
     pub fn kernels(&mut self, step: &Step) -> Result<Vec<(String, f64)>> {
         let Self { layers, flat, finish, work, is_ahead, .. } = self;
         *is_ahead = true;
-        let Work::Sampled { pipeline, .. } = work else { return Err(of_another_kind()) };
+        let Work::Sampled(pipeline) = work else { return Err(of_another_kind()) };
         pipeline.kernels(&Shared { layers, finish, flat }, step)
     }
 
@@ -207,44 +201,31 @@ impl Engine {
     pub fn sampled_epoch(&mut self, config: &RunConfig, task: &Task, epoch: &mut dyn Epoch) -> Result<Seconds> {
         self.is_ahead = true;
         loop {
-            let Self { layers, flat, finish, work, .. } = &mut *self;
-            let Work::Sampled { pipeline, mode, .. } = work else { return Err(of_another_kind()) };
+            let Self { gpu, layers, flat, finish, work, .. } = &mut *self;
+            let Work::Sampled(pipeline) = work else { return Err(of_another_kind()) };
             let shared = Shared { layers, finish, flat };
             let why = match pipeline.epoch(&shared, task, epoch) {
                 Ok(()) => return Ok(pipeline.timeline.take()),
                 Err(why) => why,
             };
-            let mode = step_down(*mode, task, why)?;
+            let mode = step_down(pipeline.source.mode(), task, why)?;
             pipeline.give_up_memory()?;
-            self.again(config, task, mode)?;
+            pipeline.source.place(&Provision { gpu, config, task }, mode)?;
         }
-    }
-
-    /// Places features anew, after memory was short.
-    fn again(&mut self, config: &RunConfig, task: &Task, wanted: Mode) -> Result<()> {
-        self.gpu.trim(0)?;
-        let Work::Sampled { placed, .. } = &self.work else { return Err(of_another_kind()) };
-        let placing = Placing { gpu: &self.gpu, task, config, graph: placed.as_ref() };
-        let (features, placed_as) = place(&placing, wanted)?;
-        if let Work::Sampled { pipeline, mode, .. } = &mut self.work {
-            pipeline.set_features(features);
-            *mode = placed_as;
-        }
-        Ok(())
     }
 
     /// When stages ran, where that is kept.
     pub fn timeline(&mut self) -> Option<&mut Timeline> {
         match &mut self.work {
-            Work::Sampled { pipeline, .. } => Some(&mut pipeline.timeline),
+            Work::Sampled(pipeline) => Some(&mut pipeline.timeline),
             _ => None,
         }
     }
 
     /// Rows of features that were brought so far, batch by batch.
-    pub fn brought(&self) -> Result<BroughtRows> {
-        match &self.work {
-            Work::Sampled { pipeline, .. } => pipeline.brought(),
+    pub fn brought(&mut self) -> Result<BroughtRows> {
+        match &mut self.work {
+            Work::Sampled(pipeline) => pipeline.brought(),
             _ => Ok(BroughtRows::default()),
         }
     }
@@ -272,29 +253,6 @@ fn check(parts: &Parts<'_>) -> Result<()> {
             why: "features of node types differ or are missing; such inputs are learnt on the CPU",
         }),
         InputPlan::Nothing | InputPlan::Together { .. } => Ok(()),
-    }
-}
-
-/// Places features; where there is not enough memory after all, fewer of them.
-fn place(placing: &Placing<'_>, mode: Mode) -> Result<(DeviceFeatures, Mode)> {
-    let mut mode = mode;
-    loop {
-        match placing.place(mode) {
-            Ok(features) => return Ok((features, mode)),
-            Err(why) => mode = step_down(mode, placing.task, why)?,
-        }
-    }
-}
-
-/// The next smaller mode after one did not fit, said in a line; any other error stays one.
-fn step_down(mode: Mode, task: &Task, why: Error) -> Result<Mode> {
-    let rows = task.features.first().and_then(Option::as_ref).map_or(0, |table| table.shape()[0]);
-    match mode.smaller(rows).filter(|_| why.is_out_of_memory()) {
-        Some(smaller) => {
-            log::warn!("GPU memory is short, so features go from {mode} to {smaller}: {why}");
-            Ok(smaller)
-        }
-        None => Err(why),
     }
 }
 

@@ -5,6 +5,7 @@ use headwater_feature::{HostTable, Layout, Stored, TieredTable};
 use headwater_graph::PlacedGraph;
 use headwater_memory::{Buffer, Pinned, pin};
 use headwater_tensor::gather::{GatherOptions, GpuGather, IdSlice, IdType, StagedGather, Variant};
+use serde::{Deserialize, Serialize};
 
 use super::plan::Mode;
 use crate::error::{Error, Result};
@@ -13,7 +14,7 @@ use crate::run_config::RunConfig;
 use crate::task::Task;
 
 /// Rows of features that were brought to a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BroughtRows {
     /// From its own memory.
     pub gpu_rows: u64,

@@ -7,7 +7,9 @@
 //! | Layers as kernels, and memory between them | `layers.rs`, `passes.rs` |
 //! | A step: forward, loss, backward, new parameters | `site.rs`, `finish.rs`, `letter.rs` |
 //! | The whole graph at once | `full.rs` |
-//! | Batches, overlapped | `sampled.rs`, `slots.rs`, `draw.rs`, `features.rs`, `capacity.rs` |
+//! | Batches, overlapped | `sampled.rs`, `slots.rs`, `capacity.rs` |
+//! | Where batches come from | `source.rs`, `provide.rs`, `draw.rs`, `features.rs` |
+//! | ... when that is another process | [`beside`] |
 //! | Batches of several types | `apart.rs` |
 //! | What goes into GPU memory | [`plan`] |
 //! | When did what run? | [`timeline`] |
@@ -16,6 +18,7 @@
 //! differs from the CPU's by rounding alone.
 
 mod apart;
+pub mod beside;
 mod capacity;
 pub mod choose;
 mod draw;
@@ -28,9 +31,11 @@ mod layers;
 mod letter;
 mod passes;
 pub mod plan;
+mod provide;
 mod sampled;
 mod site;
 mod slots;
+mod source;
 pub mod timeline;
 mod wait;
 

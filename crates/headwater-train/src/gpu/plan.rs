@@ -4,13 +4,15 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::run_config::Features;
 
 /// Part of what is free that nobody plans with: the driver and libraries take memory of their own.
 const SPARE_PART: u64 = 16;
 
 /// Where features are read from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
     /// CPU threads collect rows, copies bring them.
     Dma,

@@ -1,6 +1,8 @@
 //! Steps over batches of training nodes, overlapped: while one batch is trained on, the features of the next are gathered
 //! and the one after that is drawn, each on a stream of its own.
 //!
+//! Who draws and gathers is the source's business; it may be another process.
+//!
 //! The host waits for two things a batch: that its sample is there, since its size decides what is queued, and that the step
 //! before the last is over, since its loss is read and its room is used again. Whatever fails ends the epoch with its error:
 //! there is one thread, and nothing that it waits for is waited for without end.
@@ -9,10 +11,11 @@ use headwater_cuda::{Event, Gpu, Span, Stream};
 use headwater_graph::random::Key;
 
 use super::capacity::Capacity;
-use super::draw::{Course, Drawer, Drawn};
-use super::features::{BroughtRows, DeviceFeatures};
+use super::draw::Drawn;
+use super::features::BroughtRows;
 use super::site::{Found, Shared};
-use super::slots::{SLOTS, Sizing, Slots};
+use super::slots::{Home, SLOTS, Sizing, Slots, place};
+use super::source::{Batches, Source};
 use super::timeline::{Stage, Timeline};
 use super::wait::wait;
 use crate::blocks::SelfLoops;
@@ -34,8 +37,8 @@ pub(crate) struct Step {
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     streams: Streams,
-    drawer: Drawer,
-    features: DeviceFeatures,
+    /// Goes before the slots: a process that maps them ends first.
+    pub source: Source,
     degrees: Option<Span>,
     slots: Option<Slots>,
     settings: Settings,
@@ -48,6 +51,7 @@ pub(crate) struct Settings {
     pub loops: SelfLoops,
     pub width: usize,
     pub seeds: usize,
+    pub home: Home,
 }
 
 #[derive(Debug)]
@@ -76,17 +80,12 @@ pub(crate) trait Epoch {
 }
 
 impl Pipeline {
-    pub fn new(
-        gpu: &Gpu,
-        drawer: Drawer,
-        features: DeviceFeatures,
-        degrees: Option<Span>,
-        settings: Settings,
-    ) -> Result<Self> {
+    pub fn new(gpu: &Gpu, source: Source, degrees: Option<Span>, settings: Settings) -> Result<Self> {
         // Drawing and gathering are short and others wait for them, so they go first.
         let streams = Streams { sample: Stream::urgent(gpu)?, gather: Stream::urgent(gpu)?, train: Stream::new(gpu)? };
         let timeline = Timeline::new(gpu)?;
-        Ok(Self { streams, drawer, features, degrees, slots: None, settings, timeline })
+        let settings = Settings { home: source.home(), ..settings };
+        Ok(Self { streams, source, degrees, slots: None, settings, timeline })
     }
 
     /// Milliseconds of a step alone, on the last batch again and again. Parameters change.
@@ -114,8 +113,8 @@ impl Pipeline {
 
     /// Gives back the memory of batches, which is made again when the next one comes.
     pub fn give_up_memory(&mut self) -> Result<()> {
+        self.source.give_up()?;
         self.slots = None;
-        self.features = DeviceFeatures::none();
         [&self.streams.sample, &self.streams.gather, &self.streams.train]
             .into_iter()
             .try_for_each(Stream::synchronize)?;
@@ -123,30 +122,25 @@ impl Pipeline {
     }
 
     /// Rows of features that were brought so far.
-    pub fn brought(&self) -> Result<BroughtRows> {
-        self.features.brought(&self.streams.gather)
-    }
-
-    /// Reads features from elsewhere from now on.
-    pub fn set_features(&mut self, features: DeviceFeatures) {
-        self.features = features;
+    pub fn brought(&mut self) -> Result<BroughtRows> {
+        self.source.brought(&self.streams.gather)
     }
 
     /// Trains on the batches of an epoch that are not done yet, until it ends or somebody stops it.
     pub fn epoch(&mut self, shared: &Shared<'_>, task: &Task, epoch: &mut dyn Epoch) -> Result<()> {
-        let Self { streams, drawer, features, degrees, slots, settings, timeline } = self;
+        let Self { streams, source, degrees, slots, settings, timeline } = self;
         let (degrees, settings) = (degrees.as_ref(), *settings);
-        let mut run = Running { streams, features, degrees, slots, settings, timeline, shared, task };
         let first = epoch.first();
-        let mut course = drawer.epoch(epoch.drawing()?, first);
-        let count = course.count();
+        let batches = source.epoch(epoch.drawing()?, first)?;
+        let count = batches.count();
+        let mut run = Running { streams, batches, degrees, slots, settings, timeline, shared, task };
         if first >= count {
             return Ok(());
         }
         let mut open: Vec<u64> = Vec::new();
-        let mut drawn = run.draw(&mut course, first)?;
+        let mut drawn = run.draw(first)?;
         for at in first..count {
-            run.fit(&drawn, &mut open, epoch)?;
+            run.fit(&mut drawn, &mut open, epoch)?;
             let step = epoch.step(open.len() as u64);
             run.gather(at, &drawn, &step, &epoch.labels(&drawn.seeds))?;
             if open.len() == SLOTS && !run.close(open.remove(0), epoch)? {
@@ -155,7 +149,11 @@ impl Pipeline {
             run.train(at, &step)?;
             open.push(at);
             if at + 1 < count {
-                drawn = run.draw(&mut course, at + 1)?;
+                let is_full = open.len() == SLOTS && run.batches.needs_free_slot();
+                if is_full && !run.close(open.remove(0), epoch)? {
+                    break;
+                }
+                drawn = run.draw(at + 1)?;
             }
         }
         // What was queued is done, whoever stopped it.
@@ -169,7 +167,7 @@ impl Pipeline {
 /// An epoch under way.
 struct Running<'a> {
     streams: &'a Streams,
-    features: &'a mut DeviceFeatures,
+    batches: Batches<'a>,
     degrees: Option<&'a Span>,
     slots: &'a mut Option<Slots>,
     settings: Settings,
@@ -180,22 +178,31 @@ struct Running<'a> {
 
 impl Running<'_> {
     /// A batch, drawn while others are gathered and trained on.
-    fn draw(&mut self, course: &mut Course<'_>, at: u64) -> Result<Drawn> {
+    fn draw(&mut self, at: u64) -> Result<Drawn> {
         self.timeline.begin(Stage::Sample, at, &self.streams.sample)?;
-        let drawn = course.draw(&self.streams.sample, at)?;
+        let drawn = self.batches.draw(&self.streams.sample, at)?;
         self.timeline.end(Stage::Sample, at, &self.streams.sample)?;
         Ok(drawn)
     }
 
     /// Makes room for a batch that has none. What is under way ends first.
-    fn fit(&mut self, drawn: &Drawn, open: &mut Vec<u64>, epoch: &mut dyn Epoch) -> Result<()> {
-        if self.slots.as_ref().is_some_and(|slots| slots.capacity.holds(&drawn.sizes)) {
+    fn fit(&mut self, drawn: &mut Drawn, open: &mut Vec<u64>, epoch: &mut dyn Epoch) -> Result<()> {
+        let has_slots = self.slots.as_ref().is_some_and(|slots| slots.capacity.holds(&drawn.sizes));
+        if has_slots && drawn.has_room() {
             return Ok(());
         }
         for at in open.drain(..) {
             // Whether to go on is asked again at the next one.
             self.close(at, epoch)?;
         }
+        if !has_slots {
+            self.make_slots(drawn)?;
+        }
+        self.slots.as_ref().map_or(Ok(()), |slots| self.batches.settle(drawn, slots))
+    }
+
+    /// Slots for batches up to this one and those before.
+    fn make_slots(&mut self, drawn: &Drawn) -> Result<()> {
         let before = self.slots.take();
         let capacity = match &before {
             Some(slots) => slots.capacity.grown(&drawn.sizes),
@@ -228,7 +235,7 @@ impl Running<'_> {
         slot.site.send(stream)?;
         slot.read = Some(stream.record()?);
         slot.fill(stream, drawn, self.degrees)?;
-        self.features.gather(stream, self.task, &drawn.ids, &slot.rows(drawn)?)?;
+        self.batches.gather(stream, self.task, drawn, slot)?;
         self.timeline.end(Stage::Gather, at, stream)
     }
 
@@ -252,19 +259,16 @@ impl Running<'_> {
         }
         [&self.streams.gather, &self.streams.train].into_iter().try_for_each(Stream::take_fault)?;
         self.timeline.close(at)?;
-        epoch.done(slot.site.found()?)
+        let found = slot.site.found()?;
+        self.batches.free(at)?;
+        epoch.done(found)
     }
 }
 
 impl Settings {
     /// Room for batches up to a capacity.
     pub fn sizing<'a>(self, shared: &'a Shared<'a>, capacity: Capacity, needs_scales: bool) -> Sizing<'a> {
-        let Self { loops, width, seeds } = self;
-        Sizing { shared, capacity, loops, width, seeds, needs_scales }
+        let Self { loops, width, seeds, home } = self;
+        Sizing { shared, capacity, loops, width, seeds, needs_scales, home }
     }
-}
-
-/// Which slot a batch has.
-fn place(at: u64) -> usize {
-    usize::try_from(at % SLOTS as u64).unwrap_or(0)
 }

@@ -6,6 +6,7 @@ use headwater_compile::cuda::{DeviceBlock, DeviceGraph, Lists, Wants};
 use headwater_compile::inter::{Domain, Path, Side};
 use headwater_cuda::{Allocation, Event, Span, Stream};
 
+use super::beside::shelf::Shelf;
 use super::capacity::Capacity;
 use super::draw::Drawn;
 use super::layers::{Activations, DeviceLayer};
@@ -13,7 +14,7 @@ use super::passes::Brought;
 use super::site::{Ground, Shared, Site, rows};
 use crate::blocks::SelfLoops;
 use crate::blocks::scales::DeviceScales;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Batches that there is room for at a time.
 pub(crate) const SLOTS: usize = 2;
@@ -22,6 +23,7 @@ pub(crate) const SLOTS: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Slots {
     pub capacity: Capacity,
+    pub shelf: Shelf,
     pub all: Vec<Slot>,
     _activations: Activations,
 }
@@ -31,13 +33,22 @@ pub(crate) struct Slots {
 pub(crate) struct Slot {
     pub site: Site,
     blocks: Vec<DeviceBlock>,
-    x: Span,
-    row_bytes: usize,
+    room: Span,
+    shelf: Shelf,
     scales: Vec<Option<DeviceScales>>,
     /// When the letter had been read.
     pub read: Option<Event>,
     /// When training was done with it.
     pub free: Option<Event>,
+}
+
+/// Where features of a slot lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// In memory that this process alone uses.
+    Own,
+    /// In memory that another process maps, together with the lists of a batch.
+    Shared,
 }
 
 /// What slots are for.
@@ -51,6 +62,14 @@ pub(crate) struct Sizing<'a> {
     pub seeds: usize,
     /// Whether layers ask for scales of a graph convolution.
     pub needs_scales: bool,
+    pub home: Home,
+}
+
+impl Sizing<'_> {
+    fn shelf(&self) -> Shelf {
+        let (nodes, edges) = self.capacity.blocks.first().map_or((0, 0), |room| (room.src, room.edges));
+        Shelf { nodes, edges, width: self.width }
+    }
 }
 
 impl Slots {
@@ -60,7 +79,7 @@ impl Slots {
         let graphs: Vec<&DeviceGraph> = made.first().map_or_else(Vec::new, |made| made.graphs.iter().collect());
         let activations = Activations::new(stream, sizing.shared.layers, &graphs)?;
         let all = made.into_iter().map(|made| made.slot(stream, &sizing, &activations)).collect::<Result<_>>()?;
-        Ok(Self { capacity: sizing.capacity, all, _activations: activations })
+        Ok(Self { shelf: sizing.shelf(), capacity: sizing.capacity, all, _activations: activations })
     }
 
     /// Bytes that slots of a capacity take, without making them.
@@ -68,7 +87,7 @@ impl Slots {
         let made = Made::new(stream, sizing)?;
         let graphs: Vec<&DeviceGraph> = made.graphs.iter().collect();
         let edges: usize = made.blocks.iter().map(|block| 64 * block.most_edges()).sum();
-        Ok(SLOTS * (made.x.bytes() + edges) + Activations::bytes(sizing.shared.layers, &graphs))
+        Ok(SLOTS * (made.room.bytes() + edges) + Activations::bytes(sizing.shared.layers, &graphs))
     }
 }
 
@@ -76,7 +95,7 @@ impl Slots {
 struct Made {
     blocks: Vec<DeviceBlock>,
     graphs: Vec<DeviceGraph>,
-    x: Span,
+    room: Span,
     scales: Vec<Option<DeviceScales>>,
 }
 
@@ -90,23 +109,26 @@ impl Made {
             blocks.push(block);
             scales.push(if sizing.needs_scales { Some(DeviceScales::new(stream, *room)?) } else { None });
         }
-        let most = sizing.capacity.blocks.first().map_or(0, |room| room.src);
-        let x = Span::whole(Allocation::on_stream(stream, (4 * most * sizing.width).max(16))?);
-        Ok(Self { blocks, graphs, x, scales })
+        let shelf = sizing.shelf();
+        let room = Span::whole(match sizing.home {
+            Home::Own => Allocation::on_stream(stream, (4 * shelf.nodes * shelf.width).max(16))?,
+            Home::Shared => Allocation::shareable(stream.gpu(), shelf.bytes())?,
+        });
+        Ok(Self { blocks, graphs, room, scales })
     }
 
     fn slot(self, stream: &Stream, sizing: &Sizing<'_>, activations: &Activations) -> Result<Slot> {
-        let Self { blocks, graphs, x, scales } = self;
+        let Self { blocks, graphs, room, scales } = self;
+        let shelf = sizing.shelf();
         let graphs: Vec<&DeviceGraph> = graphs.iter().collect();
         let extras: Vec<BTreeMap<String, Span>> =
             scales.iter().map(|own| own.as_ref().map_or_else(BTreeMap::new, named)).collect();
         let letter = Site::letter(stream, sizing.shared, sizing.seeds)?;
         let keys = Site::keys(&letter, sizing.shared.layers.len())?;
-        let brought = Brought { graphs: &graphs, x: rows(&x), extras: &extras, keys };
+        let brought = Brought { graphs: &graphs, x: rows(&shelf.all_rows(&room)?), extras: &extras, keys };
         let ground = Ground { brought, activations, first_row: 0, most_rows: sizing.seeds };
         let site = Site::new(stream, sizing.shared, letter, &ground)?;
-        let row_bytes = 4 * sizing.width;
-        Ok(Slot { site, blocks, x, row_bytes, scales, read: None, free: None })
+        Ok(Slot { site, blocks, room, shelf, scales, read: None, free: None })
     }
 }
 
@@ -114,12 +136,16 @@ impl Slot {
     /// Queues the tables of a batch's blocks, and the scales of its nodes.
     pub fn fill(&self, stream: &Stream, drawn: &Drawn, degrees: Option<&Span>) -> Result<()> {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let own = match drawn.own_lists() {
+            Some(own) => own.clone(),
+            None => self.shelf.lists(&self.room, drawn.nodes())?,
+        };
         for ((block, sizes), scales) in self.blocks.iter().zip(&drawn.sizes).zip(&self.scales) {
             let (edges, src, dst) = (number(sizes.edges), number(sizes.src), number(sizes.dst));
-            let lists = Lists { sources: &drawn.sources, targets: &drawn.targets, edges, src, dst };
+            let lists = Lists { sources: &own.sources, targets: &own.targets, edges, src, dst };
             block.fill(stream, &lists)?;
             if let (Some(scales), Some(degrees)) = (scales, degrees) {
-                scales.fill(stream, degrees, &drawn.ids, block)?;
+                scales.fill(stream, degrees, &own.ids, block)?;
             }
         }
         Ok(())
@@ -127,10 +153,18 @@ impl Slot {
 
     /// Where the features of a batch go.
     pub fn rows(&self, drawn: &Drawn) -> Result<Span> {
-        let bytes = drawn.ids.bytes() / 8 * self.row_bytes;
-        let short = || Error::Length { what: "room for features".to_owned(), found: self.x.bytes(), expected: bytes };
-        self.x.part(0, bytes).ok_or_else(short)
+        self.shelf.rows(&self.room, drawn.nodes())
     }
+
+    /// Its memory.
+    pub fn room(&self) -> &Span {
+        &self.room
+    }
+}
+
+/// Which slot a batch has.
+pub(crate) fn place(at: u64) -> usize {
+    usize::try_from(at % SLOTS as u64).unwrap_or(0)
 }
 
 /// Whether gradients of a layer run along the edges of each source.

@@ -40,6 +40,7 @@ impl RunConfig {
         ] {
             within(field, value, range)?;
         }
+        within("producer_percent", self.producer_percent, 1..=99)?;
         for (field, value, least) in [
             ("epochs", self.epochs, 1),
             ("schedule_epochs", self.schedule_epochs, 1),

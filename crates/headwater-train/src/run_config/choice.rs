@@ -138,6 +138,16 @@ pub enum SamplerName {
     Gpu,
 }
 
+/// Where batches are made for a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProducerName {
+    /// In the trainer's process, on streams of their own.
+    Thread,
+    /// In a process beside it, where CUDA's Multi-Process Service runs.
+    Process,
+}
+
 /// How exact products are on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

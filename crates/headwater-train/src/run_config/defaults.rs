@@ -7,8 +7,8 @@
 use std::path::Path;
 
 use super::{
-    Activation, Architecture, Course, DeviceName, Features, Model, Norm, OptimiserName, PrecisionName, RunConfig,
-    SamplerName, Watch,
+    Activation, Architecture, Course, DeviceName, Features, Model, Norm, OptimiserName, PrecisionName, ProducerName,
+    RunConfig, SamplerName, Watch,
 };
 
 /// A run of this model on this dataset of which nothing else is known.
@@ -117,6 +117,8 @@ fn plain(model: Model) -> RunConfig {
         device: DeviceName::Auto,
         sampler: SamplerName::Auto,
         precision: PrecisionName::Tf32x3,
+        producer: ProducerName::Thread,
+        producer_percent: 10,
         gather_sms: 0,
         features: Features::Auto,
         hot_share: 0.2,

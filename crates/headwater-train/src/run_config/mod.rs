@@ -19,7 +19,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use choice::{Activation, Course, DeviceName, Features, Norm, OptimiserName, PrecisionName, SamplerName, Watch};
+pub use choice::{
+    Activation, Course, DeviceName, Features, Norm, OptimiserName, PrecisionName, ProducerName, SamplerName, Watch,
+};
 pub use defaults::defaults;
 pub use model::{Architecture, Model};
 
@@ -148,6 +150,10 @@ fields! {
         sampler: SamplerName,
         /// How exact products are on a GPU.
         precision: PrecisionName,
+        /// Where batches are made for a GPU.
+        producer: ProducerName,
+        /// Percent of the SMs that a producer in a process of its own has.
+        producer_percent: u32,
         /// SMs that gather features on a GPU; 0 lets a measurement decide.
         gather_sms: u32,
         /// Where features lie.

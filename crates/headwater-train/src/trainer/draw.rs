@@ -49,6 +49,18 @@ impl Drawing {
         })
     }
 
+    /// Of an epoch, to be drawn by somebody who does not train.
+    pub fn of(config: &RunConfig, task: &Arc<Task>, epoch: u64) -> Result<Self> {
+        let (loops, degrees) = (SelfLoops::AsTheyAre, None);
+        let (config, task, sampler) = (config.clone(), Arc::clone(task), sampler(config, task)?);
+        Ok(Self { config, task, loops, degrees, sampler, epoch })
+    }
+
+    /// Which epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.task.train.len().div_ceil(self.config.batch) as u64

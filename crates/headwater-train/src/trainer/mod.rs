@@ -32,6 +32,7 @@ use crate::clip::{clip, global_norm};
 use crate::early_stop::{EarlyStop, Goal, Verdict};
 use crate::error::{Error, Result};
 use crate::gpu::Engine;
+use crate::gpu::beside::Beside;
 use crate::gradient::Gradient;
 use crate::journal::{self, Journal};
 use crate::layerwise::{Limits, Plan};
@@ -122,7 +123,20 @@ impl Trainer {
     /// As [`Trainer::open`], with steps on a GPU.
     pub fn open_on(gpu: &Gpu, config: RunConfig, task: impl Into<Arc<Task>>, folder: &Path) -> Result<Self> {
         let mut made = Self::open(config, task, folder)?;
-        made.bring(gpu)?;
+        made.bring(gpu, None)?;
+        Ok(made)
+    }
+
+    /// As [`Trainer::open_on`], with batches made by a process of their own where the run asks for one and it can be had.
+    pub fn open_beside(
+        gpu: &Gpu,
+        beside: &Beside<'_>,
+        config: RunConfig,
+        task: impl Into<Arc<Task>>,
+        folder: &Path,
+    ) -> Result<Self> {
+        let mut made = Self::open(config, task, folder)?;
+        made.bring(gpu, Some(beside))?;
         Ok(made)
     }
 

@@ -9,6 +9,7 @@ use super::draw::Drawing;
 use super::{Listener, Seconds, Trainer};
 use crate::error::{Error, Result};
 use crate::features::Fetched;
+use crate::gpu::beside::Beside;
 use crate::gpu::plan::Mode;
 use crate::gpu::timeline::Stretch;
 use crate::gpu::{BroughtRows, Engine, Epoch, Found, Kind, Parts, Step};
@@ -16,10 +17,17 @@ use crate::labels::Labels;
 
 impl Trainer {
     /// Brings a run to a GPU. What it does from here on is done there; evaluations and checkpoints are made here.
-    pub(super) fn bring(&mut self, gpu: &Gpu) -> Result<()> {
-        let engine = Engine::new(gpu, self.parts(), &|| Drawing::new(self))?;
+    pub(super) fn bring(&mut self, gpu: &Gpu, beside: Option<&Beside<'_>>) -> Result<()> {
+        let parts = Parts { beside, ..self.parts() };
+        let engine = Engine::new(gpu, parts, &|| Drawing::new(self))?;
         self.engine = Some(Box::new(engine));
         Ok(())
+    }
+
+    /// Whether batches come from a process beside this one.
+    #[must_use]
+    pub fn has_producer(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.has_producer())
     }
 
     /// Where features lie, where a GPU gathers them batch by batch.
@@ -29,8 +37,8 @@ impl Trainer {
     }
 
     /// Rows of features that were brought to a GPU so far, batch by batch.
-    pub fn feature_rows(&self) -> Result<BroughtRows> {
-        self.engine.as_ref().map_or_else(|| Ok(BroughtRows::default()), |engine| engine.brought())
+    pub fn feature_rows(&mut self) -> Result<BroughtRows> {
+        self.engine.as_mut().map_or_else(|| Ok(BroughtRows::default()), |engine| engine.brought())
     }
 
     /// Milliseconds of a step alone on a GPU, on the last batch again and again: for measurements. The run is spoilt.
@@ -153,7 +161,7 @@ impl Trainer {
 
     fn parts(&self) -> Parts<'_> {
         let Self { config, task, network, optimiser, whole, loss, .. } = self;
-        Parts { config, task, network, optimiser, whole, loss: *loss }
+        Parts { config, task, network, optimiser, whole, loss: *loss, beside: None }
     }
 
     /// Whether a feature of a batch is to blame for a number that is none.

@@ -2,6 +2,7 @@
 
 mod data;
 mod device;
+mod device_beside;
 mod targets;
 mod typed;
 

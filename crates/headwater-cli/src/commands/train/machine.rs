@@ -1,9 +1,11 @@
 //! The machine that a run is on: the one that was asked for, or the best that can do it.
 
 use std::path::Path;
+use std::process::Command;
 
 use headwater::cuda::Gpu;
 use headwater::train::Error;
+use headwater::train::gpu::beside::Beside;
 use headwater::train::gpu::choose::{Choice, choose};
 use headwater::train::run_config::{DeviceName, RunConfig};
 use headwater::train::task::Task;
@@ -32,12 +34,20 @@ impl Machine {
     }
 
     /// Opens a run there. One that its GPU cannot do goes to the CPU, where nobody insisted; `again` opens the task anew.
-    pub fn open(&self, task: Task, folder: &Path, again: &dyn Fn() -> anyhow::Result<Task>) -> anyhow::Result<Trainer> {
+    /// `command` starts a producer of its batches.
+    pub fn open(
+        &self,
+        task: Task,
+        folder: &Path,
+        again: &dyn Fn() -> anyhow::Result<Task>,
+        command: &dyn Fn() -> Command,
+    ) -> anyhow::Result<Trainer> {
         let Some(gpu) = &self.gpu else { return Ok(Trainer::open(self.config.clone(), task, folder)?) };
-        match Trainer::open_on(gpu, self.config.clone(), task, folder) {
+        match Trainer::open_beside(gpu, &Beside::new(command), self.config.clone(), task, folder) {
             Ok(trainer) => {
                 if let Some(mode) = trainer.feature_mode() {
-                    report::note(format!("{}: features {mode}", gpu.facts().name));
+                    let beside = if trainer.has_producer() { ", batches from a process of their own" } else { "" };
+                    report::note(format!("{}: features {mode}{beside}", gpu.facts().name));
                 }
                 Ok(trainer)
             }

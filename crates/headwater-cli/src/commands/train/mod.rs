@@ -2,6 +2,7 @@
 
 mod machine;
 pub mod planted;
+mod producer;
 pub mod trace;
 mod watch;
 
@@ -14,6 +15,8 @@ use headwater::train::run_config::{RunConfig, RunFile};
 use headwater::train::trainer::{Ending, EpochReport, Summary};
 use headwater::train::{Checkpoints, Origin, journal, task};
 use serde::Serialize;
+
+pub use self::producer::produce;
 
 use self::machine::Machine;
 use self::watch::Watcher;
@@ -38,6 +41,7 @@ struct Closing<'a> {
 /// Trains and prints.
 pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let (config, folder) = described(args)?;
+    producer::take_share(&config)?;
     set_threads(config.threads)?;
     let machine = Machine::choose(&config)?;
     let config = machine.config.clone();
@@ -51,7 +55,8 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let task = open()?;
     let made = if made_up { Some(planted::recipe()?) } else { None };
     let origin = Origin { made, ..Origin::of(&dataset).asking(&task) };
-    let mut trainer = machine.open(task, &folder, &open)?;
+    let command = || producer::command(dataset.folder());
+    let mut trainer = machine.open(task, &folder, &open, &command)?;
     if args.trace.is_some() {
         trainer.keep_timeline();
     }
@@ -101,8 +106,10 @@ fn described(args: &TrainArgs) -> anyhow::Result<(RunConfig, PathBuf)> {
         let file = RunFile::read(&folder.join("config.toml"))
             .with_context(|| format!("{} is no run that can be gone on with", folder.display()))?;
         // How long it goes on and where features lie may change; what it learns may not.
-        let TrainArgs { epochs, threads, device, sampler, gather_sms, features, hot_share, .. } = *args;
-        let flags = RunFile { epochs, threads, device, sampler, gather_sms, features, hot_share, ..RunFile::default() };
+        let TrainArgs { epochs, threads, device, sampler, producer, producer_percent, .. } = *args;
+        let TrainArgs { gather_sms, features, hot_share, .. } = *args;
+        let machine = RunFile { device, sampler, producer, producer_percent, gather_sms, ..RunFile::default() };
+        let flags = RunFile { epochs, threads, features, hot_share, ..machine };
         return Ok((RunConfig::resolve(flags, file)?, folder.clone()));
     }
     let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default();

@@ -147,7 +147,7 @@ pub struct TrainArgs {
     /// Percent of the SMs that a producer in a process of its own has; the trainer has the rest.
     #[arg(long)]
     pub producer_percent: Option<u32>,
-    /// SMs that gather features on a GPU; 0 lets a measurement decide.
+    /// SMs that gather features on a GPU; 0 takes all.
     #[arg(long)]
     pub gather_sms: Option<u32>,
     /// Where features lie. On a CPU: auto, memory, disk (read through a cache) or tiered (the most read rows in memory). On a

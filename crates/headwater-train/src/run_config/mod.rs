@@ -154,7 +154,7 @@ fields! {
         producer: ProducerName,
         /// Percent of the SMs that a producer in a process of its own has.
         producer_percent: u32,
-        /// SMs that gather features on a GPU; 0 lets a measurement decide.
+        /// SMs that gather features on a GPU; 0 takes all.
         gather_sms: u32,
         /// Where features lie.
         features: Features,

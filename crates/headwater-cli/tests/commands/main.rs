@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod bench_tier;
+mod bench_train;
 mod cli;
 mod compile;
 mod datasets;

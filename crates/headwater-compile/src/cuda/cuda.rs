@@ -83,12 +83,6 @@ impl Bound {
     pub fn outputs(&self) -> impl Iterator<Item = (&Buffer, &Span)> {
         self.outputs.iter().map(|(buffer, span)| (buffer, span))
     }
-
-    /// Where it makes an output.
-    #[must_use]
-    pub fn output(&self, name: &str) -> Option<&Span> {
-        self.outputs().find(|(buffer, _)| buffer.name == name).map(|(_, span)| span)
-    }
 }
 
 /// Gives a buffer of the caller its memory.

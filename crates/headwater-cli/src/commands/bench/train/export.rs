@@ -6,7 +6,10 @@ use anyhow::Context;
 use headwater::graph::generate::Bijection;
 use headwater::graph::random::Key;
 use headwater::graph::sample::{NeighbourSampler, SampleOptions, Seeds};
+use headwater::tensor::DType;
+use headwater::tensor::npy::{NpyType, header_bytes};
 use headwater::train::task::Task;
+use headwater::train::whole_file::write_whole;
 use serde::Serialize;
 
 use crate::args::BenchTrainArgs;
@@ -46,32 +49,19 @@ pub fn write(args: &BenchTrainArgs, task: &Task, folder: &Path) -> anyhow::Resul
             headwater::train::Labels::Classes(labels) => labels,
             headwater::train::Labels::Values { .. } => Vec::new(),
         };
-        let save = |name: &str, bytes: &[u8], kind: &str, count: usize| {
+        let save = |name: &str, kind: NpyType, bytes: &[u8], count: usize| {
             let path = folder.join(format!("{at}.{name}.npy"));
-            std::fs::write(&path, npy(bytes, kind, count)).with_context(|| format!("writing {}", path.display()))
+            write_whole(&path, &[&header_bytes(kind, &[count]), bytes].concat())
+                .with_context(|| format!("writing {}", path.display()))
         };
-        let bytes = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
-        let small = |numbers: &[u32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
-        save("nodes", &bytes(&nodes.ids), "<u8", nodes.ids.len())?;
-        save("row", &small(&edges.row), "<u4", edges.row.len())?;
-        save("col", &small(&edges.col), "<u4", edges.col.len())?;
-        let labels: Vec<u64> = labels.iter().map(|label| label.cast_unsigned()).collect();
-        save("labels", &bytes(&labels), "<i8", labels.len())?;
+        save("nodes", NpyType::U64, bytemuck::cast_slice(&nodes.ids), nodes.ids.len())?;
+        save("row", NpyType::U32, bytemuck::cast_slice(&edges.row), edges.row.len())?;
+        save("col", NpyType::U32, bytemuck::cast_slice(&edges.col), edges.col.len())?;
+        save("labels", NpyType::Tensor(DType::I64), bytemuck::cast_slice(&labels), labels.len())?;
         batches.push(Hops { nodes: nodes.per_hop.clone(), edges: edges.per_hop.clone() });
     }
     let width = task.widths().first().copied().flatten().unwrap_or(0);
     let about = About { nodes: task.graph.nodes(), width, classes: task.classes, fanout: args.fanout.clone(), batches };
     let path = folder.join("batches.json");
-    std::fs::write(&path, serde_json::to_vec_pretty(&about)?).with_context(|| format!("writing {}", path.display()))
-}
-
-/// One array in NumPy's format.
-fn npy(bytes: &[u8], kind: &str, count: usize) -> Vec<u8> {
-    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({count},), }}");
-    while (10 + header.len() + 1) % 64 != 0 {
-        header.push(' ');
-    }
-    header.push('\n');
-    let length = u16::try_from(header.len()).unwrap_or(u16::MAX);
-    [b"\x93NUMPY\x01\x00", &length.to_le_bytes()[..], header.as_bytes(), bytes].concat()
+    write_whole(&path, &serde_json::to_vec_pretty(&about)?).with_context(|| format!("writing {}", path.display()))
 }

@@ -18,6 +18,8 @@ const WORKSPACE_BYTES: usize = 32 << 20;
 #[expect(missing_docs, reason = "the names say it")]
 pub enum GemmType {
     F32,
+    /// Elements of float32, of which tensor cores keep 11 bits.
+    Tf32,
     F64,
     F16,
     BF16,
@@ -109,7 +111,7 @@ pub fn cublas_available() -> Result<()> {
 }
 
 impl Gemm {
-    /// Queues the product. Sums are in float32 for the 16-bit types and float32 (never TF32), in float64 for float64.
+    /// Queues the product. Sums are in float64 for float64 and in float32 for all others; float32 is never taken for TF32.
     pub fn run(&self, stream: &Stream) -> Result<()> {
         static OPEN: OnceLock<Mutex<Vec<(usize, OpenHandle)>>> = OnceLock::new();
         let cublas = Cublas::get()?;
@@ -129,16 +131,17 @@ impl Gemm {
             let workspace = std::ptr::with_exposed_provenance_mut(to_usize(workspace.pointer()));
             status("cublasSetWorkspace", (cublas.set_workspace)(handle.raw, workspace, WORKSPACE_BYTES))?;
         }
-        self.call(cublas, handle.raw)
+        stream.launch_traced(&|| "cuBLAS".to_owned(), || self.call(cublas, handle.raw))
     }
 
     /// cuBLAS thinks in columns: the row-major product a·b is its column-major product b·a.
     fn call(&self, cublas: &Cublas, handle: Handle) -> Result<()> {
         const COMPUTE_32F: c_int = 68;
         const COMPUTE_64F: c_int = 70;
+        const COMPUTE_32F_FAST_TF32: c_int = 77;
         const DEFAULT_ALGORITHM: c_int = -1;
         let data = match self.element {
-            GemmType::F32 => 0,
+            GemmType::F32 | GemmType::Tf32 => 0,
             GemmType::F64 => 1,
             GemmType::F16 => 2,
             GemmType::BF16 => 14,
@@ -146,6 +149,7 @@ impl Gemm {
         let (one32, zero32, one64, zero64) = (1f32, 0f32, 1f64, 0f64);
         let (compute, one, zero): (c_int, *const c_void, *const c_void) = match self.element {
             GemmType::F64 => (COMPUTE_64F, (&raw const one64).cast(), (&raw const zero64).cast()),
+            GemmType::Tf32 => (COMPUTE_32F_FAST_TF32, (&raw const one32).cast(), (&raw const zero32).cast()),
             _ => (COMPUTE_32F, (&raw const one32).cast(), (&raw const zero32).cast()),
         };
         let at = |operand: &GemmOperand| std::ptr::with_exposed_provenance_mut(to_usize(operand.span.pointer()));
@@ -184,7 +188,7 @@ impl Gemm {
     fn check(&self) -> Result<()> {
         let size = match self.element {
             GemmType::F64 => 8,
-            GemmType::F32 => 4,
+            GemmType::F32 | GemmType::Tf32 => 4,
             GemmType::F16 | GemmType::BF16 => 2,
         };
         let holds = |operand: &GemmOperand, rows: usize, columns: usize| {

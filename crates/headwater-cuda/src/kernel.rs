@@ -8,6 +8,7 @@
 //! (`loops.0` is the first). `&["rows", "width_bytes"]` reads: rows times width_bytes elements.
 
 use std::ffi::c_void;
+use std::fmt;
 
 use crate::error::{Error, LaunchProblem, Result};
 use crate::gpu::Gpu;
@@ -97,7 +98,7 @@ impl Kernel {
     #[must_use]
     pub fn on<'a>(&'a self, stream: &'a Stream, defines: &'a Defines, grid: Grid) -> Launch<'a> {
         let arguments = Vec::with_capacity(self.params.len());
-        Launch { kernel: self, stream, defines, grid, arguments, touched: Vec::new() }
+        Launch { kernel: self, stream, defines, grid, arguments, touched: Vec::new(), called: None }
     }
 
     /// Blocks of `grid`'s size that one SM can hold at a time.
@@ -127,6 +128,16 @@ pub struct Launch<'a> {
     arguments: Vec<Argument>,
     /// What is reached through a table.
     touched: Vec<Span>,
+    called: Option<Name<'a>>,
+}
+
+/// A name that is made where somebody wants it.
+struct Name<'a>(&'a dyn Fn() -> String);
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&(self.0)())
+    }
 }
 
 #[derive(Debug)]
@@ -136,7 +147,7 @@ enum Argument {
     Struct { bytes: Vec<u64>, size: usize, extents: Vec<u64> },
 }
 
-impl Launch<'_> {
+impl<'a> Launch<'a> {
     /// A buffer of `element`s.
     #[must_use]
     pub fn buffer(mut self, span: &Span, element: Element) -> Self {
@@ -196,6 +207,17 @@ impl Launch<'_> {
         self
     }
 
+    /// What traces call it. Default: its entry point.
+    #[must_use]
+    pub fn called(mut self, name: &'a dyn Fn() -> String) -> Self {
+        self.called = Some(Name(name));
+        self
+    }
+
+    fn name(&self) -> String {
+        self.called.as_ref().map_or_else(|| self.kernel.entry.to_owned(), |name| (name.0)())
+    }
+
     /// Checks everything against the declaration and queues the launch.
     pub fn go(self) -> Result<()> {
         self.check().map_err(|problem| Error::Launch { kernel: self.kernel.entry, problem })?;
@@ -206,7 +228,8 @@ impl Launch<'_> {
         let mut pointers: Vec<*mut c_void> = words.iter_mut().map(|word| word.as_mut_ptr().cast()).collect();
         // SAFETY: the arguments match the declaration, whose author promised that the text then stays inside them; the
         // buffers are held by the arguments until their use is noted on the stream.
-        let launched = unsafe { function.launch(self.stream, self.grid, &mut pointers) };
+        let launch = || unsafe { function.launch(self.stream, self.grid, &mut pointers) };
+        let launched = self.stream.launch_traced(&|| self.name(), launch);
         // After queueing: a note made before could be taken for done by a thread that waits in between.
         let given = self.arguments.iter().filter_map(|argument| match argument {
             Argument::Buffer(span, _) => Some(span),

@@ -51,6 +51,7 @@ mod scratch;
 mod share;
 mod span;
 mod stream;
+mod trace;
 
 pub use bandwidth::{Bandwidths, SOURCES};
 pub use cublas::{Gemm, GemmOperand, GemmType, cublas_available};
@@ -67,3 +68,4 @@ pub use scratch::{Scratch, SpareStream};
 pub use share::{GreenContext, SmShare};
 pub use span::{Allocation, IpcHandle, RegisteredParts, Span, allocation_calls};
 pub use stream::{Event, Stream};
+pub use trace::TracedLaunch;

@@ -14,6 +14,7 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, lock};
 use crate::span::{Allocation, Span};
+use crate::trace::Traced;
 
 const NON_BLOCKING: c_uint = 1;
 const NOT_READY: c_int = 600;
@@ -34,6 +35,7 @@ struct Inner {
     capturing: Mutex<Weak<Kept>>,
     /// Device memory this stream's work used and may use again.
     scratch: Mutex<Vec<Arc<Allocation>>>,
+    traced: Traced,
 }
 
 /// What a graph under capture must keep alive, whichever of the captured streams uses it.
@@ -132,7 +134,8 @@ impl Stream {
 
     fn from_parts(gpu: &Gpu, raw: CUstream, origin: Origin, fault: Span) -> Self {
         let (watched, capturing, scratch) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { gpu: gpu.clone(), raw, origin, fault, watched, capturing, scratch }))
+        let traced = Traced::default();
+        Self(Arc::new(Inner { gpu: gpu.clone(), raw, origin, fault, watched, capturing, scratch, traced }))
     }
 
     /// The GPU this stream belongs to.
@@ -210,6 +213,10 @@ impl Stream {
 
     pub(crate) fn fault_pointer(&self) -> u64 {
         self.0.fault.pointer()
+    }
+
+    pub(crate) fn traced(&self) -> &Traced {
+        &self.0.traced
     }
 
     pub(crate) fn kept_scratch(&self) -> &Mutex<Vec<Arc<Allocation>>> {

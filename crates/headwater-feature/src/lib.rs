@@ -40,6 +40,7 @@ pub use plan::{Budget, Demand, Forecast, Links, Room, Tier, TierPlan, working_se
 pub use rows::{RowFormat, Stored};
 pub use table::{
     HostHome, HostServed, HostTable, HostTables, IdMap, Layout, Placement, Served, Source, TieredTable, UnifiedTensor,
+    WINDOW,
 };
 pub use together::{SharedPlan, hit_rate};
 

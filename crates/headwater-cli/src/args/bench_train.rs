@@ -44,6 +44,12 @@ pub struct BenchTrainArgs {
     /// SMs of the `sms` suite.
     #[arg(long, value_delimiter = ',', default_value = "2,4,8,16,32,66,132")]
     pub sms: Vec<u32>,
+    /// The driver sets the SMs of the `sms` suite aside for the gather, as a green context.
+    #[arg(long)]
+    pub green: bool,
+    /// Translations of host addresses that a gather has under way; 0 is found in the first batches.
+    #[arg(long, default_value_t = 0)]
+    pub gather_window: u64,
     /// Neighbours a hop, seeds first; -1 for all.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "12,12,12")]
     pub fanout: Vec<i64>,
@@ -59,8 +65,8 @@ pub struct BenchTrainArgs {
     /// Batches that are measured.
     #[arg(long, default_value_t = 64)]
     pub batches: u64,
-    /// Batches before them.
-    #[arg(long, default_value_t = 16)]
+    /// Batches before them. What a gather has under way is found in these.
+    #[arg(long, default_value_t = 64)]
     pub warm: u64,
     /// How exact products are: f32, tf32, tf32x3 or bf16.
     #[arg(long, value_parser = word::<PrecisionName>, default_value = "tf32x3")]

@@ -150,6 +150,14 @@ pub struct TrainArgs {
     /// SMs that gather features on a GPU; 0 takes all.
     #[arg(long)]
     pub gather_sms: Option<u32>,
+    /// The driver sets these SMs aside for the gather, as a green context. Without it the gather starts no more blocks than
+    /// they hold.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    pub gather_green: Option<bool>,
+    /// Translations of host addresses that a gather has under way: more make it faster and steps beside it slower. 0 is
+    /// found in the first batches.
+    #[arg(long)]
+    pub gather_window: Option<u64>,
     /// Where features lie. On a CPU: auto, memory, disk (read through a cache) or tiered (the most read rows in memory). On a
     /// GPU: auto, dma (the CPU collects rows), naive, zero-copy (the GPU reads host memory), tiered (the most read rows in
     /// GPU memory) or all-gpu.
@@ -229,6 +237,8 @@ impl TrainArgs {
             producer: self.producer,
             producer_percent: self.producer_percent,
             gather_sms: self.gather_sms,
+            gather_green: self.gather_green,
+            gather_window: self.gather_window,
             features: self.features,
             hot_share: self.hot_share,
             threads: self.threads,

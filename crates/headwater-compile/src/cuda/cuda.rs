@@ -1,7 +1,7 @@
 //! Programs of kernels run on a GPU.
 #![allow(unsafe_code, reason = "kernels are declared beside their text")]
 
-use headwater_cuda::{Allocation, Defines, Element, Grid, Kernel, Param, Source, Span, Stream};
+use headwater_cuda::{Allocation, Defines, Element, Gemm, Grid, Kernel, Param, Source, Span, Stream};
 
 use super::Precision;
 use super::graph::DeviceGraph;
@@ -49,6 +49,9 @@ pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
 #[derive(Debug)]
 pub struct Executor {
     emitted: Emitted,
+    precision: Precision,
+    /// What traces call it.
+    label: String,
     kernels: Vec<Kernel>,
 }
 
@@ -72,7 +75,7 @@ impl From<Span> for DeviceRows {
 pub struct Bound {
     graph: Span,
     buffers: Span,
-    grids: Vec<Grid>,
+    ways: Vec<Way>,
     outputs: Vec<(Buffer, Span)>,
     /// All memory that kernels reach through the two tables.
     spans: Vec<Span>,
@@ -83,6 +86,13 @@ impl Bound {
     pub fn outputs(&self) -> impl Iterator<Item = (&Buffer, &Span)> {
         self.outputs.iter().map(|(buffer, span)| (buffer, span))
     }
+}
+
+/// How a launch is made.
+#[derive(Debug)]
+enum Way {
+    Kernel(Grid),
+    Cublas(Box<Gemm>),
 }
 
 /// Gives a buffer of the caller its memory.
@@ -107,7 +117,13 @@ impl Executor {
             unsafe { Kernel::declare(source, String::leak(launch.entry.clone()), PARAMS) }
         };
         let kernels = emitted.launches.iter().map(kernel).collect();
-        Self { emitted, kernels }
+        Self { label: emitted.name.clone(), emitted, precision, kernels }
+    }
+
+    /// The same, called so in traces.
+    #[must_use]
+    pub fn labelled(self, label: String) -> Self {
+        Self { label, ..self }
     }
 
     /// What was written.
@@ -127,7 +143,7 @@ impl Executor {
     pub fn bind(&self, stream: &Stream, graph: &DeviceGraph, temporaries: &Span, give: Give<'_>) -> Result<Bound> {
         let (begins, _) = places(&self.lives(graph));
         let mut spans = graph.spans.clone();
-        let (mut words, mut outputs) = (Vec::new(), Vec::new());
+        let (mut words, mut outputs, mut own) = (Vec::new(), Vec::new(), Vec::new());
         for (buffer, begin) in self.emitted.buffers.iter().zip(begins) {
             let bytes = 4 * graph.room(buffer.domain) * buffer.shape.len();
             let rows = match buffer.role {
@@ -146,6 +162,7 @@ impl Executor {
             if buffer.role == Role::Output {
                 outputs.push((buffer.clone(), data.clone()));
             }
+            own.push((data.clone(), rows.is_some()));
             spans.extend([Some(data), rows].into_iter().flatten());
         }
         let buffers = Span::whole(Allocation::on_stream(stream, 8 * words.len().max(1))?);
@@ -153,30 +170,31 @@ impl Executor {
             stream.upload(bytemuck::cast_slice(&words), &buffers)?;
         }
         let table = &self.emitted.table;
-        let own = Span::whole(Allocation::on_stream(stream, 8 * (3 + 4 * (table.maps.len() + table.members.len())))?);
-        stream.upload(bytemuck::cast_slice(&graph.words(table, own.pointer())?), &own)?;
-        let grids = self.emitted.launches.iter().map(|launch| grid(stream, launch, graph)).collect();
-        Ok(Bound { graph: own, buffers, grids, outputs, spans })
+        let table_bytes = 8 * (3 + 4 * (table.maps.len() + table.members.len()));
+        let tables = Span::whole(Allocation::on_stream(stream, table_bytes)?);
+        stream.upload(bytemuck::cast_slice(&graph.words(table, tables.pointer())?), &tables)?;
+        let way = |launch: &Launch| match launch.dense.and_then(|dense| dense.call(graph, self.precision, &own)) {
+            Some(call) => Way::Cublas(Box::new(call)),
+            None => Way::Kernel(grid(stream, launch, graph)),
+        };
+        let ways = self.emitted.launches.iter().map(way).collect();
+        Ok(Bound { graph: tables, buffers, ways, outputs, spans })
     }
 
     /// Queues all launches. `step` is where the key of the step lies.
     pub fn queue(&self, stream: &Stream, bound: &Bound, step: &Span) -> Result<()> {
-        self.queue_each(stream, bound, step, &mut |_| Ok(()))
-    }
-
-    /// Queues all launches, and says which one comes before each.
-    pub fn queue_each(
-        &self,
-        stream: &Stream,
-        bound: &Bound,
-        step: &Span,
-        before: &mut dyn FnMut(&Launch) -> Result<()>,
-    ) -> Result<()> {
         let defines = Defines::new();
-        for ((launch, kernel), grid) in self.emitted.launches.iter().zip(&self.kernels).zip(&bound.grids) {
-            before(launch)?;
+        for ((launch, kernel), way) in self.emitted.launches.iter().zip(&self.kernels).zip(&bound.ways) {
+            let grid = match way {
+                Way::Kernel(grid) => grid,
+                Way::Cublas(call) => {
+                    call.run(stream)?;
+                    continue;
+                }
+            };
             let arguments = kernel.on(stream, &defines, *grid).bytes(&bound.graph).bytes(&bound.buffers);
-            arguments.buffer(step, Element::U64).touching(&bound.spans).go()?;
+            let arguments = arguments.buffer(step, Element::U64).touching(&bound.spans);
+            arguments.called(&|| format!("{}, {}", self.label, launch.what)).go()?;
         }
         Ok(())
     }

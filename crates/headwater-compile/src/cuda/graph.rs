@@ -42,6 +42,8 @@ pub struct DeviceGraph {
     pub(super) counts: Span,
     /// The most rows of each.
     pub(super) room: [usize; Domain::ALL.len()],
+    /// Whether there are always as many rows as there is room for.
+    pub(super) is_fixed: bool,
     pub(super) maps: BTreeMap<Way, Entry>,
     pub(super) members: BTreeMap<Way, Entry>,
     /// All memory that entries point into.
@@ -75,7 +77,7 @@ impl DeviceGraph {
         };
         let maps = maps.into_iter().map(placed).collect();
         let members = members.into_iter().map(placed).collect();
-        Ok(Self { counts: all.clone(), room, maps, members, spans: vec![all] })
+        Ok(Self { counts: all.clone(), room, is_fixed: true, maps, members, spans: vec![all] })
     }
 
     /// A block of a sample, whose tables are filled batch by batch: one node type, one relation, no pairs.
@@ -119,7 +121,7 @@ impl DeviceGraph {
         }
         let all = [block.counts(), block.ranges(), block.src(), block.dst(), block.dst_starts()];
         let spans = all.into_iter().chain(block.src_starts()).chain(block.src_edges()).cloned().collect();
-        Self { counts: block.counts().clone(), room, maps, members: lists, spans }
+        Self { counts: block.counts().clone(), room, is_fixed: false, maps, members: lists, spans }
     }
 
     /// The most rows that a domain can have.

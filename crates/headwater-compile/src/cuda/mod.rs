@@ -10,6 +10,7 @@
 //! | rows by themselves | a thread for every element (`element.rs`) |
 //! | sums over all rows | parts of the rows, then their totals (`split.rs`, `sums.cuh`) |
 //! | a product | tiles of rows of one type by tensor cores (`product.cuh`, `mma.cuh`), and what is done with them at once |
+//! | a product and nothing else, of a number of rows that is known | by cuBLAS, where it is there (`dense.rs`) |
 //! | outer products | tiles of the matrix over parts of the rows of its type, then their totals (`outer.cuh`) |
 //!
 //! No sum is made by atomics: results are the same every time.
@@ -17,6 +18,7 @@
 pub mod block;
 #[expect(clippy::module_inception, reason = "what runs there")]
 mod cuda;
+mod dense;
 mod element;
 mod graph;
 mod host;
@@ -34,6 +36,7 @@ mod tests;
 
 pub use block::{DeviceBlock, Lists, Room, Wants};
 pub use cuda::{Bound, DeviceRows, Executor, Give, kernel_builds};
+pub use dense::Dense;
 pub use graph::DeviceGraph;
 pub use text::{Emitted, Launch, Table, emit};
 

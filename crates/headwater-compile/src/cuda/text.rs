@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::dense::Dense;
 use super::element::{Elements, is_flat};
 use super::lower::{Work, lower};
 use super::nodes::Nodes;
@@ -52,6 +53,8 @@ pub struct Launch {
     pub buffers: Vec<BufferId>,
     /// What it does, in a few words.
     pub what: String,
+    /// What it is where it is a product and nothing else.
+    pub dense: Option<Dense>,
 }
 
 /// Maps and lists of members, in the order kernels name them.
@@ -99,6 +102,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
             across,
             buffers: used.buffers,
             what: work.what(&found.buffers),
+            dense: Dense::of(work, &found.buffers),
         });
     }
     found

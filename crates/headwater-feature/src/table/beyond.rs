@@ -14,7 +14,7 @@ use headwater_tensor::gather::{IdType, Ordered};
 
 use super::cuda::{Buffers, Build, List, SERVED_WORDS, TURN_WORDS, Tiers, serve};
 use super::layout::{Layout, MOST_MEMBERS, index};
-use super::tiered::plan_rows;
+use super::tiered::{WINDOW, plan_rows};
 use crate::disk::{DiskCounts, DiskRows};
 use crate::error::{Error, Result};
 use crate::rows::{RowFormat, Stored};
@@ -192,6 +192,7 @@ impl Beyond {
             chunks: plan.lanes.chunks(),
             cold_bucket: 0,
             link_blocks: u64::from(plan.blocks),
+            window: WINDOW,
             scale_rows: 0,
             read_rows: 0,
             member_rows: [0; MOST_MEMBERS],

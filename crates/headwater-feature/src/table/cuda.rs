@@ -82,6 +82,7 @@ pub(super) struct Tiers {
     pub chunks: u64,
     pub cold_bucket: u64,
     pub link_blocks: u64,
+    pub window: u64,
     pub scale_rows: u64,
     pub read_rows: u64,
     pub member_rows: [u64; MOST_MEMBERS],

@@ -43,5 +43,5 @@ pub use map::IdMap;
 pub use parts::HostHome;
 pub use retier::Moved;
 pub use source::Source;
-pub use tiered::{Placement, TieredTable};
+pub use tiered::{Placement, TieredTable, WINDOW};
 pub use unified::UnifiedTensor;

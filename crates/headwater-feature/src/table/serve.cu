@@ -25,7 +25,7 @@ struct Tiers {
     u64 rows, replicated_end, interleaved_end, host_end;
     u64 width, stride, elements;
     u64 count, out_rows, chunks;
-    u64 cold_bucket, link_blocks;
+    u64 cold_bucket, link_blocks, window;
     u64 scale_rows, read_rows;
     u64 member_rows[MOST_MEMBERS];
 };
@@ -196,15 +196,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u64 tile = hw_tile_items(), cold_rows = t.count - warm;
 #if LIST == LIST_ORDERED
     // Converted rows leave as more bytes than they come, and need more threads.
-    const u64 link_blocks = hw_window_blocks(cold_rows * (STORED == OUT ? 1 : 2), bucket_ends[BUCKETS], t.chunks, t.link_blocks);
+    const u64 link_rows = cold_rows * (STORED == OUT ? 1 : 2);
+    const u64 link_warps = hw_window_warps(t.window, link_rows, bucket_ends[BUCKETS], t.chunks, t.link_blocks);
 #else
-    const u64 link_blocks = t.link_blocks;
+    const u64 link_warps = t.link_blocks * WARPS_OF_BLOCK;
 #endif
+    const u64 link_blocks = (link_warps + WARPS_OF_BLOCK - 1) / WARPS_OF_BLOCK;
     if (blockIdx.x < link_blocks) {
         const u64 items = cold_rows * t.chunks, tiles = (items + tile - 1) / tile;
         const auto cold = [&](u64 i, bool is_first) { return find(warm + i, is_first); };
         const bool leads = threadIdx.x % 32 == 0;
-        u64 at = __shfl_sync(0xffffffffu, leads ? atomicAdd(turn + CLAIMED, 1ull) : 0, 0);
+        const bool reads = (u64)blockIdx.x * WARPS_OF_BLOCK + threadIdx.x / 32 < link_warps;
+        u64 at = reads ? __shfl_sync(0xffffffffu, leads ? atomicAdd(turn + CLAIMED, 1ull) : 0, 0) : tiles;
         while (at < tiles) {
             const u64 next = leads ? atomicAdd(turn + CLAIMED, 1ull) : 0;
             hw_copy_tile(at, items, t.chunks, t.width, cold, put);

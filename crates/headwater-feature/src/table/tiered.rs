@@ -20,6 +20,10 @@ use crate::rows::{RowFormat, Stored};
 /// Ids that one gather takes; places are 32 bits wide.
 const MOST_IDS: u64 = 1 << 31;
 
+/// Translations of host addresses under way at which a gather alone on a GPU is fastest. The same number stands in
+/// `lines.cuh`.
+pub const WINDOW: u64 = 256;
+
 /// A table over several memories, for one GPU.
 #[derive(Debug)]
 pub struct TieredTable {
@@ -47,6 +51,8 @@ pub struct TieredTable {
     served: Span,
     /// How much of the GPU a gather may use.
     pub(super) share: SmShare,
+    /// Translations of host addresses that a gather has under way.
+    window: u64,
     /// Reads of every row, when they are counted.
     pub(super) reads: Option<Span>,
 }
@@ -109,6 +115,7 @@ impl TieredTable {
             is_sent: AtomicBool::new(false),
             served,
             share: SmShare::All,
+            window: WINDOW,
             reads: None,
         })
     }
@@ -124,6 +131,18 @@ impl TieredTable {
     /// Gathers use this much of the GPU from now on.
     pub fn set_share(&mut self, share: SmShare) {
         self.share = share;
+    }
+
+    /// Gathers have so many translations of host addresses under way from now on. Alone on a GPU they are fastest with
+    /// [`WINDOW`]; kernels beside them wait behind these translations, and less when there are fewer.
+    pub fn set_window(&mut self, translations: u64) {
+        self.window = translations.max(1);
+    }
+
+    /// Translations of host addresses that a gather has under way.
+    #[must_use]
+    pub fn window(&self) -> u64 {
+        self.window
     }
 
     /// Where rows lie.
@@ -279,6 +298,7 @@ impl TieredTable {
             chunks: plan.lanes.chunks(),
             cold_bucket: ordered.map_or(0, |ordered| layout.interleaved_end >> ordered.shift),
             link_blocks: u64::from(link_blocks),
+            window: self.window,
             scale_rows: (self.parts.scales.bytes() / 4) as u64,
             read_rows: self.reads.as_ref().map_or(0, |reads| (reads.bytes() / 4) as u64),
             member_rows: self.member_rows(),

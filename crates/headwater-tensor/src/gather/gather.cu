@@ -34,7 +34,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         store_word(out + place * width, inside, (i64)width, word);
     };
 #if END_WORDS && CLAIMS
-    if (blockIdx.x >= hw_window_blocks(count, ends[END_WORDS - 1], chunks, gridDim.x)) return;
+    const u64 warp = (u64)blockIdx.x * WARPS_OF_BLOCK + threadIdx.x / 32;
+    if (warp >= hw_window_warps(WINDOW_PIECES, count, ends[END_WORDS - 1], chunks, gridDim.x)) return;
 #endif
 #if CLAIMS
     const bool leads = threadIdx.x % 32 == 0;

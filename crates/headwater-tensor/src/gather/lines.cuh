@@ -56,16 +56,18 @@ struct HwRow {
 
 __device__ __forceinline__ u64 hw_tile_items() { return (u64)(32 / LANES) * DEPTH; }
 
-// Blocks that should read rows in address order, out of `most`. Rows that lie far apart need a translation each, and those
-// are made fastest when about WINDOW_PIECES are under way; rows that lie together share them, and then what counts is that
-// enough rows are in flight. `touched` is how many translations `rows` rows need.
+// Warps that should read rows in address order, at most those of `most` blocks. Rows that lie far apart need a translation
+// each, and `window` of them should be under way; rows that lie together share them, and then what counts is that enough rows
+// are in flight. `touched` is how many translations `rows` rows need. Alone on a GPU a gather is fastest with WINDOW_PIECES;
+// other kernels that run beside it wait behind its translations, and less when there are fewer.
 #define WINDOW_PIECES 256ull
-#define FEWEST_BLOCKS 4ull
-__device__ __forceinline__ u64 hw_window_blocks(u64 rows, u64 touched, u64 chunks, u64 most) {
-    const u64 rows_of_block = (THREADS / 32) * hw_tile_items() * (touched ? touched : 1);
-    const u64 wanted = (WINDOW_PIECES * rows * chunks + rows_of_block - 1) / rows_of_block;
-    const u64 blocks = wanted > FEWEST_BLOCKS ? wanted : FEWEST_BLOCKS;
-    return blocks < most ? blocks : most;
+#define WARPS_OF_BLOCK (THREADS / 32)
+__device__ __forceinline__ u64 hw_window_warps(u64 window, u64 rows, u64 touched, u64 chunks, u64 most) {
+    const u64 tile = hw_tile_items(), alone = (window + tile - 1) / tile;
+    const u64 rows_of_warp = tile * (touched ? touched : 1);
+    const u64 wanted = (window * rows * chunks + rows_of_warp - 1) / rows_of_warp;
+    const u64 warps = wanted > alone ? wanted : alone;
+    return warps < most * WARPS_OF_BLOCK ? warps : most * WARPS_OF_BLOCK;
 }
 
 // Copies tile `t` of `items`. find(i, is_first) -> HwRow is asked for the i-th row, by one thread as the first for it;

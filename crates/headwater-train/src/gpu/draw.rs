@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use headwater_cuda::{Span, Stream};
+use headwater_cuda::{Event, Span, Stream};
 use headwater_graph::sample::{DeviceSample, GpuNeighbourSampler, Sample, Seeds};
 
 use super::capacity::Sizes;
@@ -27,6 +27,8 @@ pub(crate) struct Drawn {
     pub seeds: Vec<u64>,
     /// Rows of the block of each layer, the one that runs first at the front.
     pub sizes: Vec<Sizes>,
+    /// When it was there. The stream that it was drawn on may wait for others since, to use memory again.
+    pub ready: Option<Event>,
     home: DrawnHome,
 }
 
@@ -156,7 +158,7 @@ impl Drawn {
         let edges: Vec<usize> = segments.iter().map(ExactSizeIterator::len).collect();
         let sizes = sizes(&nodes.per_hop, &edges);
         let lists = Lists { ids: nodes.ids.clone(), sources: sample.row.clone(), targets: sample.col.clone() };
-        Ok(Self { seeds, sizes, home: DrawnHome::Own(lists, Some(Box::new(sample))) })
+        Ok(Self { seeds, sizes, ready: None, home: DrawnHome::Own(lists, Some(Box::new(sample))) })
     }
 
     fn sent(stream: &Stream, seeds: Vec<u64>, sample: &Sample) -> Result<Self> {
@@ -168,17 +170,17 @@ impl Drawn {
         let ids = send(bytemuck::cast_slice(&nodes.ids))?;
         let (sources, targets) = (send(bytemuck::cast_slice(&edges.row))?, send(bytemuck::cast_slice(&edges.col))?);
         let sizes = sizes(&nodes.per_hop, &edges.per_hop);
-        Ok(Self { seeds, sizes, home: DrawnHome::Own(Lists { ids, sources, targets }, None) })
+        Ok(Self { seeds, sizes, ready: None, home: DrawnHome::Own(Lists { ids, sources, targets }, None) })
     }
 
     /// A batch that another process put into its slot.
     pub fn in_slot(seeds: Vec<u64>, sizes: Vec<Sizes>) -> Self {
-        Self { seeds, sizes, home: DrawnHome::Slot }
+        Self { seeds, sizes, ready: None, home: DrawnHome::Slot }
     }
 
     /// A batch that another process has drawn and that has no room yet.
     pub fn without_room(seeds: Vec<u64>, sizes: Vec<Sizes>) -> Self {
-        Self { seeds, sizes, home: DrawnHome::Nowhere }
+        Self { seeds, sizes, ready: None, home: DrawnHome::Nowhere }
     }
 
     /// There was room, and it lies in its slot now.

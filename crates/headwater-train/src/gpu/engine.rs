@@ -5,6 +5,7 @@ use headwater_cuda::{Gpu, Stream};
 use super::apart;
 use super::beside::{Beside, Remote};
 use super::capacity::Capacity;
+use super::company::Repeat;
 use super::draw::sizes_of;
 use super::features::BroughtRows;
 use super::finish::Finish;
@@ -108,7 +109,9 @@ impl Engine {
         };
         let width = network.input_plan().width().unwrap_or(0);
         let seeds = config.batch.min(task.train.len());
-        let settings = Settings { loops: whole.loops, width, seeds, home: Home::Own };
+        let green_sms = Some(config.gather_sms).filter(|sms| config.gather_green && *sms > 0);
+        let finds_window = config.gather_window == 0;
+        let settings = Settings { loops: whole.loops, width, seeds, home: Home::Own, green_sms, finds_window };
         let sizes = sizes_of(&drawing.sample(0)?.1)?;
         let shared = self.shared();
         let sizing = settings.sizing(&shared, Capacity::like(&sizes), degrees.is_some());
@@ -152,6 +155,14 @@ impl Engine {
         }
     }
 
+    /// Translations of host addresses that a gather has under way.
+    pub fn gather_window(&self) -> Option<u64> {
+        match &self.work {
+            Work::Sampled(pipeline) => pipeline.source.window(),
+            _ => None,
+        }
+    }
+
     /// Whether batches come from another process.
     pub fn has_producer(&self) -> bool {
         matches!(&self.work, Work::Sampled(pipeline) if matches!(pipeline.source, Source::Beside(_)))
@@ -180,12 +191,12 @@ impl Engine {
         apart::step(&self.stream, &self.shared(), batch, x, step)
     }
 
-    /// Milliseconds of a step alone, on the last batch again and again.
-    pub fn repeat_step(&mut self, step: &Step, times: u32) -> Result<f64> {
+    /// Milliseconds of a step, on a batch again and again.
+    pub fn repeat_step(&mut self, repeat: Repeat<'_>) -> Result<Option<f64>> {
         let Self { layers, flat, finish, work, is_ahead, .. } = self;
         *is_ahead = true;
         let Work::Sampled(pipeline) = work else { return Err(of_another_kind()) };
-        pipeline.repeat(&Shared { layers, finish, flat }, step, times)
+        pipeline.repeat(&Shared { layers, finish, flat }, repeat)
     }
 
     /// A step on the last batch, kernel by kernel: what ran, and for how many milliseconds.
@@ -211,6 +222,13 @@ impl Engine {
             let mode = step_down(pipeline.source.mode(), task, why)?;
             pipeline.give_up_memory()?;
             pipeline.source.place(&Provision { gpu, config, task }, mode)?;
+        }
+    }
+
+    /// Keeps from now on when stages and their kernels run.
+    pub fn trace(&mut self) {
+        if let Work::Sampled(pipeline) = &mut self.work {
+            pipeline.trace();
         }
     }
 

@@ -59,6 +59,9 @@ impl Placing<'_> {
         let tiered = |hot: u64| -> Result<TieredTable> {
             let mut table = TieredTable::place(self.gpu, &group, source, Layout::new(rows, hot, hot, 1)?)?;
             table.set_share(share);
+            if self.config.gather_window > 0 {
+                table.set_window(self.config.gather_window);
+            }
             Ok(table)
         };
         let way = match mode {
@@ -124,6 +127,21 @@ impl DeviceFeatures {
                 }
                 by_copy(stream, staging, *turn, table, &nodes, out)
             }
+        }
+    }
+
+    /// Gathers out of host memory have so many translations under way from now on.
+    pub fn set_window(&mut self, translations: u64) {
+        if let Way::Tiered(tiers) = &mut self.way {
+            tiers.set_window(translations);
+        }
+    }
+
+    /// Translations that a gather has under way.
+    pub fn window(&self) -> Option<u64> {
+        match &self.way {
+            Way::Tiered(tiers) => Some(tiers.window()),
+            _ => None,
         }
     }
 

@@ -27,9 +27,12 @@ impl DeviceLayer {
         let mut layers = Vec::new();
         for (programs, moments) in network.programs(Optimisations::ALL)?.into_iter().zip(network.moments()) {
             let running = moments.map(|(mean, variance)| DeviceRunning::new(stream, mean, variance)).transpose()?;
+            let at = layers.len();
+            let executor =
+                |program, pass| Executor::with_precision(program, precision).labelled(format!("layer {at} {pass}"));
             layers.push(Self {
-                forward: Executor::with_precision(&programs.compiled.forward, precision),
-                backward: Executor::with_precision(&programs.compiled.backward, precision),
+                forward: executor(&programs.compiled.forward, "forward"),
+                backward: executor(&programs.compiled.backward, "backward"),
                 parameters: programs.parameters,
                 running,
             });

@@ -7,12 +7,13 @@
 //! | Layers as kernels, and memory between them | `layers.rs`, `passes.rs` |
 //! | A step: forward, loss, backward, new parameters | `site.rs`, `finish.rs`, `letter.rs` |
 //! | The whole graph at once | `full.rs` |
-//! | Batches, overlapped | `sampled.rs`, `slots.rs`, `capacity.rs` |
+//! | Batches, overlapped | `sampled.rs`, `slots.rs`, `capacity.rs`, `pace.rs` |
 //! | Where batches come from | `source.rs`, `provide.rs`, `draw.rs`, `features.rs` |
 //! | ... when that is another process | [`beside`] |
 //! | Batches of several types | `apart.rs` |
 //! | What goes into GPU memory | [`plan`] |
 //! | When did what run? | [`timeline`] |
+//! | What slows steps down? | [`company`] |
 //!
 //! Samples, shuffles and dropouts are drawn as on the CPU, and no sum depends on who comes first: a run repeats to the bit, and
 //! differs from the CPU's by rounding alone.
@@ -21,6 +22,7 @@ mod apart;
 pub mod beside;
 mod capacity;
 pub mod choose;
+pub mod company;
 mod draw;
 mod engine;
 mod features;
@@ -29,6 +31,7 @@ mod flat;
 mod full;
 mod layers;
 mod letter;
+mod pace;
 mod passes;
 pub mod plan;
 mod provide;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use headwater_compile::cuda::{Bound, DeviceGraph, DeviceRows, Launch};
+use headwater_compile::cuda::{Bound, DeviceGraph, DeviceRows};
 use headwater_compile::inter::Domain;
 use headwater_compile::intra::Buffer;
 use headwater_cuda::{Span, Stream};
@@ -55,13 +55,11 @@ impl Passes {
         Ok(Self { forward, backward, keys: brought.keys.clone(), moments })
     }
 
-    /// Queues the forward pass. `before` is told what comes.
-    pub fn forward(&self, stream: &Stream, layers: &[DeviceLayer], before: Before<'_>) -> Result<()> {
+    /// Queues the forward pass.
+    pub fn forward(&self, stream: &Stream, layers: &[DeviceLayer]) -> Result<()> {
         for (at, layer) in layers.iter().enumerate() {
-            let mut told = |launch: &Launch| Ok(before(&|| format!("layer {at} forward, {}", launch.what))?);
-            layer.forward.queue_each(stream, &self.forward[at], &self.keys[at], &mut told)?;
+            layer.forward.queue(stream, &self.forward[at], &self.keys[at])?;
             if let (Some(running), Some([mean, variance, rows])) = (&layer.running, &self.moments[at]) {
-                before(&|| format!("layer {at} moments"))?;
                 running.see(stream, BatchMoments { mean, variance, rows })?;
             }
         }
@@ -69,17 +67,13 @@ impl Passes {
     }
 
     /// Queues the backward pass.
-    pub fn backward(&self, stream: &Stream, layers: &[DeviceLayer], before: Before<'_>) -> Result<()> {
+    pub fn backward(&self, stream: &Stream, layers: &[DeviceLayer]) -> Result<()> {
         for (at, layer) in layers.iter().enumerate().rev() {
-            let mut told = |launch: &Launch| Ok(before(&|| format!("layer {at} backward, {}", launch.what))?);
-            layer.backward.queue_each(stream, &self.backward[at], &self.keys[at], &mut told)?;
+            layer.backward.queue(stream, &self.backward[at], &self.keys[at])?;
         }
         Ok(())
     }
 }
-
-/// Who is told what is queued next; the name is made where somebody wants it.
-pub(crate) type Before<'a> = &'a mut dyn FnMut(&dyn Fn() -> String) -> headwater_cuda::Result<()>;
 
 /// Where the buffers of one layer lie.
 struct Own<'a> {

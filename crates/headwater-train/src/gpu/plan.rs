@@ -78,6 +78,12 @@ impl Mode {
         }
     }
 
+    /// Whether a GPU reads rows of host memory in the order of their addresses.
+    #[must_use]
+    pub fn reads_host_in_order(self) -> bool {
+        matches!(self, Self::ZeroCopy | Self::Tiered { .. })
+    }
+
     /// Its name in messages.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -1,5 +1,5 @@
-//! Steps over batches of training nodes, overlapped: while one batch is trained on, the features of the next are gathered
-//! and the one after that is drawn, each on a stream of its own.
+//! Steps over batches of training nodes, overlapped: while one batch is trained on, the tables of the next are made, its
+//! features are gathered and the one after that is drawn, each on a stream of its own.
 //!
 //! Who draws and gathers is the source's business; it may be another process.
 //!
@@ -7,19 +7,20 @@
 //! before the last is over, since its loss is read and its room is used again. Whatever fails ends the epoch with its error:
 //! there is one thread, and nothing that it waits for is waited for without end.
 
-use headwater_cuda::{Event, Gpu, Span, Stream};
+use headwater_cuda::{Gpu, GreenContext, Span, Stream};
 use headwater_graph::random::Key;
 
 use super::capacity::Capacity;
 use super::draw::Drawn;
 use super::features::BroughtRows;
+use super::pace::Pace;
 use super::site::{Found, Shared};
 use super::slots::{Home, SLOTS, Sizing, Slots, place};
 use super::source::{Batches, Source};
 use super::timeline::{Stage, Timeline};
 use super::wait::wait;
 use crate::blocks::SelfLoops;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::labels::Labels;
 use crate::task::Task;
 use crate::trainer::draw::Drawing;
@@ -36,12 +37,13 @@ pub(crate) struct Step {
 /// The pipeline.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
-    streams: Streams,
+    pub(super) streams: Streams,
     /// Goes before the slots: a process that maps them ends first.
     pub source: Source,
-    degrees: Option<Span>,
-    slots: Option<Slots>,
+    pub(super) degrees: Option<Span>,
+    pub(super) slots: Option<Slots>,
     settings: Settings,
+    pace: Pace,
     pub timeline: Timeline,
 }
 
@@ -52,13 +54,25 @@ pub(crate) struct Settings {
     pub width: usize,
     pub seeds: usize,
     pub home: Home,
+    /// SMs that the driver sets aside for gathers.
+    pub green_sms: Option<u32>,
+    /// Whether what gathers have under way is found in the first batches.
+    pub finds_window: bool,
 }
 
 #[derive(Debug)]
-struct Streams {
-    sample: Stream,
-    gather: Stream,
-    train: Stream,
+pub(super) struct Streams {
+    pub sample: Stream,
+    pub blocks: Stream,
+    pub gather: Stream,
+    pub train: Stream,
+}
+
+impl Streams {
+    fn each(&self) -> [(Stage, &Stream); 4] {
+        let Self { sample, blocks, gather, train } = self;
+        [(Stage::Sample, sample), (Stage::Blocks, blocks), (Stage::Gather, gather), (Stage::Train, train)]
+    }
 }
 
 /// What an epoch asks of whoever runs it.
@@ -81,44 +95,31 @@ pub(crate) trait Epoch {
 
 impl Pipeline {
     pub fn new(gpu: &Gpu, source: Source, degrees: Option<Span>, settings: Settings) -> Result<Self> {
-        // Drawing and gathering are short and others wait for them, so they go first.
-        let streams = Streams { sample: Stream::urgent(gpu)?, gather: Stream::urgent(gpu)?, train: Stream::new(gpu)? };
+        // All but steps are short and others wait for them, so they go first.
+        let streams = Streams {
+            sample: Stream::urgent(gpu)?,
+            blocks: Stream::urgent(gpu)?,
+            gather: gathering(gpu, settings.green_sms)?,
+            train: Stream::new(gpu)?,
+        };
         let timeline = Timeline::new(gpu)?;
         let settings = Settings { home: source.home(), ..settings };
-        Ok(Self { streams, source, degrees, slots: None, settings, timeline })
+        let is_here = matches!(source, Source::Here(_));
+        let pace = Pace::new(settings.finds_window && is_here && source.mode().reads_host_in_order());
+        Ok(Self { streams, source, degrees, slots: None, settings, pace, timeline })
     }
 
-    /// Milliseconds of a step alone, on the last batch again and again. Parameters change.
-    pub fn repeat(&mut self, shared: &Shared<'_>, step: &Step, times: u32) -> Result<f64> {
-        let nothing = || Error::Stage { stage: "step", why: "no batch was trained on yet".to_owned() };
-        let slot = self.slots.as_mut().and_then(|slots| slots.all.first_mut()).ok_or_else(nothing)?;
-        let stream = &self.streams.train;
-        let marks = [Event::timed(stream.gpu())?, Event::timed(stream.gpu())?];
-        slot.site.step(stream, shared, step)?;
-        marks[0].record_on(stream)?;
-        (0..times).try_for_each(|_| slot.site.step(stream, shared, step))?;
-        marks[1].record_on(stream)?;
-        wait(&marks[1], "step")?;
-        stream.take_fault()?;
-        Ok(f64::from(marks[1].ms_since(&marks[0])?) / f64::from(times.max(1)))
-    }
-
-    /// A step on the last batch, kernel by kernel: what ran, and for how many milliseconds. Parameters change.
-    pub fn kernels(&mut self, shared: &Shared<'_>, step: &Step) -> Result<Vec<(String, f64)>> {
-        match self.slots.as_ref().and_then(|slots| slots.all.first()) {
-            Some(slot) => slot.site.kernels(&self.streams.train, shared, step),
-            None => Ok(Vec::new()),
-        }
+    /// Keeps from now on when stages and their kernels run. Steps are queued launch by launch for that.
+    pub fn trace(&mut self) {
+        self.timeline.keep();
+        self.streams.each().into_iter().for_each(|(_, stream)| stream.trace_launches());
     }
 
     /// Gives back the memory of batches, which is made again when the next one comes.
     pub fn give_up_memory(&mut self) -> Result<()> {
         self.source.give_up()?;
         self.slots = None;
-        [&self.streams.sample, &self.streams.gather, &self.streams.train]
-            .into_iter()
-            .try_for_each(Stream::synchronize)?;
-        Ok(())
+        Ok(self.streams.each().into_iter().try_for_each(|(_, stream)| stream.synchronize())?)
     }
 
     /// Rows of features that were brought so far.
@@ -128,12 +129,12 @@ impl Pipeline {
 
     /// Trains on the batches of an epoch that are not done yet, until it ends or somebody stops it.
     pub fn epoch(&mut self, shared: &Shared<'_>, task: &Task, epoch: &mut dyn Epoch) -> Result<()> {
-        let Self { streams, source, degrees, slots, settings, timeline } = self;
+        let Self { streams, source, degrees, slots, settings, pace, timeline } = self;
         let (degrees, settings) = (degrees.as_ref(), *settings);
         let first = epoch.first();
         let batches = source.epoch(epoch.drawing()?, first)?;
         let count = batches.count();
-        let mut run = Running { streams, batches, degrees, slots, settings, timeline, shared, task };
+        let mut run = Running { streams, batches, degrees, slots, settings, pace, timeline, shared, task };
         if first >= count {
             return Ok(());
         }
@@ -143,14 +144,18 @@ impl Pipeline {
             run.fit(&mut drawn, &mut open, epoch)?;
             let step = epoch.step(open.len() as u64);
             run.gather(at, &drawn, &step, &epoch.labels(&drawn.seeds))?;
+            // The next batch is drawn while steps are still under way, so that its gather waits for a free slot alone.
+            let is_drawn_early = !run.batches.needs_free_slot();
+            if is_drawn_early && at + 1 < count {
+                drawn = run.draw(at + 1)?;
+            }
             if open.len() == SLOTS && !run.close(open.remove(0), epoch)? {
                 break;
             }
             run.train(at, &step)?;
             open.push(at);
-            if at + 1 < count {
-                let is_full = open.len() == SLOTS && run.batches.needs_free_slot();
-                if is_full && !run.close(open.remove(0), epoch)? {
+            if !is_drawn_early && at + 1 < count {
+                if open.len() == SLOTS && !run.close(open.remove(0), epoch)? {
                     break;
                 }
                 drawn = run.draw(at + 1)?;
@@ -171,6 +176,7 @@ struct Running<'a> {
     degrees: Option<&'a Span>,
     slots: &'a mut Option<Slots>,
     settings: Settings,
+    pace: &'a mut Pace,
     timeline: &'a mut Timeline,
     shared: &'a Shared<'a>,
     task: &'a Task,
@@ -180,8 +186,9 @@ impl Running<'_> {
     /// A batch, drawn while others are gathered and trained on.
     fn draw(&mut self, at: u64) -> Result<Drawn> {
         self.timeline.begin(Stage::Sample, at, &self.streams.sample)?;
-        let drawn = self.batches.draw(&self.streams.sample, at)?;
+        let mut drawn = self.batches.draw(&self.streams.sample, at)?;
         self.timeline.end(Stage::Sample, at, &self.streams.sample)?;
+        drawn.ready = Some(self.streams.sample.record()?);
         Ok(drawn)
     }
 
@@ -215,35 +222,36 @@ impl Running<'_> {
         let sizing = self.settings.sizing(self.shared, capacity, self.degrees.is_some());
         *self.slots = Some(Slots::new(&self.streams.train, sizing)?);
         // Memory is made in the order of one stream and used on another.
-        self.streams.gather.wait_for(&self.streams.train)?;
-        Ok(())
+        let Streams { blocks, gather, train, .. } = self.streams;
+        Ok([blocks, gather].into_iter().try_for_each(|stream| stream.wait_for(train))?)
     }
 
     /// Queues everything that a batch needs before it is trained on.
     fn gather(&mut self, at: u64, drawn: &Drawn, step: &Step, labels: &Labels) -> Result<()> {
         let Some(slot) = self.slots.as_mut().and_then(|slots| slots.all.get_mut(place(at))) else { return Ok(()) };
-        let stream = &self.streams.gather;
+        let Streams { blocks, gather, .. } = self.streams;
         if let Some(read) = slot.read.take() {
-            wait(&read, "gather")?;
+            wait(&read, "blocks")?;
         }
         slot.site.write(self.shared, step, labels)?;
-        if let Some(free) = &slot.free {
-            stream.wait(free)?;
+        for stream in [blocks, gather] {
+            slot.free.iter().chain(&drawn.ready).try_for_each(|event| stream.wait(event))?;
         }
-        stream.wait_for(&self.streams.sample)?;
-        self.timeline.begin(Stage::Gather, at, stream)?;
-        slot.site.send(stream)?;
-        slot.read = Some(stream.record()?);
-        slot.fill(stream, drawn, self.degrees)?;
-        self.batches.gather(stream, self.task, drawn, slot)?;
-        self.timeline.end(Stage::Gather, at, stream)
+        self.timeline.begin(Stage::Blocks, at, blocks)?;
+        slot.site.send(blocks)?;
+        slot.read = Some(blocks.record()?);
+        slot.fill(blocks, drawn, self.degrees)?;
+        self.timeline.end(Stage::Blocks, at, blocks)?;
+        self.timeline.begin(Stage::Gather, at, gather)?;
+        self.batches.gather(gather, self.task, drawn, slot)?;
+        self.timeline.end(Stage::Gather, at, gather)
     }
 
     /// Queues the step of a batch that is gathered or on its way.
     fn train(&mut self, at: u64, step: &Step) -> Result<()> {
         let Some(slot) = self.slots.as_mut().and_then(|slots| slots.all.get_mut(place(at))) else { return Ok(()) };
-        let stream = &self.streams.train;
-        stream.wait_for(&self.streams.gather)?;
+        let Streams { blocks, gather, train: stream, .. } = self.streams;
+        [blocks, gather].into_iter().try_for_each(|other| stream.wait_for(other))?;
         self.timeline.begin(Stage::Train, at, stream)?;
         slot.site.step(stream, self.shared, step)?;
         self.timeline.end(Stage::Train, at, stream)?;
@@ -257,18 +265,34 @@ impl Running<'_> {
         if let Some(free) = &slot.free {
             wait(free, "step")?;
         }
-        [&self.streams.gather, &self.streams.train].into_iter().try_for_each(Stream::take_fault)?;
-        self.timeline.close(at)?;
+        let Streams { blocks, gather, train, .. } = self.streams;
+        [blocks, gather, train].into_iter().try_for_each(Stream::take_fault)?;
+        let batch_ms = self.timeline.close(at)?;
+        self.streams.each().into_iter().try_for_each(|(stage, stream)| self.timeline.add_kernels(stage, stream))?;
+        if let Some(window) = self.pace.note(batch_ms) {
+            self.batches.set_window(window);
+        }
         let found = slot.site.found()?;
         self.batches.free(at)?;
         epoch.done(found)
     }
 }
 
+/// The stream of gathers. Where the driver cannot set SMs aside for it, the number of its blocks is what holds it back.
+fn gathering(gpu: &Gpu, green_sms: Option<u32>) -> Result<Stream> {
+    if let Some(sms) = green_sms {
+        match GreenContext::new(gpu, sms).and_then(|green| green.stream()) {
+            Ok(stream) => return Ok(stream),
+            Err(why) => log::warn!("gathers are held back by the number of their blocks alone: {why}"),
+        }
+    }
+    Ok(Stream::urgent(gpu)?)
+}
+
 impl Settings {
     /// Room for batches up to a capacity.
     pub fn sizing<'a>(self, shared: &'a Shared<'a>, capacity: Capacity, needs_scales: bool) -> Sizing<'a> {
-        let Self { loops, width, seeds, home } = self;
+        let Self { loops, width, seeds, home, .. } = self;
         Sizing { shared, capacity, loops, width, seeds, needs_scales, home }
     }
 }

@@ -4,16 +4,15 @@
 //! then on a step is one launch.
 
 use headwater_compile::cuda::DeviceRows;
-use headwater_cuda::{Event, Graph, Span, Stream};
+use headwater_cuda::{Graph, Span, Stream};
 use headwater_memory::{Buffer, Pinned};
 
 use super::finish::Finish;
 use super::flat::Flat;
 use super::layers::{Activations, DeviceLayer};
 use super::letter::Letter;
-use super::passes::{Before, Brought, Passes, last_outputs};
+use super::passes::{Brought, Passes, last_outputs};
 use super::sampled::Step;
-use super::wait::wait;
 use crate::error::{Error, Result};
 use crate::labels::Labels;
 
@@ -118,7 +117,8 @@ impl Site {
     pub fn step(&mut self, stream: &Stream, shared: &Shared<'_>, step: &Step) -> Result<()> {
         shared.finish.announce(stream, step)?;
         self.steps += 1;
-        if self.steps == 1 {
+        // Launches that somebody wants to see cannot be part of one.
+        if self.steps == 1 || stream.is_traced() {
             return self.queue(stream, shared);
         }
         if self.recorded.is_none() {
@@ -132,42 +132,13 @@ impl Site {
 
     /// Queues a step launch by launch.
     fn queue(&self, stream: &Stream, shared: &Shared<'_>) -> Result<()> {
-        self.queue_each(stream, shared, &mut |_| Ok(()))
-    }
-
-    fn queue_each(&self, stream: &Stream, shared: &Shared<'_>, before: Before<'_>) -> Result<()> {
         let Shared { layers, finish, flat } = shared;
-        self.passes.forward(stream, layers, before)?;
+        self.passes.forward(stream, layers)?;
         let (counts, targets) = (self.letter.part(COUNTS)?, self.letter.part(TARGETS)?);
-        before(&|| "loss".to_owned())?;
         finish.loss(stream, (&self.outputs, &self.slope), &counts, &targets)?;
-        self.passes.backward(stream, layers, before)?;
-        before(&|| "optimiser".to_owned())?;
+        self.passes.backward(stream, layers)?;
         finish.step(stream, flat)?;
-        before(&|| "found".to_owned())?;
         finish.found(stream, self.found.whole())
-    }
-
-    /// A step of the same batch once more, kernel by kernel: what ran, and for how many milliseconds. Parameters change.
-    pub fn kernels(&self, stream: &Stream, shared: &Shared<'_>, step: &Step) -> Result<Vec<(String, f64)>> {
-        shared.finish.announce(stream, step)?;
-        let mut marks: Vec<(String, Event)> = Vec::new();
-        let mut mark = |name: String| {
-            let event = Event::timed(stream.gpu())?;
-            event.record_on(stream)?;
-            marks.push((name, event));
-            Ok(())
-        };
-        self.queue_each(stream, shared, &mut |name| mark(name()))?;
-        mark(String::new())?;
-        if let Some((_, last)) = marks.last() {
-            wait(last, "step")?;
-        }
-        let length = |pair: &[(String, Event)]| {
-            let [(name, begin), (_, end)] = pair else { return Ok((String::new(), 0.0)) };
-            Ok((name.clone(), f64::from(end.ms_since(begin)?)))
-        };
-        marks.windows(2).map(length).collect()
     }
 
     /// What the last step found. It must be over.

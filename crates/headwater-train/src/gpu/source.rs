@@ -55,6 +55,14 @@ impl Source {
         }
     }
 
+    /// Translations of host addresses that a gather of this process has under way.
+    pub fn window(&self) -> Option<u64> {
+        match self {
+            Self::Here(provider) => provider.features.window(),
+            Self::Beside(_) => None,
+        }
+    }
+
     /// Nothing of the features stays in GPU memory, and nobody holds slots.
     pub fn give_up(&mut self) -> Result<()> {
         match self {
@@ -136,6 +144,13 @@ impl Batches<'_> {
         match self {
             Self::Here { features, .. } => features.gather(stream, task, &drawn.lists()?.ids, &slot.rows(drawn)?),
             Self::Beside { .. } => Ok(()),
+        }
+    }
+
+    /// Gathers out of host memory have so many translations under way from now on.
+    pub fn set_window(&mut self, translations: u64) {
+        if let Self::Here { features, .. } = self {
+            features.set_window(translations);
         }
     }
 

@@ -120,6 +120,8 @@ fn plain(model: Model) -> RunConfig {
         producer: ProducerName::Thread,
         producer_percent: 10,
         gather_sms: 0,
+        gather_green: false,
+        gather_window: 0,
         features: Features::Auto,
         hot_share: 0.2,
         threads: 0,

@@ -156,6 +156,10 @@ fields! {
         producer_percent: u32,
         /// SMs that gather features on a GPU; 0 takes all.
         gather_sms: u32,
+        /// Whether the driver sets these SMs aside for the gather, as a green context.
+        gather_green: bool,
+        /// Translations of host addresses that a gather has under way; 0 is found in the first batches.
+        gather_window: u64,
         /// Where features lie.
         features: Features,
         /// Share of rows in the fastest memory of a tiered table, the most read first.

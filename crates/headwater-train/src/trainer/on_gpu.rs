@@ -10,8 +10,9 @@ use super::{Listener, Seconds, Trainer};
 use crate::error::{Error, Result};
 use crate::features::Fetched;
 use crate::gpu::beside::Beside;
+use crate::gpu::company::{Company, Repeat};
 use crate::gpu::plan::Mode;
-use crate::gpu::timeline::Stretch;
+use crate::gpu::timeline::{KernelStretch, Stretch};
 use crate::gpu::{BroughtRows, Engine, Epoch, Found, Kind, Parts, Step};
 use crate::labels::Labels;
 
@@ -36,16 +37,24 @@ impl Trainer {
         self.engine.as_ref().and_then(|engine| engine.mode())
     }
 
+    /// Translations of host addresses that a gather has under way, where a GPU reads host memory.
+    #[must_use]
+    pub fn gather_window(&self) -> Option<u64> {
+        self.engine.as_ref().and_then(|engine| engine.gather_window())
+    }
+
     /// Rows of features that were brought to a GPU so far, batch by batch.
     pub fn feature_rows(&mut self) -> Result<BroughtRows> {
         self.engine.as_mut().map_or_else(|| Ok(BroughtRows::default()), |engine| engine.brought())
     }
 
-    /// Milliseconds of a step alone on a GPU, on the last batch again and again: for measurements. The run is spoilt.
-    pub fn repeat_step(&mut self, times: u32) -> Result<f64> {
-        let step = self.coming_step(0);
+    /// Milliseconds of a step on a GPU, on a batch again and again, beside another stage: for measurements. The run is
+    /// spoilt. Nothing where that stage is in another process.
+    pub fn repeat_step(&mut self, times: u32, company: Company) -> Result<Option<f64>> {
+        let (step, drawing) = (self.coming_step(0), Drawing::new(self)?);
+        let repeat = Repeat { task: &self.task, drawing, step, times, company };
         match &mut self.engine {
-            Some(engine) => engine.repeat_step(&step, times),
+            Some(engine) => engine.repeat_step(repeat),
             None => Err(Error::NotOnGpu { why: "the run is on the CPU" }),
         }
     }
@@ -61,6 +70,19 @@ impl Trainer {
         if let Some(timeline) = self.engine.as_mut().and_then(|engine| engine.timeline()) {
             timeline.keep();
         }
+    }
+
+    /// Keeps from now on when the stages of every batch and their kernels ran. Batches take a little longer.
+    pub fn trace(&mut self) {
+        if let Some(engine) = &mut self.engine {
+            engine.trace();
+        }
+    }
+
+    /// When the kernels of batches ran, where that is kept.
+    pub fn traced_kernels(&mut self) -> Vec<KernelStretch> {
+        let timeline = self.engine.as_mut().and_then(|engine| engine.timeline());
+        timeline.map_or_else(Vec::new, |timeline| timeline.kernels().to_vec())
     }
 
     /// When the stages of batches ran, where that is kept.

@@ -58,7 +58,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let command = || producer::command(dataset.folder());
     let mut trainer = machine.open(task, &folder, &open, &command)?;
     if args.trace.is_some() {
-        trainer.keep_timeline();
+        trainer.trace();
     }
     if args.resume.is_none() {
         origin.write(&folder)?;
@@ -67,7 +67,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let (summary, ending) = trainer.run(&watcher)?;
     watcher.finish();
     if let Some(path) = &args.trace {
-        trace::write(path, &trainer.timeline())?;
+        trace::write(path, &trainer.timeline(), &trainer.traced_kernels())?;
     }
     if let Err(why) = draw(&folder) {
         report::note(format!("warning: there is no picture of the run: {why:#}"));
@@ -107,8 +107,9 @@ fn described(args: &TrainArgs) -> anyhow::Result<(RunConfig, PathBuf)> {
             .with_context(|| format!("{} is no run that can be gone on with", folder.display()))?;
         // How long it goes on and where features lie may change; what it learns may not.
         let TrainArgs { epochs, threads, device, sampler, producer, producer_percent, .. } = *args;
-        let TrainArgs { gather_sms, features, hot_share, .. } = *args;
-        let machine = RunFile { device, sampler, producer, producer_percent, gather_sms, ..RunFile::default() };
+        let TrainArgs { gather_sms, gather_green, gather_window, features, hot_share, .. } = *args;
+        let gather = RunFile { gather_sms, gather_green, gather_window, ..RunFile::default() };
+        let machine = RunFile { device, sampler, producer, producer_percent, ..gather };
         let flags = RunFile { epochs, threads, features, hot_share, ..machine };
         return Ok((RunConfig::resolve(flags, file)?, folder.clone()));
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headwater::cuda::Gpu;
+use headwater::train::gpu::company::Company;
 use headwater::train::gpu::plan::Mode;
 use headwater::train::gpu::timeline::{Stage, Stretch};
 use headwater::train::run_config::Features;
@@ -18,8 +19,8 @@ use super::Plan;
 use crate::args::BenchTrainArgs;
 use crate::commands::train::trace;
 
-/// Steps that are timed with nothing beside them.
-const ALONE: u32 = 20;
+/// Steps of the same batch that are timed, alone and beside other stages.
+const TIMED: u32 = 20;
 
 /// What was measured.
 #[derive(Debug, Clone, Serialize)]
@@ -34,6 +35,8 @@ pub struct Measured {
     /// Rows of features in GPU memory.
     pub hot_rows: u64,
     pub gather_sms: u32,
+    /// Translations of host addresses that a gather had under way in the end.
+    pub gather_window: Option<u64>,
     pub batch: usize,
     pub batches: u64,
     /// Of one batch after the other, all stages overlapped.
@@ -42,10 +45,13 @@ pub struct Measured {
     pub median_ms: f64,
     /// By the GPU's clock. They overlap, so they may add up to more than a batch.
     pub sample_ms: f64,
+    pub blocks_ms: f64,
     pub gather_ms: f64,
     pub train_ms: f64,
     /// A step with nothing beside it.
     pub step_alone_ms: Option<f64>,
+    /// A step alone, and while another stage goes on without a pause.
+    pub step_beside_ms: Vec<(Company, f64)>,
     /// Part of the time in which at least one stage was running on the GPU.
     pub busy: f64,
     /// Rows of a batch, and how many of them came out of host memory.
@@ -100,7 +106,7 @@ impl Measure<'_> {
         let seconds = seen.seconds();
         let stretches = trainer.timeline();
         if let Some(path) = &args.trace {
-            trace::write(path, &stretches)?;
+            trace::write(path, &stretches, &[])?;
         }
         let own: Vec<&Stretch> = stretches.iter().filter(|stretch| seen.holds(stretch.batch)).collect();
         let mean = |stage: Stage| {
@@ -114,7 +120,8 @@ impl Measure<'_> {
         let width = task.widths().first().copied().flatten().unwrap_or(0);
         let per_epoch = task.train.len().div_ceil(args.batch) as f64;
         let used = seen.used;
-        let step_alone_ms = if trainer.feature_mode().is_some() { Some(trainer.repeat_step(ALONE)?) } else { None };
+        let step_beside_ms = steps(trainer)?;
+        let gather_window = trainer.gather_window();
         Ok(Measured {
             suite: format!("{:?}", plan.suite).to_lowercase(),
             shape: plan.shape.clone(),
@@ -129,14 +136,17 @@ impl Measure<'_> {
                 _ => 0,
             },
             gather_sms: plan.gather_sms,
+            gather_window,
             batch: args.batch,
             batches,
             batch_ms: 1e3 * seconds / batches as f64,
             median_ms: seen.median_ms(),
             sample_ms: mean(Stage::Sample),
+            blocks_ms: mean(Stage::Blocks),
             gather_ms: mean(Stage::Gather),
             train_ms: mean(Stage::Train),
-            step_alone_ms,
+            step_alone_ms: step_beside_ms.first().map(|(_, ms)| *ms),
+            step_beside_ms,
             busy: busy(&own),
             rows: hot + host,
             host_rows: host,
@@ -149,6 +159,17 @@ impl Measure<'_> {
             kernels: if args.kernels { trainer.kernels()? } else { Vec::new() },
         })
     }
+}
+
+/// Milliseconds of steps, alone and beside every other stage.
+fn steps(trainer: &mut Trainer) -> anyhow::Result<Vec<(Company, f64)>> {
+    let mut steps = Vec::new();
+    if trainer.feature_mode().is_some() {
+        for company in Company::ALL {
+            steps.extend(trainer.repeat_step(TIMED, company)?.map(|ms| (company, ms)));
+        }
+    }
+    Ok(steps)
 }
 
 /// A folder of a run that nobody keeps.

@@ -170,6 +170,8 @@ impl Plan {
             features: Some(self.features),
             hot_share: Some(self.hot_share),
             gather_sms: Some(self.gather_sms),
+            gather_green: Some(args.green),
+            gather_window: Some(args.gather_window),
             device: Some(if on_cpu { DeviceName::Cpu } else { DeviceName::Cuda(args.gpu) }),
             sampler: Some(if on_cpu { headwater::train::run_config::SamplerName::Cpu } else { args.sampler }),
             precision: Some(args.precision),

@@ -50,7 +50,7 @@ impl<'a> View<'a> {
         if !args.json {
             report::line(format!("{gpu}; fan-out {:?}, batch {}, hidden {}", args.fanout, args.batch, args.hidden));
             report::line(
-                "suite shape       width model  features   hot rows   ms/batch (median)  sample  gather   train   alone   busy  link MB  cores  watts",
+                "suite shape       width model  features   hot rows   ms/batch (median)  sample  blocks  gather   train   alone   busy  link MB  cores  watts",
             );
         }
         Self { args, gpu, all: Vec::new(), skipped: Vec::new() }
@@ -61,7 +61,7 @@ impl<'a> View<'a> {
             report::json(&found)?;
         } else {
             report::line(format!(
-                "{:<5} {:<11} {:>5} {:<6} {:<9} {:>10} {:>10.3} {:>8.3} {:>7.3} {:>7.3} {:>7.3} {:>7.3} {:>5.0}% {:>8.1} {:>6.2} {:>6}",
+                "{:<5} {:<11} {:>5} {:<6} {:<9} {:>10} {:>10.3} {:>8.3} {:>7.3} {:>7.3} {:>7.3} {:>7.3} {:>7.3} {:>5.0}% {:>8.1} {:>6.2} {:>6}",
                 found.suite,
                 found.shape,
                 found.width,
@@ -71,6 +71,7 @@ impl<'a> View<'a> {
                 found.batch_ms,
                 found.median_ms,
                 found.sample_ms,
+                found.blocks_ms,
                 found.gather_ms,
                 found.train_ms,
                 found.step_alone_ms.unwrap_or(0.0),

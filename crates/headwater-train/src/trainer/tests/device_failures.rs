@@ -1,0 +1,294 @@
+//! What a GPU, its memory, host memory or a stage may refuse: a run goes on with less and learns the same to the bit, or it ends
+//! with a reason and its last checkpoint.
+
+use std::cell::RefCell;
+use std::process::Command;
+use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
+
+use headwater_cuda::{Allocation, Gpu};
+use headwater_feature::{HostTable, Source};
+use headwater_graph::generate::Rmat;
+use headwater_graph::{Graph, Topology};
+use headwater_memory::Foreign;
+
+use super::*;
+use crate::gpu::plan::Mode;
+use crate::run_config::SamplerName;
+
+/// Says that this process has the environment that its test is for.
+const INSIDE: &str = "HEADWATER_TEST_INSIDE";
+/// Rows of features, their bytes, and training nodes.
+const ROWS: u64 = 1 << 11;
+const ROWS_BYTES: usize = 1 << 20;
+const TRAIN: usize = 96;
+/// No node.
+const NOBODY: u64 = 777_777;
+
+/// The emulator; what is refused here cannot be asked of a GPU that others use.
+fn emulated() -> Option<Gpu> {
+    let gpu = Gpu::open(0).inspect_err(|why| eprintln!("no GPU: skipped ({why})")).ok()?;
+    gpu.facts().name.contains("emulated").then_some(gpu)
+}
+
+/// The emulator in a process with a changed environment, which runs the test once more. Nothing in the process that starts it.
+fn inside(test: &str, changes: &[(&str, &str)]) -> Option<Gpu> {
+    let gpu = emulated()?;
+    if std::env::var_os(INSIDE).is_some() {
+        return Some(gpu);
+    }
+    let test = format!("trainer::tests::device_failures::{test}");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", &test, "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
+    let output = command.envs(changes.iter().copied()).output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).join("\n");
+    assert!(output.status.success() && text.contains("1 passed"), "{test}: {text}");
+    None
+}
+
+/// A graph with hubs, so that batches differ in size.
+fn task(folder: &Path) -> Task {
+    let recipe = Rmat { nodes_log2: 11, edges_per_node: 8, classes: 4, features: 128, ..Rmat::default() };
+    let dataset = folder.join("hubs");
+    if !dataset.exists() {
+        recipe.recipe().unwrap().write(&dataset, &Silent).unwrap();
+    }
+    let mut task = Task::open(&Dataset::open(&dataset).unwrap(), Inverse::Off).unwrap();
+    task.train.truncate(TRAIN);
+    assert_eq!((task.train.len(), task.features[0].as_ref().unwrap().shape()), (TRAIN, [ROWS, 128]));
+    task
+}
+
+fn short(features: Features) -> RunConfig {
+    let config = config(Architecture::Sage, false);
+    RunConfig { features, epochs: 1, hidden: 8, batch: 8, fanout: vec![12, 12], evaluate_every: 0, ..config }
+}
+
+/// Runs to the end, in a folder below.
+fn trained(gpu: &Gpu, config: &RunConfig, below: &Path, name: &str, listener: &dyn Listener) -> Trainer {
+    let mut trainer = Trainer::open_on(gpu, config.clone(), task(below), &below.join(name)).unwrap();
+    trainer.run(listener).unwrap();
+    trainer
+}
+
+fn learnt_the_same(below: &Path, name: &str, wanted: &str) {
+    assert_eq!(losses(&below.join(name)), losses(&below.join(wanted)), "{name}");
+    assert!(weights(&below.join(name)) == weights(&below.join(wanted)), "{name}");
+}
+
+thread_local! {
+    static SAID: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps what is logged in the thread that asks for it.
+struct Kept;
+
+impl log::Log for Kept {
+    fn enabled(&self, _metadata: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        SAID.with_borrow_mut(|said| said.push(format!("{}: {}", record.level(), record.args())));
+    }
+
+    fn flush(&self) {}
+}
+
+/// What was said since this was last asked for.
+fn said() -> Vec<String> {
+    static BEGIN: Once = Once::new();
+    BEGIN.call_once(|| {
+        log::set_logger(&Kept).unwrap();
+        log::set_max_level(log::LevelFilter::Info);
+    });
+    SAID.take()
+}
+
+/// That exactly one line begins like this.
+fn said_once(said: &[String], begin: &str) {
+    assert_eq!(said.iter().filter(|line| line.starts_with(begin)).count(), 1, "{begin}: {said:#?}");
+}
+
+#[test]
+fn memory_that_others_took_is_not_planned_with() {
+    let Some(gpu) = emulated() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path();
+    let before = gpu.memory().unwrap().free_bytes;
+    let rich = trained(&gpu, &short(Features::Auto), below, "rich", &Quiet);
+    assert_eq!(rich.feature_mode(), Some(Mode::AllGpu));
+    let needed = before - gpu.memory().unwrap().free_bytes;
+    drop(rich);
+    said();
+    // All that the run took, less half of its rows.
+    let left = needed - ROWS_BYTES / 2;
+    let _taken = Allocation::shareable(&gpu, gpu.memory().unwrap().free_bytes - left).unwrap();
+    let poor = trained(&gpu, &short(Features::Auto), below, "poor", &Quiet);
+    let Some(Mode::Tiered { hot_rows }) = poor.feature_mode() else { panic!("{:?}", poor.feature_mode()) };
+    assert!((1..ROWS).contains(&hot_rows), "{hot_rows}");
+    let said = said();
+    said_once(&said, "WARN: ");
+    assert!(said.iter().any(|line| line.contains("of GPU memory are taken, so features are tiered with")), "{said:?}");
+    learnt_the_same(below, "poor", "rich");
+}
+
+/// Takes all but a little of the GPU's memory after the second batch.
+struct Takes<'a> {
+    gpu: &'a Gpu,
+    taken: RefCell<Option<Arc<Allocation>>>,
+    batches: Cell<u64>,
+}
+
+impl Listener for Takes<'_> {
+    fn batch(&self, done: u64, _of: u64, _loss: f64) {
+        self.batches.set(self.batches.get() + 1);
+        assert_eq!(done, self.batches.get(), "every batch is told once");
+        if done == 2 {
+            let free = self.gpu.memory().unwrap().free_bytes;
+            *self.taken.borrow_mut() = Some(Allocation::shareable(self.gpu, free - 4096).unwrap());
+        }
+    }
+
+    fn epoch(&self, _report: &EpochReport) {}
+
+    fn should_stop(&self) -> bool {
+        false
+    }
+}
+
+/// CPU threads send batches in memory that is made for each, and the GPU's sampler has its own: there it is slots that a larger
+/// batch asks for.
+#[test]
+fn memory_that_runs_out_on_the_way_is_taken_from_features() {
+    let Some(gpu) = emulated() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path();
+    drop(trained(&gpu, &short(Features::AllGpu), below, "rich", &Quiet));
+    for (sampler, name, grows) in [(SamplerName::Cpu, "cpu", false), (SamplerName::Gpu, "gpu", true)] {
+        said();
+        let config = RunConfig { sampler, ..short(Features::AllGpu) };
+        let takes = Takes { gpu: &gpu, taken: RefCell::new(None), batches: Cell::new(0) };
+        let trainer = trained(&gpu, &config, below, name, &takes);
+        let mode = trainer.feature_mode().unwrap();
+        assert!(mode.hot_rows(ROWS) < ROWS, "{mode}");
+        let said = said();
+        said_once(&said, "WARN: GPU memory is short, so features go from all-gpu to tiered with 1536 hot rows: out of");
+        let has_grown = said.iter().any(|line| line.contains("a batch was larger than those before"));
+        assert!(has_grown || !grows, "{said:#?}");
+        learnt_the_same(below, name, "rich");
+    }
+}
+
+#[test]
+fn batches_that_never_fit_end_the_run_with_advice() {
+    let Some(gpu) = emulated() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let config = RunConfig { sampler: SamplerName::Cpu, ..short(Features::ZeroCopy) };
+    let mut trainer = Trainer::open_on(&gpu, config, task(folder.path()), &folder.path().join("run")).unwrap();
+    let why = trainer.run(&Takes { gpu: &gpu, taken: RefCell::new(None), batches: Cell::new(0) }).unwrap_err();
+    let text = why.to_string();
+    assert!(why.is_out_of_memory() && text.contains("zero-copy; a smaller batch or fan-out does: out of"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_pinned_comes_by_copy() {
+    let Some(gpu) = inside("what_cannot_be_pinned_comes_by_copy", &[("HWEMU_REGISTER_BYTES", "0")]) else { return };
+    comes_by_copy(&gpu, 0);
+}
+
+#[test]
+fn where_nothing_can_be_pinned_rows_come_through_ordinary_memory() {
+    let test = "where_nothing_can_be_pinned_rows_come_through_ordinary_memory";
+    let refused = [("HWEMU_REGISTER_BYTES", "0"), ("HWEMU_PINNED_BYTES", "1048576")];
+    let Some(gpu) = inside(test, &refused) else { return };
+    comes_by_copy(&gpu, 1);
+}
+
+/// That every mode that reads host memory becomes `dma`, and how often ordinary memory is spoken of.
+fn comes_by_copy(gpu: &Gpu, ordinary: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path();
+    drop(trained(gpu, &short(Features::AllGpu), below, "rich", &Quiet));
+    for features in [Features::ZeroCopy, Features::Tiered, Features::Naive] {
+        said();
+        let name = features.name();
+        let trainer = trained(gpu, &short(features), below, name, &Quiet);
+        assert_eq!(trainer.feature_mode(), Some(Mode::Dma), "{name}");
+        let said = said();
+        said_once(&said, &format!("WARN: host memory cannot be pinned, so features go from {name}"));
+        assert!(said.iter().any(|line| line.contains("to dma: cannot pin 1048576 bytes")), "{said:#?}");
+        let begin = "WARN: no host memory can be pinned, so features come through ordinary memory: out of pinned host";
+        assert_eq!(said.iter().filter(|line| line.starts_with(begin)).count(), ordinary, "{said:#?}");
+        learnt_the_same(below, name, "rich");
+    }
+}
+
+/// Notes when the last batch was told.
+struct Watch(Cell<Option<Instant>>);
+
+impl Listener for Watch {
+    fn batch(&self, _done: u64, _of: u64, _loss: f64) {
+        self.0.set(Some(Instant::now()));
+    }
+
+    fn epoch(&self, _report: &EpochReport) {}
+
+    fn should_stop(&self) -> bool {
+        false
+    }
+}
+
+/// A training node that is read when its own batch is, and that has neighbours.
+fn seldom(task: &Task) -> u64 {
+    let lists = task.graph.relation(0);
+    let is_seldom = |node: &&u64| lists.degree(**node) > 0 && lists.neighbours().iter().all(|other| other != **node);
+    *task.train.iter().find(is_seldom).unwrap()
+}
+
+/// The same task with a feature that is not a number.
+fn with_bad_row(task: Task, node: u64) -> Task {
+    let table = task.features[0].as_ref().unwrap();
+    let mut values = table.in_place().unwrap().to_vec();
+    values[usize::try_from(node).unwrap() * 128 + 3] = f32::NAN;
+    let bytes: Vec<u8> = bytemuck::cast_slice(&values).to_vec();
+    let source = Source::memory(Foreign::new(Arc::new(bytes)), Vec::new(), *table.source().format()).unwrap();
+    Task { features: vec![Some(HostTable::of(source))], ..task }
+}
+
+/// The same task with neighbours that are no nodes.
+fn with_bad_neighbours(task: Task, node: u64) -> Task {
+    let lists = task.graph.relation(0);
+    let mut neighbours: Vec<u64> = lists.neighbours().iter().collect();
+    neighbours[lists.list(node)].fill(NOBODY);
+    let lists = Topology::trusted(lists.layout(), lists.columns(), lists.offsets().clone(), neighbours.into()).unwrap();
+    let graph = Graph::new(task.graph.schema().clone(), vec![lists]).unwrap();
+    Task { graph, ..task }
+}
+
+/// A run that fails in its second epoch, in one stage or another, ends at once; then it goes on from its checkpoint.
+#[test]
+fn a_stage_that_errs_ends_the_run_and_leaves_the_checkpoint() {
+    let Some(gpu) = emulated() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path();
+    for (name, sampler) in [("thread", SamplerName::Cpu), ("gpu", SamplerName::Gpu), ("row", SamplerName::Gpu)] {
+        let config = RunConfig { sampler, ..short(Features::ZeroCopy) };
+        drop(trained(&gpu, &config, below, name, &Quiet));
+        let (kept, longer) = (weights(&below.join(name)), RunConfig { epochs: 2, ..config });
+        let good = task(below);
+        let node = seldom(&good);
+        let bad = if name == "row" { with_bad_row(good, node) } else { with_bad_neighbours(good, node) };
+        let mut trainer = Trainer::open_on(&gpu, longer.clone(), bad, &below.join(name)).unwrap();
+        let watch = Watch(Cell::new(None));
+        let why = trainer.run(&watch).unwrap_err().to_string();
+        let after = watch.0.get().unwrap().elapsed();
+        assert!(after < Duration::from_secs(1), "{name}: {after:?}");
+        let words = if name == "row" { format!("node {node} ") } else { NOBODY.to_string() };
+        assert!(why.contains(&words), "{name}: {why}");
+        drop(trainer);
+        assert!(weights(&below.join(name)) == kept, "{name}");
+        trained(&gpu, &longer, below, name, &Quiet);
+        assert!(weights(&below.join(name)) != kept, "{name}");
+    }
+}

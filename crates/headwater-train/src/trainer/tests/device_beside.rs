@@ -77,8 +77,9 @@ fn produce(scene: &Scene) {
         while !own.file("die").exists() {
             if taken.is_none() && own.file("take").exists() {
                 let gpu = Gpu::open(0).unwrap();
-                let all_but_a_page = gpu.memory().unwrap().free_bytes - 4096;
-                taken = Some(Allocation::shareable(&gpu, all_but_a_page).unwrap());
+                // A gather takes more than is left, and less than that and the rows in GPU memory.
+                let most = gpu.memory().unwrap().free_bytes - (56 << 10);
+                taken = Some(Allocation::shareable(&gpu, most).unwrap());
                 own.note("taken");
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -183,10 +184,11 @@ fn memory_that_a_producer_lacks_is_taken_from_features() {
         return;
     }
     let test = "memory_that_a_producer_lacks_is_taken_from_features";
-    let config = RunConfig { features: Features::AllGpu, sampler: SamplerName::Cpu, ..short(Architecture::Sage) };
+    let (features, sampler, hot_share) = (Features::Tiered, SamplerName::Cpu, 0.99);
+    let config = RunConfig { features, sampler, hot_share, ..short(Architecture::Sage) };
     scene.open(test, &config, "rich").run(&Quiet).unwrap();
     let mut trainer = scene.open(test, &config, "poor");
-    assert_eq!(trainer.feature_mode(), Some(Mode::AllGpu));
+    assert_eq!(trainer.feature_mode(), Some(Mode::Tiered { hot_rows: 594 }));
     scene.note("take");
     assert!(scene.waits_for("taken", Duration::from_secs(10)));
     trainer.run(&Quiet).unwrap();

@@ -8,20 +8,21 @@ use std::time::{Duration, Instant};
 
 use headwater_cuda::{Allocation, Gpu};
 use headwater_feature::{HostTable, Source};
-use headwater_graph::generate::Rmat;
-use headwater_graph::{Graph, Topology};
+use headwater_graph::generate::{Recipe, Rmat};
 use headwater_memory::Foreign;
 
 use super::*;
 use crate::gpu::plan::Mode;
+use crate::labels::Labels;
 use crate::run_config::SamplerName;
+use crate::trainer::draw::Drawing;
 
 /// Says that this process has the environment that its test is for.
 const INSIDE: &str = "HEADWATER_TEST_INSIDE";
-/// Rows of features, their bytes, and training nodes.
-const ROWS: u64 = 1 << 11;
-const ROWS_BYTES: usize = 1 << 20;
-const TRAIN: usize = 96;
+/// Rows of features of half a KiB each, and training nodes.
+const HUB_ROWS: u64 = 1 << 11;
+const EVEN_ROWS: u64 = 1 << 13;
+const TRAIN: usize = 64;
 /// No node.
 const NOBODY: u64 = 777_777;
 
@@ -46,16 +47,25 @@ fn inside(test: &str, changes: &[(&str, &str)]) -> Option<Gpu> {
     None
 }
 
-/// A graph with hubs, so that batches differ in size.
-fn task(folder: &Path) -> Task {
+/// A graph with hubs: batches differ in size.
+fn hubs(folder: &Path) -> Task {
     let recipe = Rmat { nodes_log2: 11, edges_per_node: 8, classes: 4, features: 128, ..Rmat::default() };
-    let dataset = folder.join("hubs");
+    opened(&folder.join("hubs"), &recipe.recipe().unwrap())
+}
+
+/// A graph whose nodes have about as many neighbours each: batches are of one size.
+fn even(folder: &Path) -> Task {
+    let recipe = Planted { nodes: EVEN_ROWS, edges_per_node: 4, classes: 4, features: 128, ..Planted::default() };
+    opened(&folder.join("even"), &recipe.recipe().unwrap())
+}
+
+fn opened(dataset: &Path, recipe: &Recipe) -> Task {
     if !dataset.exists() {
-        recipe.recipe().unwrap().write(&dataset, &Silent).unwrap();
+        recipe.write(dataset, &Silent).unwrap();
     }
-    let mut task = Task::open(&Dataset::open(&dataset).unwrap(), Inverse::Off).unwrap();
+    let mut task = Task::open(&Dataset::open(dataset).unwrap(), Inverse::Off).unwrap();
     task.train.truncate(TRAIN);
-    assert_eq!((task.train.len(), task.features[0].as_ref().unwrap().shape()), (TRAIN, [ROWS, 128]));
+    assert_eq!(task.train.len(), TRAIN);
     task
 }
 
@@ -65,8 +75,8 @@ fn short(features: Features) -> RunConfig {
 }
 
 /// Runs to the end, in a folder below.
-fn trained(gpu: &Gpu, config: &RunConfig, below: &Path, name: &str, listener: &dyn Listener) -> Trainer {
-    let mut trainer = Trainer::open_on(gpu, config.clone(), task(below), &below.join(name)).unwrap();
+fn trained(gpu: &Gpu, config: &RunConfig, task: Task, folder: &Path, listener: &dyn Listener) -> Trainer {
+    let mut trainer = Trainer::open_on(gpu, config.clone(), task, folder).unwrap();
     trainer.run(listener).unwrap();
     trainer
 }
@@ -116,20 +126,20 @@ fn memory_that_others_took_is_not_planned_with() {
     let folder = tempfile::tempdir().unwrap();
     let below = folder.path();
     let before = gpu.memory().unwrap().free_bytes;
-    let rich = trained(&gpu, &short(Features::Auto), below, "rich", &Quiet);
+    let rich = trained(&gpu, &short(Features::Auto), even(below), &below.join("rich"), &Quiet);
     assert_eq!(rich.feature_mode(), Some(Mode::AllGpu));
     let needed = before - gpu.memory().unwrap().free_bytes;
     drop(rich);
     said();
     // All that the run took, less half of its rows.
-    let left = needed - ROWS_BYTES / 2;
+    let left = needed - usize::try_from(EVEN_ROWS).unwrap() * 256;
     let _taken = Allocation::shareable(&gpu, gpu.memory().unwrap().free_bytes - left).unwrap();
-    let poor = trained(&gpu, &short(Features::Auto), below, "poor", &Quiet);
+    let poor = trained(&gpu, &short(Features::Auto), even(below), &below.join("poor"), &Quiet);
     let Some(Mode::Tiered { hot_rows }) = poor.feature_mode() else { panic!("{:?}", poor.feature_mode()) };
-    assert!((1..ROWS).contains(&hot_rows), "{hot_rows}");
     let said = said();
-    said_once(&said, "WARN: ");
-    assert!(said.iter().any(|line| line.contains("of GPU memory are taken, so features are tiered with")), "{said:?}");
+    assert!((1..EVEN_ROWS).contains(&hot_rows), "{hot_rows}: {said:#?}");
+    let taken = said.iter().filter(|line| line.contains("of GPU memory are taken, so features are tiered with"));
+    assert_eq!(taken.count(), 1, "{said:#?}");
     learnt_the_same(below, "poor", "rich");
 }
 
@@ -164,14 +174,14 @@ fn memory_that_runs_out_on_the_way_is_taken_from_features() {
     let Some(gpu) = emulated() else { return };
     let folder = tempfile::tempdir().unwrap();
     let below = folder.path();
-    drop(trained(&gpu, &short(Features::AllGpu), below, "rich", &Quiet));
+    drop(trained(&gpu, &short(Features::AllGpu), hubs(below), &below.join("rich"), &Quiet));
     for (sampler, name, grows) in [(SamplerName::Cpu, "cpu", false), (SamplerName::Gpu, "gpu", true)] {
         said();
         let config = RunConfig { sampler, ..short(Features::AllGpu) };
         let takes = Takes { gpu: &gpu, taken: RefCell::new(None), batches: Cell::new(0) };
-        let trainer = trained(&gpu, &config, below, name, &takes);
+        let trainer = trained(&gpu, &config, hubs(below), &below.join(name), &takes);
         let mode = trainer.feature_mode().unwrap();
-        assert!(mode.hot_rows(ROWS) < ROWS, "{mode}");
+        assert!(mode.hot_rows(HUB_ROWS) < HUB_ROWS, "{mode}");
         let said = said();
         said_once(&said, "WARN: GPU memory is short, so features go from all-gpu to tiered with 1536 hot rows: out of");
         let has_grown = said.iter().any(|line| line.contains("a batch was larger than those before"));
@@ -185,7 +195,7 @@ fn batches_that_never_fit_end_the_run_with_advice() {
     let Some(gpu) = emulated() else { return };
     let folder = tempfile::tempdir().unwrap();
     let config = RunConfig { sampler: SamplerName::Cpu, ..short(Features::ZeroCopy) };
-    let mut trainer = Trainer::open_on(&gpu, config, task(folder.path()), &folder.path().join("run")).unwrap();
+    let mut trainer = Trainer::open_on(&gpu, config, hubs(folder.path()), &folder.path().join("run")).unwrap();
     let why = trainer.run(&Takes { gpu: &gpu, taken: RefCell::new(None), batches: Cell::new(0) }).unwrap_err();
     let text = why.to_string();
     assert!(why.is_out_of_memory() && text.contains("zero-copy; a smaller batch or fan-out does: out of"), "{text}");
@@ -209,15 +219,15 @@ fn where_nothing_can_be_pinned_rows_come_through_ordinary_memory() {
 fn comes_by_copy(gpu: &Gpu, ordinary: usize) {
     let folder = tempfile::tempdir().unwrap();
     let below = folder.path();
-    drop(trained(gpu, &short(Features::AllGpu), below, "rich", &Quiet));
+    drop(trained(gpu, &short(Features::AllGpu), hubs(below), &below.join("rich"), &Quiet));
     for features in [Features::ZeroCopy, Features::Tiered, Features::Naive] {
         said();
         let name = features.name();
-        let trainer = trained(gpu, &short(features), below, name, &Quiet);
+        let trainer = trained(gpu, &short(features), hubs(below), &below.join(name), &Quiet);
         assert_eq!(trainer.feature_mode(), Some(Mode::Dma), "{name}");
         let said = said();
         said_once(&said, &format!("WARN: host memory cannot be pinned, so features go from {name}"));
-        assert!(said.iter().any(|line| line.contains("to dma: cannot pin 1048576 bytes")), "{said:#?}");
+        assert!(said.iter().any(|line| line.contains(" to dma: cannot pin ")), "{said:#?}");
         let begin = "WARN: no host memory can be pinned, so features come through ordinary memory: out of pinned host";
         assert_eq!(said.iter().filter(|line| line.starts_with(begin)).count(), ordinary, "{said:#?}");
         learnt_the_same(below, name, "rich");
@@ -225,11 +235,11 @@ fn comes_by_copy(gpu: &Gpu, ordinary: usize) {
 }
 
 /// Notes when the last batch was told.
-struct Watch(Cell<Option<Instant>>);
+struct Watch(Cell<Instant>);
 
 impl Listener for Watch {
     fn batch(&self, _done: u64, _of: u64, _loss: f64) {
-        self.0.set(Some(Instant::now()));
+        self.0.set(Instant::now());
     }
 
     fn epoch(&self, _report: &EpochReport) {}
@@ -239,31 +249,22 @@ impl Listener for Watch {
     }
 }
 
-/// A training node that is read when its own batch is, and that has neighbours.
-fn seldom(task: &Task) -> u64 {
-    let lists = task.graph.relation(0);
-    let is_seldom = |node: &&u64| lists.degree(**node) > 0 && lists.neighbours().iter().all(|other| other != **node);
-    *task.train.iter().find(is_seldom).unwrap()
-}
-
-/// The same task with a feature that is not a number.
-fn with_bad_row(task: Task, node: u64) -> Task {
+/// The same task with other features.
+fn with_rows(task: Task, change: impl Fn(&mut Vec<f32>)) -> Task {
     let table = task.features[0].as_ref().unwrap();
     let mut values = table.in_place().unwrap().to_vec();
-    values[usize::try_from(node).unwrap() * 128 + 3] = f32::NAN;
+    change(&mut values);
     let bytes: Vec<u8> = bytemuck::cast_slice(&values).to_vec();
     let source = Source::memory(Foreign::new(Arc::new(bytes)), Vec::new(), *table.source().format()).unwrap();
     Task { features: vec![Some(HostTable::of(source))], ..task }
 }
 
-/// The same task with neighbours that are no nodes.
-fn with_bad_neighbours(task: Task, node: u64) -> Task {
-    let lists = task.graph.relation(0);
-    let mut neighbours: Vec<u64> = lists.neighbours().iter().collect();
-    neighbours[lists.list(node)].fill(NOBODY);
-    let lists = Topology::trusted(lists.layout(), lists.columns(), lists.offsets().clone(), neighbours.into()).unwrap();
-    let graph = Graph::new(task.graph.schema().clone(), vec![lists]).unwrap();
-    Task { graph, ..task }
+/// The same task with a training node that is none.
+fn with_bad_seed(task: Task, node: u64) -> Task {
+    let Labels::Classes(mut labels) = task.labels else { panic!("nodes have classes") };
+    labels.resize(usize::try_from(NOBODY + 1).unwrap(), 0);
+    let train = task.train.iter().map(|own| if *own == node { NOBODY } else { *own }).collect();
+    Task { labels: Labels::Classes(labels), train, ..task }
 }
 
 /// A run that fails in its second epoch, in one stage or another, ends at once; then it goes on from its checkpoint.
@@ -272,23 +273,28 @@ fn a_stage_that_errs_ends_the_run_and_leaves_the_checkpoint() {
     let Some(gpu) = emulated() else { return };
     let folder = tempfile::tempdir().unwrap();
     let below = folder.path();
-    for (name, sampler) in [("thread", SamplerName::Cpu), ("gpu", SamplerName::Gpu), ("row", SamplerName::Gpu)] {
-        let config = RunConfig { sampler, ..short(Features::ZeroCopy) };
-        drop(trained(&gpu, &config, below, name, &Quiet));
-        let (kept, longer) = (weights(&below.join(name)), RunConfig { epochs: 2, ..config });
-        let good = task(below);
-        let node = seldom(&good);
-        let bad = if name == "row" { with_bad_row(good, node) } else { with_bad_neighbours(good, node) };
-        let mut trainer = Trainer::open_on(&gpu, longer.clone(), bad, &below.join(name)).unwrap();
-        let watch = Watch(Cell::new(None));
+    let config = RunConfig { sampler: SamplerName::Cpu, ..short(Features::ZeroCopy) };
+    let longer = RunConfig { epochs: 2, ..config.clone() };
+    let drawing = Drawing::of(&longer, &Arc::new(even(below)), 1).unwrap();
+    let late = *drawing.seeds(drawing.count() - 1).0.last().unwrap();
+    let nan_at = usize::try_from(late).unwrap() * 128 + 3;
+    let of_gpu = |config: &RunConfig| RunConfig { sampler: SamplerName::Gpu, ..config.clone() };
+    for (name, config, bad, words) in [
+        ("thread", longer.clone(), with_bad_seed(even(below), late), "777777"),
+        ("sampler", of_gpu(&longer), with_bad_seed(even(below), late), "777777"),
+        ("row", longer.clone(), with_rows(even(below), |rows| rows[nan_at] = f32::NAN), "has NaN as feature 3"),
+    ] {
+        let run = below.join(name);
+        drop(trained(&gpu, &RunConfig { epochs: 1, ..config.clone() }, even(below), &run, &Quiet));
+        let kept = weights(&run);
+        let mut trainer = Trainer::open_on(&gpu, config.clone(), bad, &run).unwrap();
+        let watch = Watch(Cell::new(Instant::now()));
         let why = trainer.run(&watch).unwrap_err().to_string();
-        let after = watch.0.get().unwrap().elapsed();
-        assert!(after < Duration::from_secs(1), "{name}: {after:?}");
-        let words = if name == "row" { format!("node {node} ") } else { NOBODY.to_string() };
-        assert!(why.contains(&words), "{name}: {why}");
+        let after = watch.0.get().elapsed();
+        assert!(after < Duration::from_secs(1) && why.contains(words), "{name}: {why} after {after:?}");
         drop(trainer);
-        assert!(weights(&below.join(name)) == kept, "{name}");
-        trained(&gpu, &longer, below, name, &Quiet);
-        assert!(weights(&below.join(name)) != kept, "{name}");
+        assert!(weights(&run) == kept, "{name}");
+        trained(&gpu, &config, even(below), &run, &Quiet);
+        assert!(weights(&run) != kept, "{name}");
     }
 }

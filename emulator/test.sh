@@ -42,7 +42,7 @@ suite() {
     env "$@" HWEMU_SCHEDULE=17 "$work/bin/selftest" "$kernels" >"$work/log" 2>&1 || { cat "$work/log" >&2; return 1; }
     env "$@" "$work/bin/ipc"
     env "$@" HWEMU_DEVICES=2 HWEMU_SMS=8 HWEMU_DRIVER_VERSION=12020 HWEMU_DEVICE_BYTES=1000 HWEMU_REGISTER_BYTES=100 \
-        HWEMU_NO_GREEN=1 "$work/bin/settings"
+        HWEMU_PINNED_BYTES=100 HWEMU_CAPABILITY=75 HWEMU_NO_GREEN=1 "$work/bin/settings"
 }
 
 echo "== plain"

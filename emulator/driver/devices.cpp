@@ -85,7 +85,8 @@ int attribute_value(int attribute, int device) {
         case 39: return 2048;                // threads an SM
         case 40: return 3;                   // copy engines
         case 41: return 1;                   // unified addressing
-        case 75: return 9;                   // compute capability
+        case 75: return static_cast<int>(setting("HWEMU_CAPABILITY", 90) / 10);  // compute capability
+        case 76: return static_cast<int>(setting("HWEMU_CAPABILITY", 90) % 10);
         case 78: case 79: case 80: return 1; // priorities, L1
         case 81: return 233472;              // shared memory an SM
         case 82: return 65536;               // registers an SM

@@ -43,11 +43,15 @@ bool fits(const Device* device, std::size_t bytes) {
 int allocate(Memory kind, DevicePointer* out, std::size_t bytes, Device* device) {
     if (!out || !bytes) return invalid_value;
     if (on_device(kind) && !fits(device, bytes)) return out_of_memory;
+    const auto pinned_limit = setting("HWEMU_PINNED_BYTES", ~0ull);
+    const bool is_host = kind == Memory::host;
+    if (is_host && (bytes > pinned_limit || state().pinned_bytes > pinned_limit - bytes)) return out_of_memory;
     void* base = nullptr;
-    if (posix_memalign(&base, kind == Memory::host ? 4096 : 512, bytes)) return out_of_memory;
+    if (posix_memalign(&base, is_host ? 4096 : 512, bytes)) return out_of_memory;
     fill_unchecked(base, bytes);
     add(kind, base, bytes, device->number);
     if (on_device(kind)) device->used_bytes += bytes;
+    if (is_host) state().pinned_bytes += bytes;
     *out = reinterpret_cast<std::uint64_t>(base);
     return success;
 }
@@ -56,6 +60,7 @@ int allocate(Memory kind, DevicePointer* out, std::size_t bytes, Device* device)
 void release(Allocation* allocation) {
     if (on_device(allocation->kind))
         state().devices[static_cast<std::size_t>(allocation->device)]->used_bytes -= allocation->bytes;
+    if (allocation->kind == Memory::host) state().pinned_bytes -= allocation->bytes;
     if (allocation->mapping)
         unmap_file(*allocation);
     else if (allocation->kind != Memory::registered)

@@ -120,6 +120,7 @@ struct State {
     std::map<std::uint64_t, Allocation> allocations;  // by base address
     std::uint64_t next_id = 1;
     std::size_t registered_bytes = 0;
+    std::size_t pinned_bytes = 0;
     Registry<Stream> streams;
     Registry<Event> events;
     Registry<LoadedModule> modules;

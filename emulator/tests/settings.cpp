@@ -28,6 +28,17 @@ int main() {
     EXPECT_CODE(2, cu("cuMemHostRegister_v2", &host[0], std::size_t{101}, 0u));
     OK(cu("cuMemHostRegister_v2", &host[0], std::size_t{60}, 0u));
     EXPECT_CODE(2, cu("cuMemHostRegister_v2", &host[100], std::size_t{60}, 0u));
+    void* pinned = nullptr;
+    EXPECT_CODE(2, cu("cuMemHostAlloc", &pinned, std::size_t{101}, 0u));
+    OK(cu("cuMemHostAlloc", &pinned, std::size_t{60}, 0u));
+    OK(cu("cuMemFreeHost", pinned));
+    OK(cu("cuMemHostAlloc", &pinned, std::size_t{60}, 0u));
+    void* more = nullptr;
+    EXPECT_CODE(2, cu("cuMemHostAlloc", &more, std::size_t{60}, 0u));
+    OK(cu("cuDeviceGetAttribute", &value, 75, 0));
+    EXPECT(value == 7);
+    OK(cu("cuDeviceGetAttribute", &value, 76, 0));
+    EXPECT(value == 5);
     EXPECT_CODE(801, cu("cuGreenCtxDestroy", second));
     std::printf("ok settings\n");
 }

@@ -119,6 +119,12 @@ impl Error {
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::OutOfMemory { .. } | Self::Driver { code: 2, .. })
     }
+
+    /// Whether that was memory of the host.
+    #[must_use]
+    pub fn is_out_of_host_memory(&self) -> bool {
+        matches!(self, Self::OutOfMemory { what, .. } if what.contains("host"))
+    }
 }
 
 /// How a launch's arguments miss the kernel's declaration.

@@ -64,7 +64,7 @@ pub struct Missing {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} was not found. Set {} to its file, or install it. Looked in:", self.title, self.variable)?;
+        write!(f, "{} was not found. Set {} to its file, or install it.\nLooked in:", self.title, self.variable)?;
         self.looked.iter().try_for_each(|place| write!(f, "\n  {place}"))
     }
 }

@@ -100,4 +100,13 @@ impl Error {
             _ => false,
         }
     }
+
+    /// Whether that was host memory, or host memory that can be pinned: giving up GPU memory would not help.
+    #[must_use]
+    pub fn is_out_of_host_memory(&self) -> bool {
+        match self {
+            Self::Cuda(error) => error.is_out_of_host_memory(),
+            _ => self.is_out_of_memory(),
+        }
+    }
 }

@@ -45,6 +45,16 @@ pub enum Error {
         /// What it cannot do.
         why: &'static str,
     },
+    /// Batches that find no room although nothing else is in GPU memory that could be given up.
+    #[error(
+        "a batch does not fit into GPU memory beside features that are {mode}; a smaller batch or fan-out does: {why}"
+    )]
+    NoRoom {
+        /// Where features lie.
+        mode: String,
+        /// What was asked for.
+        why: String,
+    },
     /// A stage of a pipeline that failed or fell silent.
     #[error("the {stage} failed: {why}")]
     Stage {
@@ -242,19 +252,47 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a smaller piece of GPU memory might be had.
+    /// Whether GPU memory ran out, so that less of it might do.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
+        match self.refusal() {
+            Some(Refusal::Gpu(why)) => why.is_out_of_memory() && !why.is_out_of_host_memory(),
+            Some(Refusal::Memory(why)) => why.is_out_of_memory() && !why.is_out_of_host_memory(),
+            None => matches!(
+                self,
+                Self::NoRoom { .. } | Self::Feature(headwater_feature::Error::Budget { memory: "GPU memory", .. })
+            ),
+        }
+    }
+
+    /// Whether host memory could not be had or not be pinned, so that rows must come by copy.
+    #[must_use]
+    pub fn is_unpinned(&self) -> bool {
+        match self.refusal() {
+            Some(Refusal::Gpu(why)) => why.is_out_of_host_memory(),
+            Some(Refusal::Memory(why)) => why.is_out_of_host_memory(),
+            None => matches!(self, Self::Feature(headwater_feature::Error::Budget { memory: "host memory", .. })),
+        }
+    }
+
+    /// What the GPU or the memories said, whichever crate passed it on.
+    fn refusal(&self) -> Option<Refusal<'_>> {
+        use headwater_tensor::Error as Tensor;
+        use {
+            headwater_compile::Error as Compile, headwater_feature::Error as Feature, headwater_graph::Error as Graph,
+        };
         match self {
             Self::Cuda(why)
-            | Self::Compile(headwater_compile::Error::Cuda(why))
-            | Self::Graph(headwater_graph::Error::Cuda(why))
-            | Self::Feature(headwater_feature::Error::Cuda(why)) => why.is_out_of_memory(),
+            | Self::Compile(Compile::Cuda(why) | Compile::Tensor(Tensor::Cuda(why)))
+            | Self::Graph(Graph::Cuda(why) | Graph::Tensor(Tensor::Cuda(why)))
+            | Self::Feature(Feature::Cuda(why) | Feature::Tensor(Tensor::Cuda(why)))
+            | Self::Tensor(Tensor::Cuda(why)) => Some(Refusal::Gpu(why)),
             Self::Memory(why)
-            | Self::Graph(headwater_graph::Error::Memory(why))
-            | Self::Feature(headwater_feature::Error::Memory(why)) => why.is_out_of_memory(),
-            Self::Feature(headwater_feature::Error::Budget { memory: "GPU memory", .. }) => true,
-            _ => false,
+            | Self::Compile(Compile::Tensor(Tensor::Memory(why)))
+            | Self::Graph(Graph::Memory(why) | Graph::Tensor(Tensor::Memory(why)))
+            | Self::Feature(Feature::Memory(why) | Feature::Tensor(Tensor::Memory(why)))
+            | Self::Tensor(Tensor::Memory(why)) => Some(Refusal::Memory(why)),
+            _ => None,
         }
     }
 
@@ -266,4 +304,10 @@ impl Error {
 
 fn hint(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
+}
+
+/// Who refused.
+enum Refusal<'a> {
+    Gpu(&'a headwater_cuda::Error),
+    Memory(&'a headwater_memory::Error),
 }

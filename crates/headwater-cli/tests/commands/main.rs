@@ -6,6 +6,7 @@ mod bench_train;
 mod cli;
 mod compile;
 mod datasets;
+mod device_failures;
 mod infer;
 mod ingest;
 mod program;

@@ -40,6 +40,10 @@ pub use dense::Dense;
 pub use graph::DeviceGraph;
 pub use text::{Emitted, Launch, Table, emit};
 
+/// The oldest compute capability that runs these kernels: products are made by tensor cores of TF32 and bf16, and copies into
+/// shared memory go on by themselves.
+pub const LEAST_CAPABILITY: (u32, u32) = (8, 0);
+
 /// How exact products are. Everything else is single precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Precision {

@@ -1,6 +1,7 @@
 //! Which machine a run is on, decided before anything is placed.
 
-use headwater_cuda::Gpu;
+use headwater_compile::cuda::LEAST_CAPABILITY;
+use headwater_cuda::{Facts, Gpu};
 
 use crate::error::{Error, Result};
 use crate::run_config::{DeviceName, Features, RunConfig};
@@ -28,22 +29,40 @@ pub fn choose(config: RunConfig) -> Result<Choice> {
         DeviceName::Auto => 0,
         DeviceName::Cuda(ordinal) => ordinal,
     };
-    match Gpu::open(ordinal) {
+    match capable(ordinal) {
         Ok(gpu) => {
             let config = RunConfig { device: DeviceName::Cuda(ordinal), ..config };
             Ok(Choice { config, gpu: Some(gpu), why: None })
         }
-        Err(why) if config.device == DeviceName::Auto && !config.features.needs_gpu() => {
-            Ok(on_cpu(config, why.to_string()))
-        }
+        Err(why) if config.device == DeviceName::Auto && !config.features.needs_gpu() => Ok(on_cpu(config, why)),
         // Whoever asked for rows that a GPU reads is told what can be had without one.
         Err(why) if config.device == DeviceName::Auto => Err(Error::Setting {
             field: "features",
             value: config.features.name().to_owned(),
             expected: format!("auto, memory, disk or tiered, because no GPU can be had: {why}"),
         }),
-        Err(why) => Err(Error::Cuda(why)),
+        Err(why) => Err(Error::Setting {
+            field: "device",
+            value: config.device.to_string(),
+            expected: format!("auto or cpu, because this GPU cannot be had: {why}"),
+        }),
     }
+}
+
+/// A GPU that runs the kernels, or why there is none.
+fn capable(ordinal: usize) -> std::result::Result<Gpu, String> {
+    let gpu = Gpu::open(ordinal).map_err(|why| why.to_string())?;
+    let Facts { name, compute_capability, .. } = gpu.facts();
+    match too_old(*compute_capability) {
+        Some(why) => Err(format!("{name} {why}")),
+        None => Ok(gpu),
+    }
+}
+
+fn too_old((major, minor): (u32, u32)) -> Option<String> {
+    let (least, and) = LEAST_CAPABILITY;
+    ((major, minor) < LEAST_CAPABILITY)
+        .then(|| format!("has compute capability {major}.{minor}; training needs {least}.{and} or newer"))
 }
 
 /// What a run on the CPU is told.
@@ -87,8 +106,17 @@ mod tests {
             (reads_files.config.device, reads_files.why.unwrap()),
             (DeviceName::Cpu, "features are read from disk".into())
         );
-        let none = chosen(DeviceName::Cuda(4096), Features::Auto).unwrap_err();
-        assert!(matches!(none, Error::Cuda(_)), "{none}");
+        let none = chosen(DeviceName::Cuda(4096), Features::Auto).unwrap_err().to_string();
+        assert!(
+            none.starts_with("device is cuda:4096; expected auto or cpu, because this GPU cannot be had: "),
+            "{none}"
+        );
+    }
+
+    #[test]
+    fn a_gpu_is_as_old_as_its_capability() {
+        assert_eq!((too_old((8, 0)), too_old((9, 0)), too_old((12, 0))), (None, None, None));
+        assert_eq!(too_old((7, 5)).unwrap(), "has compute capability 7.5; training needs 8.0 or newer");
     }
 
     #[test]

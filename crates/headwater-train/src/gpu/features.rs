@@ -3,10 +3,11 @@
 use headwater_cuda::{Gpu, SmShare, Span, Stream};
 use headwater_feature::{HostTable, Layout, Stored, TieredTable};
 use headwater_graph::PlacedGraph;
-use headwater_memory::{Buffer, Pinned, pin};
-use headwater_tensor::gather::{GatherOptions, GpuGather, IdSlice, IdType, StagedGather, Variant};
+use headwater_memory::pin;
+use headwater_tensor::gather::{GatherOptions, GpuGather, IdType, Variant};
 use serde::{Deserialize, Serialize};
 
+use super::by_copy::ByCopy;
 use super::plan::Mode;
 use crate::error::{Error, Result};
 use crate::placement::{Reading, reads};
@@ -38,7 +39,7 @@ enum Way {
     /// All rows in host memory, an element a thread.
     Naive { table: Span, rows: u64, width_bytes: u64, share: SmShare },
     /// CPU threads collect rows, copies bring them. The table is the task's own.
-    Dma { staging: Vec<Buffer<u8, Pinned>>, turn: usize },
+    Dma(ByCopy),
 }
 
 /// What features are placed for.
@@ -88,7 +89,7 @@ impl Placing<'_> {
                 let width_bytes = source.format().stride_bytes as u64;
                 Way::Naive { table: pin(self.gpu, bytes)?, rows, width_bytes, share }
             }
-            Mode::Dma => Way::Dma { staging: Vec::new(), turn: 0 },
+            Mode::Dma => Way::Dma(ByCopy::default()),
         };
         Ok(DeviceFeatures { way, rows: 0 })
     }
@@ -97,7 +98,7 @@ impl Placing<'_> {
 impl DeviceFeatures {
     /// Nothing in GPU memory.
     pub fn none() -> Self {
-        Self { way: Way::Dma { staging: Vec::new(), turn: 0 }, rows: 0 }
+        Self { way: Way::Dma(ByCopy::default()), rows: 0 }
     }
 
     /// Queues the rows of these ids, u64 each, as float32.
@@ -114,18 +115,10 @@ impl DeviceFeatures {
                 gather.run()?;
                 Ok(())
             }
-            Way::Dma { staging, turn } => {
+            Way::Dma(copies) => {
                 let mut nodes = vec![0u64; ids.bytes() / 8];
                 stream.download(ids, bytemuck::cast_slice_mut(&mut nodes))?;
-                *turn += 1;
-                let table = table_of(task)?;
-                // Rows as they are go in pieces: some are on their way while others are collected.
-                if let Some(values) = table.in_place() {
-                    let (table, width_bytes) = (bytemuck::cast_slice(values), table.source().format().stride_bytes);
-                    let ids = IdSlice::U64(&nodes);
-                    return Ok(StagedGather { stream, table, width_bytes, ids, out }.run(0)?);
-                }
-                by_copy(stream, staging, *turn, table, &nodes, out)
+                copies.bring(stream, table_of(task)?, &nodes, out)
             }
         }
     }
@@ -165,29 +158,4 @@ fn share_of(sms: u32) -> SmShare {
 fn table_of(task: &Task) -> Result<&HostTable> {
     let none = || Error::Model { why: "nodes have no features that a GPU could gather".to_owned() };
     task.features.first().and_then(Option::as_ref).ok_or_else(none)
-}
-
-/// CPU threads collect rows in pinned memory, which a copy brings to the GPU. Two pieces take turns: one is on its way while
-/// the other is filled.
-fn by_copy(
-    stream: &Stream,
-    staging: &mut Vec<Buffer<u8, Pinned>>,
-    turn: usize,
-    table: &HostTable,
-    nodes: &[u64],
-    out: &Span,
-) -> Result<()> {
-    while staging.len() < 2 || staging[turn % 2].len() < out.bytes() {
-        let room = Buffer::<u8, Pinned>::new(stream.gpu(), out.bytes().next_power_of_two())?;
-        if staging.len() < 2 {
-            staging.push(room);
-        } else {
-            staging[turn % 2] = room;
-        }
-    }
-    let piece = &mut staging[turn % 2];
-    piece.whole().allocation().wait_until_unused()?;
-    table.gather(nodes, Stored::F32, &mut piece.as_mut_slice()?[..out.bytes()])?;
-    let short = || Error::Length { what: "pinned memory".to_owned(), found: piece.len(), expected: out.bytes() };
-    Ok(stream.copy(&piece.whole().part(0, out.bytes()).ok_or_else(short)?, out)?)
 }

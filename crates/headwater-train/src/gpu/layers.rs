@@ -51,6 +51,11 @@ impl DeviceLayer {
         self.running.as_ref().map(both).transpose()
     }
 
+    /// Whether it has any.
+    pub fn has_moments(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// What training asks the graph.
     pub fn tables(&self) -> [&Table; 2] {
         [&self.forward.emitted().table, &self.backward.emitted().table]

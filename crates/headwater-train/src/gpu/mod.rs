@@ -8,7 +8,7 @@
 //! | A step: forward, loss, backward, new parameters | `site.rs`, `finish.rs`, `letter.rs` |
 //! | The whole graph at once | `full.rs` |
 //! | Batches, overlapped | `sampled.rs`, `slots.rs`, `capacity.rs`, `pace.rs` |
-//! | Where batches come from | `source.rs`, `provide.rs`, `draw.rs`, `features.rs` |
+//! | Where batches come from | `source.rs`, `provide.rs`, `draw.rs`, `features.rs`, `by_copy.rs` |
 //! | ... when that is another process | [`beside`] |
 //! | Batches of several types | `apart.rs` |
 //! | What goes into GPU memory | [`plan`] |
@@ -20,6 +20,7 @@
 
 mod apart;
 pub mod beside;
+mod by_copy;
 mod capacity;
 pub mod choose;
 pub mod company;

@@ -84,6 +84,22 @@ impl Mode {
         matches!(self, Self::ZeroCopy | Self::Tiered { .. })
     }
 
+    /// The same without host memory that a GPU reads, after none could be pinned; `None` where nothing was.
+    #[must_use]
+    pub fn by_copy(self) -> Option<Self> {
+        (self != Self::Dma).then_some(Self::Dma)
+    }
+
+    /// Rows in GPU memory, of so many.
+    #[must_use]
+    pub fn hot_rows(self, rows: u64) -> u64 {
+        match self {
+            Self::AllGpu => rows,
+            Self::Tiered { hot_rows } => hot_rows.min(rows),
+            Self::Dma | Self::Naive | Self::ZeroCopy => 0,
+        }
+    }
+
     /// Its name in messages.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -142,5 +158,13 @@ mod tests {
         assert_eq!(mode, Mode::Tiered { hot_rows: 0 });
         assert!(steps < 40, "{steps}");
         assert_eq!(Mode::Dma.smaller(10), None);
+    }
+
+    #[test]
+    fn what_cannot_be_pinned_comes_by_copy() {
+        for mode in [Mode::Naive, Mode::ZeroCopy, Mode::Tiered { hot_rows: 5 }] {
+            assert_eq!(mode.by_copy(), Some(Mode::Dma));
+        }
+        assert_eq!(Mode::Dma.by_copy(), None);
     }
 }

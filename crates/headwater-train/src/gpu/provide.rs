@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 use crate::run_config::{RunConfig, SamplerName};
 use crate::task::Task;
 
+/// What a GPU always has taken costs a few rows; less than this part of a table is not worth a word.
+const WORTH_A_WORD: u64 = 8;
+
 /// What draws, and where features are read from.
 #[derive(Debug)]
 pub(crate) struct Provider {
@@ -83,19 +86,35 @@ fn planned(own: &Provision<'_>, working_bytes: u64) -> Result<Mode> {
     let none = || Error::Model { why: "nodes have no features".to_owned() };
     let source = table.ok_or_else(none)?.source();
     let RunConfig { features, hot_share, .. } = *own.config;
-    let free_bytes = own.gpu.memory()?.free_bytes as u64;
-    let row_bytes = source.format().stride_bytes as u64;
-    Ok(Mode::plan(&Needs { features, hot_share, rows: source.rows(), row_bytes, free_bytes, working_bytes }))
+    let memory = own.gpu.memory()?;
+    let (free_bytes, total_bytes) = (memory.free_bytes as u64, memory.total_bytes as u64);
+    let (rows, row_bytes) = (source.rows(), source.format().stride_bytes as u64);
+    let needs = Needs { features, hot_share, rows, row_bytes, free_bytes, working_bytes };
+    let mode = Mode::plan(&needs);
+    let emptied = Mode::plan(&Needs { free_bytes: total_bytes, ..needs });
+    if emptied.hot_rows(rows) - mode.hot_rows(rows) > rows / WORTH_A_WORD {
+        let taken = total_bytes - free_bytes;
+        log::warn!("{taken} of {total_bytes} bytes of GPU memory are taken, so features are {mode}, not {emptied}");
+    }
+    Ok(mode)
 }
 
-/// The next smaller mode after one did not fit, said in a line; any other error stays one.
+/// The next mode after one did not fit or could not be pinned, said in a line; any other error stays one.
 pub(crate) fn step_down(mode: Mode, task: &Task, why: Error) -> Result<Mode> {
     let rows = task.features.first().and_then(Option::as_ref).map_or(0, |table| table.shape()[0]);
-    match mode.smaller(rows).filter(|_| why.is_out_of_memory()) {
-        Some(smaller) => {
-            log::warn!("GPU memory is short, so features go from {mode} to {smaller}: {why}");
-            Ok(smaller)
+    let (next, reason) = if why.is_unpinned() {
+        (mode.by_copy(), "host memory cannot be pinned")
+    } else if why.is_out_of_memory() {
+        (mode.smaller(rows), "GPU memory is short")
+    } else {
+        return Err(why);
+    };
+    match next {
+        Some(next) => {
+            log::warn!("{reason}, so features go from {mode} to {next}: {why}");
+            Ok(next)
         }
-        None => Err(why),
+        None if why.is_unpinned() || matches!(why, Error::NoRoom { .. }) => Err(why),
+        None => Err(Error::NoRoom { mode: mode.to_string(), why: why.to_string() }),
     }
 }

@@ -143,22 +143,26 @@ impl Pipeline {
         for at in first..count {
             run.fit(&mut drawn, &mut open, epoch)?;
             let step = epoch.step(open.len() as u64);
-            run.gather(at, &drawn, &step, &epoch.labels(&drawn.seeds))?;
+            let gathered = run.gather(at, &drawn, &step, &epoch.labels(&drawn.seeds));
+            run.told(gathered, &mut open, epoch)?;
             // The next batch is drawn while steps are still under way, so that its gather waits for a free slot alone.
             let is_drawn_early = !run.batches.needs_free_slot();
             if is_drawn_early && at + 1 < count {
-                drawn = run.draw(at + 1)?;
+                let next = run.draw(at + 1);
+                drawn = run.told(next, &mut open, epoch)?;
             }
             if open.len() == SLOTS && !run.close(open.remove(0), epoch)? {
                 break;
             }
-            run.train(at, &step)?;
+            let trained = run.train(at, &step);
+            run.told(trained, &mut open, epoch)?;
             open.push(at);
             if !is_drawn_early && at + 1 < count {
                 if open.len() == SLOTS && !run.close(open.remove(0), epoch)? {
                     break;
                 }
-                drawn = run.draw(at + 1)?;
+                let next = run.draw(at + 1);
+                drawn = run.told(next, &mut open, epoch)?;
             }
         }
         // What was queued is done, whoever stopped it.
@@ -224,6 +228,15 @@ impl Running<'_> {
         // Memory is made in the order of one stream and used on another.
         let Streams { blocks, gather, train, .. } = self.streams;
         Ok([blocks, gather].into_iter().try_for_each(|stream| stream.wait_for(train))?)
+    }
+
+    /// What a stage made. Where memory ran out the epoch begins again after the steps that are under way, so these are told
+    /// first: they would be made twice.
+    fn told<T>(&mut self, made: Result<T>, open: &mut Vec<u64>, epoch: &mut dyn Epoch) -> Result<T> {
+        if made.as_ref().is_err_and(|why| why.is_out_of_memory() || why.is_unpinned()) {
+            open.drain(..).try_for_each(|at| self.close(at, epoch).map(drop))?;
+        }
+        made
     }
 
     /// Queues everything that a batch needs before it is trained on.

@@ -133,12 +133,15 @@ impl Site {
     /// Queues a step launch by launch.
     fn queue(&self, stream: &Stream, shared: &Shared<'_>) -> Result<()> {
         let Shared { layers, finish, flat } = shared;
-        self.passes.forward(stream, layers)?;
+        // Moments of batches are learnt on the way.
+        let learns_early = layers.iter().any(DeviceLayer::has_moments);
+        let is_repeatable = |why: Error| if learns_early { half_done(why) } else { why };
+        self.passes.forward(stream, layers).map_err(is_repeatable)?;
         let (counts, targets) = (self.letter.part(COUNTS)?, self.letter.part(TARGETS)?);
-        finish.loss(stream, (&self.outputs, &self.slope), &counts, &targets)?;
-        self.passes.backward(stream, layers)?;
-        finish.step(stream, flat)?;
-        finish.found(stream, self.found.whole())
+        finish.loss(stream, (&self.outputs, &self.slope), &counts, &targets).map_err(is_repeatable)?;
+        self.passes.backward(stream, layers).map_err(is_repeatable)?;
+        finish.step(stream, flat).map_err(half_done)?;
+        finish.found(stream, self.found.whole()).map_err(half_done)
     }
 
     /// What the last step found. It must be over.
@@ -151,4 +154,12 @@ impl Site {
 /// Rows of a span as a layer reads them.
 pub(crate) fn rows(span: &Span) -> Option<DeviceRows> {
     Some(DeviceRows::from(span.clone()))
+}
+
+/// An error after something was learnt. Had memory run out, the step would be made once more, and learn twice.
+fn half_done(why: Error) -> Error {
+    if why.is_out_of_memory() || why.is_unpinned() {
+        return Error::Stage { stage: "step", why: format!("it was half done when memory ran out: {why}") };
+    }
+    why
 }

@@ -3,6 +3,7 @@
 mod data;
 mod device;
 mod device_beside;
+mod device_failures;
 mod targets;
 mod typed;
 

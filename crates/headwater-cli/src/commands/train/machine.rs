@@ -28,7 +28,7 @@ impl Machine {
         let is_free = config.device == DeviceName::Auto;
         let Choice { config, gpu, why } = choose(config.clone())?;
         if let (Some(why), true) = (why, is_free) {
-            log::info!("the run is on the CPU: {why}");
+            report::note(format!("on the CPU: {}", why.lines().next().unwrap_or_default()));
         }
         Ok(Self { config, gpu, is_free })
     }
@@ -62,5 +62,5 @@ impl Machine {
 
 /// Whether the CPU can do what the GPU could not.
 fn steps_down(why: &Error) -> bool {
-    matches!(why, Error::NotOnGpu { .. } | Error::Cuda(_)) || why.is_out_of_memory()
+    matches!(why, Error::NotOnGpu { .. } | Error::Cuda(_)) || why.is_out_of_memory() || why.is_unpinned()
 }

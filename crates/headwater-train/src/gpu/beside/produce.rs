@@ -89,7 +89,6 @@ struct Slots {
 }
 
 /// Whether there is somebody to go on for.
-#[derive(PartialEq)]
 enum Trainers {
     Lives,
     Ended,
@@ -110,11 +109,16 @@ impl<'a> Producer<'a> {
     fn run(&mut self) -> Result<()> {
         while let Some(ask) = self.trainer.ask()? {
             match ask {
-                Ask::Epoch { epoch, first } => {
-                    if self.epoch(epoch, first)? == Trainers::Ended {
-                        return Ok(());
+                Ask::Epoch { epoch, first } => match self.epoch(epoch, first) {
+                    Ok(Trainers::Lives) => {}
+                    Ok(Trainers::Ended) => return Ok(()),
+                    // The trainer says what to give up.
+                    Err(why) if why.is_out_of_memory() => {
+                        self.slots = None;
+                        self.trainer.answer(&Answer::Short { why: why.to_string() })?;
                     }
-                }
+                    Err(why) => return Err(why),
+                },
                 Ask::Place(mode) => {
                     self.slots = None;
                     self.provider.give_up();

@@ -51,6 +51,8 @@ pub(crate) enum Answer {
     Ready { batch: u64, sizes: Vec<Rows> },
     /// A batch needs more room. The producer has no slots any more.
     Outgrown { batch: u64, sizes: Vec<Rows> },
+    /// GPU memory ran out here. The epoch is over, and so are the slots.
+    Short { why: String },
     /// The epoch is over, and so are the slots.
     Stopped,
     /// So many rows.

@@ -100,6 +100,10 @@ impl Remote {
     /// What becomes of the next batch.
     pub fn next(&mut self) -> Result<News> {
         let answer = self.answer(BATCH)?;
+        if let Answer::Short { why } = answer {
+            self.awaited = Awaited::new(0, 0);
+            return Err(Error::NoRoom { mode: self.mode.to_string(), why });
+        }
         self.awaited.see(&answer).map_err(|why| failed(&why))
     }
 
@@ -127,7 +131,7 @@ impl Remote {
             match self.answer(BATCH)? {
                 Answer::Stopped => return Ok(()),
                 // Said before it heard.
-                Answer::Ready { .. } | Answer::Outgrown { .. } => {}
+                Answer::Ready { .. } | Answer::Outgrown { .. } | Answer::Short { .. } => {}
                 other => return Err(failed(&format!("it said {other:?} when it was stopped"))),
             }
         }

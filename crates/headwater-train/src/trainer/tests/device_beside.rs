@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use headwater_cuda::Gpu;
+use headwater_cuda::{Allocation, Gpu};
 
 use super::*;
 use crate::gpu::beside::{Beside, serve_stdin};
+use crate::gpu::plan::Mode;
 use crate::run_config::{ProducerName, SamplerName};
 
 /// Says what a process is for, and the folder of its test.
@@ -68,11 +69,19 @@ fn begin() -> Option<(Option<tempfile::TempDir>, Scene)> {
     Some((Some(folder), scene))
 }
 
-/// Serves, dies when that is asked for, and notes when it ends by itself.
+/// Serves, takes memory or dies when that is asked for, and notes when it ends by itself.
 fn produce(scene: &Scene) {
-    let die = scene.file("die");
+    let own = Scene(scene.0.clone());
     std::thread::spawn(move || {
-        while !die.exists() {
+        let mut taken = None;
+        while !own.file("die").exists() {
+            if taken.is_none() && own.file("take").exists() {
+                let gpu = Gpu::open(0).unwrap();
+                // A gather takes more than is left, and less than that and the rows in GPU memory.
+                let most = gpu.memory().unwrap().free_bytes - (56 << 10);
+                taken = Some(Allocation::shareable(&gpu, most).unwrap());
+                own.note("taken");
+            }
             std::thread::sleep(Duration::from_millis(2));
         }
         std::process::exit(7);
@@ -165,6 +174,27 @@ fn where_there_is_no_producer_the_trainer_makes_batches() {
         assert!(!trainer.has_producer());
         trainer.run(&Quiet).unwrap();
     }
+}
+
+/// Processes have memory of their own on the emulator alone, so that one of them can take all of its own.
+#[test]
+fn memory_that_a_producer_lacks_is_taken_from_features() {
+    let Some((_folder, scene)) = begin() else { return };
+    if !Gpu::open(0).unwrap().facts().name.contains("emulated") {
+        return;
+    }
+    let test = "memory_that_a_producer_lacks_is_taken_from_features";
+    let (features, sampler, hot_share) = (Features::Tiered, SamplerName::Cpu, 0.99);
+    let config = RunConfig { features, sampler, hot_share, ..short(Architecture::Sage) };
+    scene.open(test, &config, "rich").run(&Quiet).unwrap();
+    let mut trainer = scene.open(test, &config, "poor");
+    assert_eq!(trainer.feature_mode(), Some(Mode::Tiered { hot_rows: 594 }));
+    scene.note("take");
+    assert!(scene.waits_for("taken", Duration::from_secs(10)));
+    trainer.run(&Quiet).unwrap();
+    assert!(trainer.has_producer() && trainer.feature_mode() == Some(Mode::Tiered { hot_rows: 0 }));
+    assert_eq!(losses(&scene.file("poor")), losses(&scene.file("rich")));
+    assert!(weights(&scene.file("poor")) == weights(&scene.file("rich")));
 }
 
 /// Asks the producer to do something after a few batches, and notes when.

@@ -29,6 +29,8 @@ pub(crate) struct Drawn {
     pub sizes: Vec<Sizes>,
     /// When it was there. The stream that it was drawn on may wait for others since, to use memory again.
     pub ready: Option<Event>,
+    /// What it should be where another process put it, if it is the first there.
+    pub proof: Option<u64>,
     home: DrawnHome,
 }
 
@@ -158,7 +160,7 @@ impl Drawn {
         let edges: Vec<usize> = segments.iter().map(ExactSizeIterator::len).collect();
         let sizes = sizes(&nodes.per_hop, &edges);
         let lists = Lists { ids: nodes.ids.clone(), sources: sample.row.clone(), targets: sample.col.clone() };
-        Ok(Self { seeds, sizes, ready: None, home: DrawnHome::Own(lists, Some(Box::new(sample))) })
+        Ok(Self { seeds, sizes, ready: None, proof: None, home: DrawnHome::Own(lists, Some(Box::new(sample))) })
     }
 
     fn sent(stream: &Stream, seeds: Vec<u64>, sample: &Sample) -> Result<Self> {
@@ -170,22 +172,22 @@ impl Drawn {
         let ids = send(bytemuck::cast_slice(&nodes.ids))?;
         let (sources, targets) = (send(bytemuck::cast_slice(&edges.row))?, send(bytemuck::cast_slice(&edges.col))?);
         let sizes = sizes(&nodes.per_hop, &edges.per_hop);
-        Ok(Self { seeds, sizes, ready: None, home: DrawnHome::Own(Lists { ids, sources, targets }, None) })
+        Ok(Self { seeds, sizes, ready: None, proof: None, home: DrawnHome::Own(Lists { ids, sources, targets }, None) })
     }
 
     /// A batch that another process put into its slot.
-    pub fn in_slot(seeds: Vec<u64>, sizes: Vec<Sizes>) -> Self {
-        Self { seeds, sizes, ready: None, home: DrawnHome::Slot }
+    pub fn in_slot(seeds: Vec<u64>, sizes: Vec<Sizes>, proof: Option<u64>) -> Self {
+        Self { seeds, sizes, ready: None, proof, home: DrawnHome::Slot }
     }
 
     /// A batch that another process has drawn and that has no room yet.
     pub fn without_room(seeds: Vec<u64>, sizes: Vec<Sizes>) -> Self {
-        Self { seeds, sizes, ready: None, home: DrawnHome::Nowhere }
+        Self { seeds, sizes, ready: None, proof: None, home: DrawnHome::Nowhere }
     }
 
     /// There was room, and it lies in its slot now.
-    pub fn set_in_slot(&mut self) {
-        self.home = DrawnHome::Slot;
+    pub fn set_in_slot(&mut self, proof: Option<u64>) {
+        (self.home, self.proof) = (DrawnHome::Slot, proof);
     }
 
     /// Whether it lies somewhere.

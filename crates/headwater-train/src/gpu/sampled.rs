@@ -222,9 +222,11 @@ impl Running<'_> {
         if before.is_some() {
             log::info!("a batch was larger than those before; room is made for {:?}", capacity.blocks);
         }
-        drop(before);
+        // What another process has just let go of is not used for the next at once: drivers may still know it as the old.
+        let kept = before.filter(|_| self.settings.home == Home::Shared);
         let sizing = self.settings.sizing(self.shared, capacity, self.degrees.is_some());
         *self.slots = Some(Slots::new(&self.streams.train, sizing)?);
+        drop(kept);
         // Memory is made in the order of one stream and used on another.
         let Streams { blocks, gather, train, .. } = self.streams;
         Ok([blocks, gather].into_iter().try_for_each(|stream| stream.wait_for(train))?)
@@ -250,6 +252,7 @@ impl Running<'_> {
         for stream in [blocks, gather] {
             slot.free.iter().chain(&drawn.ready).try_for_each(|event| stream.wait(event))?;
         }
+        slot.prove(blocks, drawn)?;
         self.timeline.begin(Stage::Blocks, at, blocks)?;
         slot.site.send(blocks)?;
         slot.read = Some(blocks.record()?);

@@ -112,7 +112,7 @@ impl Batches<'_> {
             Self::Beside { remote, drawing } => {
                 let seeds = drawing.seeds(at).0;
                 Ok(match remote.next()? {
-                    News::Ready(sizes) => Drawn::in_slot(seeds, sizes),
+                    News::Ready(sizes, proof) => Drawn::in_slot(seeds, sizes, proof),
                     News::Outgrown(sizes) => Drawn::without_room(seeds, sizes),
                 })
             }
@@ -128,8 +128,8 @@ impl Batches<'_> {
         let all: Vec<&Span> = slots.all.iter().map(Slot::room).collect();
         remote.grant(slots.shelf, &all)?;
         match remote.next()? {
-            News::Ready(sizes) if sizes == drawn.sizes => {
-                drawn.set_in_slot();
+            News::Ready(sizes, proof) if sizes == drawn.sizes => {
+                drawn.set_in_slot(proof);
                 Ok(())
             }
             other => {

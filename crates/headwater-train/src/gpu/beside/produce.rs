@@ -1,5 +1,6 @@
 //! The producer's end: draws the batches that the trainer asks for and puts them into its slots.
 
+use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::parent_id;
@@ -86,6 +87,8 @@ struct Producer<'a> {
 struct Slots {
     shelf: Shelf,
     all: Vec<Span>,
+    /// Which of them the trainer has a proof of.
+    proven: Cell<[bool; SLOTS]>,
 }
 
 /// Whether there is somebody to go on for.
@@ -161,10 +164,11 @@ impl<'a> Producer<'a> {
                     turns.asked();
                 }
                 Deed::Fill(batch) => {
-                    if let Some((drawn, slots)) = room {
-                        slots.fill(batch, drawn, stream, task, &mut provider.features)?;
-                    }
-                    trainer.answer(&Answer::Ready { batch, sizes })?;
+                    let fill = |(drawn, slots): (&Drawn, &Slots)| {
+                        slots.fill(batch, drawn, stream, task, &mut provider.features)
+                    };
+                    let proof = room.map(fill).transpose()?.flatten();
+                    trainer.answer(&Answer::Ready { batch, sizes, proof })?;
                     turns.filled();
                     drawn = None;
                 }
@@ -196,10 +200,10 @@ impl Slots {
             let found = span.bytes();
             if found == expected { Ok(span) } else { Err(Error::Length { what: what(), found, expected }) }
         };
-        Ok(Self { shelf, all: (0..SLOTS).map(slot).collect::<Result<_>>()? })
+        Ok(Self { shelf, all: (0..SLOTS).map(slot).collect::<Result<_>>()?, proven: Cell::default() })
     }
 
-    /// Puts a batch into its slot. It is there when this returns.
+    /// Puts a batch into its slot. It is there when this returns. The first one there comes with its proof.
     fn fill(
         &self,
         batch: u64,
@@ -207,7 +211,7 @@ impl Slots {
         stream: &Stream,
         task: &Task,
         features: &mut DeviceFeatures,
-    ) -> Result<()> {
+    ) -> Result<Option<u64>> {
         let (slot, lists) = (&self.all[place(batch)], drawn.lists()?);
         let (nodes, edges) = drawn.sizes.first().map_or((0, 0), |all| (all.src, all.edges));
         let theirs = self.shelf.lists(slot, nodes)?;
@@ -219,7 +223,13 @@ impl Slots {
         }
         // Streams of two processes know nothing of each other, so this one is waited for here.
         wait(&stream.record()?, "gather")?;
-        Ok(stream.take_fault()?)
+        stream.take_fault()?;
+        let mut proven = self.proven.get();
+        if std::mem::replace(&mut proven[place(batch)], true) {
+            return Ok(None);
+        }
+        self.proven.set(proven);
+        self.shelf.proof(stream, slot, nodes, edges).map(Some)
     }
 }
 

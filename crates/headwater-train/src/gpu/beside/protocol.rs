@@ -47,8 +47,8 @@ pub(crate) struct Order {
 pub(crate) enum Answer {
     /// Features lie like this.
     Placed(Mode),
-    /// A batch is in its slot.
-    Ready { batch: u64, sizes: Vec<Rows> },
+    /// A batch is in its slot; the first there with a proof of what was put.
+    Ready { batch: u64, sizes: Vec<Rows>, proof: Option<u64> },
     /// A batch needs more room. The producer has no slots any more.
     Outgrown { batch: u64, sizes: Vec<Rows> },
     /// GPU memory ran out here. The epoch is over, and so are the slots.
@@ -165,8 +165,8 @@ pub(crate) struct Awaited {
 /// What came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
-    /// The next batch is in its slot.
-    Ready(Vec<Sizes>),
+    /// The next batch is in its slot, and what it should be there.
+    Ready(Vec<Sizes>, Option<u64>),
     /// It needs more room.
     Outgrown(Vec<Sizes>),
 }
@@ -184,9 +184,9 @@ impl Awaited {
     /// Takes an answer that can only be about the next batch.
     pub fn see(&mut self, answer: &Answer) -> Result<News, String> {
         match answer {
-            Answer::Ready { batch, sizes } if *batch == self.next => {
+            Answer::Ready { batch, sizes, proof } if *batch == self.next => {
                 (self.next, self.has_outgrown) = (self.next + 1, false);
-                Ok(News::Ready(Rows::heard(sizes)))
+                Ok(News::Ready(Rows::heard(sizes), *proof))
             }
             Answer::Outgrown { batch, sizes } if *batch == self.next && !self.has_outgrown => {
                 self.has_outgrown = true;

@@ -1,6 +1,6 @@
 //! Where in a slot the parts of a batch lie. Both ends compute it from the same numbers.
 
-use headwater_cuda::Span;
+use headwater_cuda::{Span, Stream};
 use serde::{Deserialize, Serialize};
 
 use super::super::capacity::Sizes;
@@ -52,6 +52,21 @@ impl Shelf {
             sources: cut(slot, ids, sources - ids)?,
             targets: cut(slot, sources, targets - sources)?,
         })
+    }
+
+    /// A number that stands for all of a batch. Both ends compute it, since memory that a driver maps into two processes is
+    /// believed only after both have seen the same there.
+    pub fn proof(&self, stream: &Stream, slot: &Span, nodes: usize, edges: usize) -> Result<u64> {
+        const PRIME: u64 = 0x100_0000_01b3;
+        let Lists { ids, sources, targets } = self.lists(slot, nodes)?;
+        let (sources, targets) = (cut(&sources, 0, 4 * edges)?, cut(&targets, 0, 4 * edges)?);
+        let mut sum = 0xcbf2_9ce4_8422_2325;
+        for part in [self.rows(slot, nodes)?, ids, sources, targets].iter().filter(|part| part.bytes() > 0) {
+            let mut words = vec![0u32; part.bytes() / 4];
+            stream.download(part, bytemuck::cast_slice_mut(&mut words))?;
+            sum = words.iter().fold(sum, |sum, word| (sum ^ u64::from(*word)).wrapping_mul(PRIME));
+        }
+        Ok(sum)
     }
 
     /// A shelf that another process announced, if it can be one.

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use headwater_cuda::{Allocation, Gpu, Span, Stream};
+
 use super::link::{Link, Lost};
 use super::produce::serve;
 use super::protocol::{Answer, Ask, Awaited, Deed, News, Rows, Turns};
@@ -49,7 +51,7 @@ fn epoch(nodes: &[usize], first: u64, held: usize) -> (Vec<(u64, usize)>, u32) {
                 Deed::Fill(batch) => {
                     assert!(open.iter().all(|open| place(*open) != place(batch)), "{batch} overwrites {open:?}");
                     slots[place(batch)] = size(batch);
-                    said.push_back(Answer::Ready { batch, sizes: Rows::told(&sizes(size(batch))) });
+                    said.push_back(Answer::Ready { batch, sizes: Rows::told(&sizes(size(batch))), proof: None });
                     turns.filled();
                     drawn = None;
                 }
@@ -66,7 +68,7 @@ fn epoch(nodes: &[usize], first: u64, held: usize) -> (Vec<(u64, usize)>, u32) {
             continue;
         };
         match awaited.see(&answer).unwrap() {
-            News::Ready(_) => {
+            News::Ready(..) => {
                 let Answer::Ready { batch, .. } = answer else { unreachable!() };
                 open.push_back(batch);
             }
@@ -129,7 +131,7 @@ fn a_producer_is_two_slots_ahead_and_no_more() {
 
 #[test]
 fn an_answer_out_of_turn_is_refused() {
-    let ready = |batch| Answer::Ready { batch, sizes: Vec::new() };
+    let ready = |batch| Answer::Ready { batch, sizes: Vec::new(), proof: None };
     let outgrown = |batch| Answer::Outgrown { batch, sizes: Vec::new() };
     let mut awaited = Awaited::new(0, 2);
     assert!(awaited.see(&ready(1)).is_err());
@@ -215,4 +217,24 @@ fn a_producer_ends_with_its_trainer_and_says_what_it_cannot_do() {
     serve(theirs, &nothing).unwrap();
     let last: Answer = ours.receive(Duration::from_secs(1), &mut || true).unwrap();
     assert!(matches!(&last, Answer::Failed { why } if why.contains("Count")), "{last:?}");
+}
+
+#[test]
+fn a_proof_on_a_device_is_of_every_part() {
+    let Ok(gpu) = Gpu::open(0) else { return };
+    let stream = Stream::new(&gpu).unwrap();
+    let shelf = Shelf { nodes: 5, edges: 7, width: 3 };
+    let slot = Span::whole(Allocation::shareable(&gpu, shelf.bytes()).unwrap());
+    stream.fill(&slot, 0).unwrap();
+    let proof = || shelf.proof(&stream, &slot, 4, 6).unwrap();
+    let lists = shelf.lists(&slot, 4).unwrap();
+    let mut seen = vec![proof()];
+    for part in [shelf.rows(&slot, 4).unwrap(), lists.ids, lists.sources, lists.targets] {
+        stream.upload(&[1], &part.part(0, 1).unwrap()).unwrap();
+        seen.push(proof());
+        assert!(seen[..seen.len() - 1].iter().all(|before| before != seen.last().unwrap()), "{seen:?}");
+    }
+    // What lies behind the batch is nobody's.
+    stream.upload(&[1], &shelf.all_rows(&slot).unwrap().part(4 * 3 * 4, 1).unwrap()).unwrap();
+    assert_eq!(proof(), *seen.last().unwrap());
 }

@@ -162,8 +162,8 @@ impl Executor {
             if buffer.role == Role::Output {
                 outputs.push((buffer.clone(), data.clone()));
             }
-            own.push((data.clone(), rows.is_some()));
-            spans.extend([Some(data), rows].into_iter().flatten());
+            spans.extend([Some(&data), rows.as_ref()].into_iter().flatten().cloned());
+            own.push(DeviceRows { data, rows });
         }
         let buffers = Span::whole(Allocation::on_stream(stream, 8 * words.len().max(1))?);
         if !words.is_empty() {

@@ -1,9 +1,10 @@
 //! Products that are nothing else: every row of a domain times one matrix, stored as it is. Where the number of rows is known
 //! beforehand, cuBLAS makes them if it is there.
 
-use headwater_cuda::{Gemm, GemmOperand, GemmType, Span, cublas_available};
+use headwater_cuda::{Gemm, GemmOperand, GemmType, cublas_available};
 
 use super::Precision;
+use super::cuda::DeviceRows;
 use super::graph::DeviceGraph;
 use super::lower::Work;
 use crate::inter::{Domain, Shape};
@@ -47,8 +48,8 @@ impl Dense {
         })
     }
 
-    /// The call that makes it over a graph, where there is one as exact as products should be. `spans` are all buffers.
-    pub(super) fn call(&self, graph: &DeviceGraph, precision: Precision, spans: &[(Span, bool)]) -> Option<Gemm> {
+    /// The call that makes it over a graph, where there is one as exact as products should be. `buffers` are all.
+    pub(super) fn call(&self, graph: &DeviceGraph, precision: Precision, buffers: &[DeviceRows]) -> Option<Gemm> {
         let element = match precision {
             Precision::F32 => GemmType::F32,
             Precision::Tf32 => GemmType::Tf32,
@@ -57,12 +58,11 @@ impl Dense {
         };
         let rows = graph.room(self.rows);
         let is_one = graph.is_fixed && rows > 0 && graph.room(self.matrices) == 1;
-        let (x, is_picked) = &spans[self.x.at()];
-        if !is_one || *is_picked || cublas_available().is_err() {
+        if !is_one || buffers[self.x.at()].rows.is_some() || cublas_available().is_err() {
             return None;
         }
-        let operand = |span: &Span, row_stride: usize, transposed: bool| GemmOperand {
-            span: span.clone(),
+        let operand = |buffer: BufferId, row_stride: usize, transposed: bool| GemmOperand {
+            span: buffers[buffer.at()].data.clone(),
             row_stride,
             transposed,
             batch_stride: 0,
@@ -75,9 +75,9 @@ impl Dense {
             columns,
             inner,
             batch: 1,
-            a: operand(x, inner, false),
-            b: operand(&spans[self.w.at()].0, w_stride, transposed),
-            c: operand(&spans[self.out.at()].0, columns, false),
+            a: operand(self.x, inner, false),
+            b: operand(self.w, w_stride, transposed),
+            c: operand(self.out, columns, false),
         })
     }
 }

@@ -134,7 +134,7 @@ impl TieredTable {
     }
 
     /// Gathers have so many translations of host addresses under way from now on. Alone on a GPU they are fastest with
-    /// [`WINDOW`]; kernels beside them wait behind these translations, and less when there are fewer.
+    /// [`WINDOW`]; kernels beside them are slower the more are under way.
     pub fn set_window(&mut self, translations: u64) {
         self.window = translations.max(1);
     }

@@ -59,7 +59,7 @@ __device__ __forceinline__ u64 hw_tile_items() { return (u64)(32 / LANES) * DEPT
 // Warps that should read rows in address order, at most those of `most` blocks. Rows that lie far apart need a translation
 // each, and `window` of them should be under way; rows that lie together share them, and then what counts is that enough rows
 // are in flight. `touched` is how many translations `rows` rows need. Alone on a GPU a gather is fastest with WINDOW_PIECES;
-// other kernels that run beside it wait behind its translations, and less when there are fewer.
+// kernels beside it are slower the more are under way.
 #define WINDOW_PIECES 256ull
 #define WARPS_OF_BLOCK (THREADS / 32)
 __device__ __forceinline__ u64 hw_window_warps(u64 window, u64 rows, u64 touched, u64 chunks, u64 most) {

@@ -15,6 +15,8 @@ use crate::trainer::draw::Drawing;
 
 /// Rounds of another stage that are queued at a time, so that it never pauses.
 const QUEUED: usize = 2;
+/// Rounds beside steps that never end; whoever waits for these then says so.
+const MOST_ROUNDS: u64 = 1 << 16;
 
 /// What goes on beside steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,28 +57,29 @@ impl Pipeline {
         }
         let nothing = || Error::Stage { stage: "step", why: "no batch was trained on yet".to_owned() };
         let Some([own, other]) = slots.as_mut().map(|slots| &mut slots.all[..]) else { return Err(nothing()) };
+        let mut beside = None;
+        if company != Company::None {
+            let mut batches = source.epoch(drawing, 0)?;
+            let first = batches.draw(&streams.sample, 0)?;
+            beside = Some((batches, first));
+        }
         let stream = &streams.train;
         let marks = [Event::timed(stream.gpu())?, Event::timed(stream.gpu())?];
         own.site.step(stream, shared, &step)?;
-        if company == Company::None {
-            marks[0].record_on(stream)?;
-            (0..times).try_for_each(|_| own.site.step(stream, shared, &step))?;
-            marks[1].record_on(stream)?;
-        } else {
-            let mut batches = source.epoch(drawing, 0)?;
-            let first = batches.draw(&streams.sample, 0)?;
-            marks[0].record_on(stream)?;
-            (0..times).try_for_each(|_| own.site.step(stream, shared, &step))?;
-            marks[1].record_on(stream)?;
-            let (mut at, mut queued) = (1, Queued::default());
-            while !marks[1].has_passed()? && at < batches.count() {
+        marks[0].record_on(stream)?;
+        (0..times).try_for_each(|_| own.site.step(stream, shared, &step))?;
+        marks[1].record_on(stream)?;
+        if let Some((batches, first)) = &mut beside {
+            let mut queued = Queued::default();
+            for round in 1..MOST_ROUNDS {
+                if marks[1].has_passed()? {
+                    break;
+                }
                 match company {
-                    Company::Blocks => other.fill(&streams.blocks, &first, degrees.as_ref())?,
-                    Company::Features => batches.gather(&streams.gather, task, &first, other)?,
-                    Company::Sampling | Company::None => {
-                        batches.draw(&streams.sample, at)?;
-                        at += 1;
-                    }
+                    Company::Blocks => other.fill(&streams.blocks, first, degrees.as_ref())?,
+                    Company::Features => batches.gather(&streams.gather, task, first, other)?,
+                    Company::Sampling if round < batches.count() => drop(batches.draw(&streams.sample, round)?),
+                    Company::Sampling | Company::None => break,
                 }
                 queued.add(if company == Company::Blocks { &streams.blocks } else { &streams.gather })?;
             }
@@ -85,9 +88,7 @@ impl Pipeline {
         stream.take_fault()?;
         Ok(Some(f64::from(marks[1].ms_since(&marks[0])?) / f64::from(times.max(1))))
     }
-}
 
-impl Pipeline {
     /// A step on the last batch, kernel by kernel: what ran, and for how many milliseconds. Parameters change.
     pub fn kernels(&mut self, shared: &Shared<'_>, step: &Step) -> Result<Vec<(String, f64)>> {
         let Some(slot) = self.slots.as_mut().and_then(|slots| slots.all.first_mut()) else { return Ok(Vec::new()) };

@@ -220,8 +220,7 @@ impl Engine {
                 Err(why) => why,
             };
             let mode = step_down(pipeline.source.mode(), task, why)?;
-            pipeline.give_up_memory()?;
-            pipeline.source.place(&Provision { gpu, config, task }, mode)?;
+            pipeline.place(&Provision { gpu, config, task }, mode)?;
         }
     }
 

@@ -1,8 +1,8 @@
 //! How many translations of host addresses a gather has under way, found in the first batches of a run.
 //!
-//! A GPU translates addresses of host memory one after the other, and the kernels of a step that need one of their own wait in
-//! the same queue. Many under way make the gather short and the step long; few do the opposite. Which is best depends on the
-//! machine, the batch and the model, so a few numbers are tried for some batches each. What is learnt does not depend on it.
+//! Many under way make the gather short and the steps beside it long, few do the opposite (`docs/results` has figures). Which is
+//! best depends on the machine, the batch and the model, so a few numbers are tried for some batches each. What is learnt does
+//! not depend on it.
 
 use headwater_feature::WINDOW;
 

@@ -14,6 +14,8 @@ use super::capacity::Capacity;
 use super::draw::Drawn;
 use super::features::BroughtRows;
 use super::pace::Pace;
+use super::plan::Mode;
+use super::provide::Provision;
 use super::site::{Found, Shared};
 use super::slots::{Home, SLOTS, Sizing, Slots, place};
 use super::source::{Batches, Source};
@@ -104,8 +106,7 @@ impl Pipeline {
         };
         let timeline = Timeline::new(gpu)?;
         let settings = Settings { home: source.home(), ..settings };
-        let is_here = matches!(source, Source::Here(_));
-        let pace = Pace::new(settings.finds_window && is_here && source.mode().reads_host_in_order());
+        let pace = settings.pace(&source);
         Ok(Self { streams, source, degrees, slots: None, settings, pace, timeline })
     }
 
@@ -115,8 +116,15 @@ impl Pipeline {
         self.streams.each().into_iter().for_each(|(_, stream)| stream.trace_launches());
     }
 
-    /// Gives back the memory of batches, which is made again when the next one comes.
-    pub fn give_up_memory(&mut self) -> Result<()> {
+    /// Places features anew. The memory of batches is given back and made again when the next one comes.
+    pub fn place(&mut self, own: &Provision<'_>, mode: Mode) -> Result<()> {
+        self.give_up_memory()?;
+        self.source.place(own, mode)?;
+        self.pace = self.settings.pace(&self.source);
+        Ok(())
+    }
+
+    fn give_up_memory(&mut self) -> Result<()> {
         self.source.give_up()?;
         self.slots = None;
         Ok(self.streams.each().into_iter().try_for_each(|(_, stream)| stream.synchronize())?)
@@ -306,6 +314,12 @@ fn gathering(gpu: &Gpu, green_sms: Option<u32>) -> Result<Stream> {
 }
 
 impl Settings {
+    /// How greedy gathers are, or the way to find it.
+    fn pace(self, source: &Source) -> Pace {
+        let is_here = matches!(source, Source::Here(_));
+        Pace::new(self.finds_window && is_here && source.mode().reads_host_in_order())
+    }
+
     /// Room for batches up to a capacity.
     pub fn sizing<'a>(self, shared: &'a Shared<'a>, capacity: Capacity, needs_scales: bool) -> Sizing<'a> {
         let Self { loops, width, seeds, home, .. } = self;

@@ -3,7 +3,9 @@
 use headwater_cuda::Gpu;
 
 use super::*;
+use crate::gpu::company::Company;
 use crate::gpu::plan::Mode;
+use crate::gpu::timeline::{KernelStretch, Stage, Stretch};
 use crate::run_config::SamplerName;
 
 fn gpu() -> Option<Gpu> {
@@ -103,4 +105,39 @@ fn a_stopped_run_goes_on_to_the_bit() {
     again.run(&Quiet).unwrap();
     assert!(weights(whole.path()) == weights(parts.path()));
     assert_eq!(losses(whole.path()), losses(parts.path()));
+}
+
+/// Neither who looks nor how greedy a gather may be changes what is learnt.
+#[test]
+fn a_traced_run_learns_the_same_and_has_every_stage() {
+    let Some(gpu) = gpu() else { return };
+    let (data, plain, traced) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let own = RunConfig { features: Features::Tiered, hot_share: 0.3, epochs: 1, ..short(Architecture::Sage, false) };
+    let open = |config: &RunConfig, folder: &Path| {
+        Trainer::open_on(&gpu, config.clone(), planted(data.path()), folder).unwrap()
+    };
+    open(&own, plain.path()).run(&Quiet).unwrap();
+    let config = RunConfig { gather_green: true, gather_sms: 8, gather_window: 3, ..own };
+    let mut trainer = open(&config, traced.path());
+    trainer.trace();
+    trainer.run(&Quiet).unwrap();
+    assert!(weights(plain.path()) == weights(traced.path()));
+    assert_eq!(trainer.gather_window(), Some(3));
+    let (stretches, kernels) = (trainer.timeline(), trainer.traced_kernels());
+    for stage in [Stage::Sample, Stage::Blocks, Stage::Gather, Stage::Train] {
+        let of_stage: Vec<_> = stretches.iter().filter(|own| own.stage == stage).collect();
+        let inside = |kernel: &&KernelStretch| {
+            let holds = |own: &&&Stretch| own.begin_ms <= kernel.begin_ms && kernel.end_ms <= own.end_ms;
+            kernel.stage == stage && of_stage.iter().any(|own| holds(&own))
+        };
+        assert!(kernels.iter().filter(inside).count() >= of_stage.len(), "{stage:?}: {kernels:#?}");
+        assert!(!of_stage.is_empty(), "{stage:?}");
+    }
+    assert!(kernels.iter().any(|own| own.stage == Stage::Train && own.name.starts_with("layer 1 backward, ")));
+    // What measurements ask for: steps beside every other stage, and one kernel by kernel.
+    for company in Company::ALL {
+        assert!(trainer.repeat_step(2, company).unwrap().unwrap() > 0.0, "{company:?}");
+    }
+    assert!(trainer.kernels().unwrap().iter().any(|(name, _)| name.starts_with("layer 0 forward, ")));
 }

@@ -251,5 +251,6 @@ fn a_producer_ends_with_its_trainer() {
     std::thread::sleep(Duration::from_millis(100));
     trainer.kill().unwrap();
     trainer.wait().unwrap();
-    assert!(scene.waits_for("ended", Duration::from_secs(2)), "the producer goes on without a trainer");
+    // Long for a machine with other things to do, and short for a producer that never ends.
+    assert!(scene.waits_for("ended", Duration::from_secs(20)), "the producer goes on without a trainer");
 }

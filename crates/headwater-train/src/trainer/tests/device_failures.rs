@@ -301,3 +301,17 @@ fn a_stage_that_errs_ends_the_run_and_leaves_the_checkpoint() {
         assert!(weights(&run) != kept, "{name}");
     }
 }
+
+#[test]
+fn a_driver_without_green_contexts() {
+    let Some(gpu) = inside("a_driver_without_green_contexts", &[("HWEMU_NO_GREEN", "1")]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path();
+    let plain = short(Features::ZeroCopy);
+    trained(&gpu, &plain, even(below), &below.join("plain"), &Quiet);
+    said();
+    let green = RunConfig { gather_green: true, gather_sms: 4, ..plain };
+    trained(&gpu, &green, even(below), &below.join("green"), &Quiet);
+    said_once(&said(), "WARN: gathers are held back by the number of their blocks alone: ");
+    learnt_the_same(below, "green", "plain");
+}

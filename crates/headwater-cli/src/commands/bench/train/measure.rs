@@ -112,7 +112,8 @@ impl Measure<'_> {
         let mean = |stage: Stage| {
             let all: Vec<f64> =
                 own.iter().filter(|own| own.stage == stage).map(|own| own.end_ms - own.begin_ms).collect();
-            all.iter().sum::<f64>() / all.len().max(1) as f64
+            // Nothing sums up to -0 otherwise.
+            all.iter().fold(0.0, |sum, ms| sum + ms) / all.len().max(1) as f64
         };
         let all_batches = stretches.iter().filter(|stretch| stretch.stage == Stage::Gather).count().max(1) as f64;
         let served = trainer.feature_rows()?;

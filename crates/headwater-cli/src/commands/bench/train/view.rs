@@ -113,7 +113,9 @@ impl<'a> View<'a> {
                 shown("tiered over zero-copy", own.tiered_over_zero_copy),
             ];
             let all: Vec<String> = all.into_iter().flatten().collect();
-            report::line(format!("{} {}: {}", own.shape, own.model, all.join(", ")));
+            if !all.is_empty() {
+                report::line(format!("{} {}: {}", own.shape, own.model, all.join(", ")));
+            }
         }
         Ok(())
     }

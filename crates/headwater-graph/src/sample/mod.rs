@@ -41,7 +41,7 @@ mod walk;
 
 pub use choose::Chooser;
 pub use exclude::Excluded;
-pub use gpu::{DeviceNodes, DeviceSample, GpuNeighbourSampler, Visit};
+pub use gpu::{Begun, DeviceNodes, DeviceSample, GpuNeighbourSampler, Visit};
 pub use index::{Entry, Index};
 pub use link::{DeviceLinkSample, LinkSample, LinkSeeds, Negative, sample_links};
 pub use lists::GpuRelation;

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headwater_cuda::{Event, Span, Stream};
-use headwater_graph::sample::{DeviceSample, GpuNeighbourSampler, Sample, Seeds};
+use headwater_graph::sample::{Begun, DeviceSample, GpuNeighbourSampler, Sample, Seeds};
 
 use super::capacity::Sizes;
 use crate::device::copy_of;
@@ -71,7 +71,7 @@ pub(crate) struct Course<'a> {
 }
 
 enum Who<'a> {
-    Gpu(&'a GpuNeighbourSampler),
+    Gpu { sampler: &'a GpuNeighbourSampler, begun: Option<(u64, Begun<'a>)> },
     Cpu { from: Receiver<Result<(Vec<u64>, Sample)>>, thread: Option<JoinHandle<()>> },
 }
 
@@ -80,7 +80,7 @@ impl Drawer {
     pub fn epoch(&self, drawing: Drawing, first: u64) -> Course<'_> {
         let drawing = Arc::new(drawing);
         let who = match self {
-            Self::Gpu(sampler) => Who::Gpu(sampler),
+            Self::Gpu(sampler) => Who::Gpu { sampler, begun: None },
             Self::Cpu => {
                 let (to, from) = sync_channel(AHEAD);
                 let own = Arc::clone(&drawing);
@@ -105,13 +105,27 @@ impl Course<'_> {
         self.drawing.count()
     }
 
+    /// Queues the work of a batch without waiting, where a GPU does it: whether it does. CPU threads are ahead by themselves.
+    pub fn begin(&mut self, stream: &Stream, at: u64) -> Result<bool> {
+        let Who::Gpu { sampler, begun } = &mut self.who else { return Ok(false) };
+        let (seeds, key) = self.drawing.seeds(at);
+        let wanted = Seeds { node_type: self.drawing.node_type(), nodes: &seeds, times: None };
+        *begun = Some((at, sampler.begin(stream, wanted, key)?));
+        Ok(true)
+    }
+
     /// A batch; they come in order. It is there when this returns.
     pub fn draw(&mut self, stream: &Stream, at: u64) -> Result<Drawn> {
         match &mut self.who {
-            Who::Gpu(sampler) => {
+            Who::Gpu { sampler, begun } => {
                 let (seeds, key) = self.drawing.seeds(at);
-                let wanted = Seeds { node_type: self.drawing.node_type(), nodes: &seeds, times: None };
-                let sample = sampler.sample(stream, wanted, key)?;
+                let sample = match begun.take().filter(|(begun, _)| *begun == at) {
+                    Some((_, begun)) => begun.finish()?,
+                    None => {
+                        let wanted = Seeds { node_type: self.drawing.node_type(), nodes: &seeds, times: None };
+                        sampler.sample(stream, wanted, key)?
+                    }
+                };
                 Drawn::on_gpu(seeds, sample)
             }
             Who::Cpu { from, thread } => {

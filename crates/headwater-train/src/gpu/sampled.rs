@@ -3,11 +3,11 @@
 //!
 //! Who draws and gathers is the source's business; it may be another process.
 //!
-//! The host waits for two things a batch: that its sample is there, since its size decides what is queued, and that the step
-//! before the last is over, since its loss is read and its room is used again. Whatever fails ends the epoch with its error:
-//! there is one thread, and nothing that it waits for is waited for without end.
+//! The host waits once a batch, for two things together: that the next sample is there, since its size decides what is queued,
+//! and that the step before the last is over, since its loss is read and its room is used again. Whatever fails ends the epoch
+//! with its error: there is one thread, and nothing that it waits for is waited for without end.
 
-use headwater_cuda::{Gpu, GreenContext, Span, Stream};
+use headwater_cuda::{Event, Gpu, GreenContext, Span, Stream};
 use headwater_graph::random::Key;
 
 use super::capacity::Capacity;
@@ -142,11 +142,12 @@ impl Pipeline {
         let first = epoch.first();
         let batches = source.epoch(epoch.drawing()?, first)?;
         let count = batches.count();
-        let mut run = Running { streams, batches, degrees, slots, settings, pace, timeline, shared, task };
+        let mut run = Running { streams, batches, begun: None, degrees, slots, settings, pace, timeline, shared, task };
         if first >= count {
             return Ok(());
         }
         let mut open: Vec<u64> = Vec::new();
+        run.begin(first)?;
         let mut drawn = run.draw(first)?;
         for at in first..count {
             run.fit(&mut drawn, &mut open, epoch)?;
@@ -154,24 +155,24 @@ impl Pipeline {
             let gathered = run.gather(at, &drawn, &step, &epoch.labels(&drawn.seeds));
             run.told(gathered, &mut open, epoch)?;
             // The next batch is drawn while steps are still under way, so that its gather waits for a free slot alone.
-            let is_drawn_early = !run.batches.needs_free_slot();
-            if is_drawn_early && at + 1 < count {
-                let next = run.draw(at + 1);
-                drawn = run.told(next, &mut open, epoch)?;
-            }
+            let has_next = at + 1 < count;
+            let begun = if has_next { run.begin(at + 1) } else { Ok(()) };
+            run.told(begun, &mut open, epoch)?;
             if open.len() == SLOTS && !run.close(open.remove(0), epoch)? {
                 break;
             }
             let trained = run.train(at, &step);
             run.told(trained, &mut open, epoch)?;
             open.push(at);
-            if !is_drawn_early && at + 1 < count {
-                if open.len() == SLOTS && !run.close(open.remove(0), epoch)? {
-                    break;
-                }
-                let next = run.draw(at + 1);
-                drawn = run.told(next, &mut open, epoch)?;
+            if !has_next {
+                break;
             }
+            let is_full = open.len() == SLOTS && run.batches.needs_free_slot();
+            if is_full && !run.close(open.remove(0), epoch)? {
+                break;
+            }
+            let next = run.draw(at + 1);
+            drawn = run.told(next, &mut open, epoch)?;
         }
         // What was queued is done, whoever stopped it.
         for at in open {
@@ -185,6 +186,8 @@ impl Pipeline {
 struct Running<'a> {
     streams: &'a Streams,
     batches: Batches<'a>,
+    /// When the batch that is being drawn will be there.
+    begun: Option<Event>,
     degrees: Option<&'a Span>,
     slots: &'a mut Option<Slots>,
     settings: Settings,
@@ -195,12 +198,27 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// A batch, drawn while others are gathered and trained on.
+    /// Queues the drawing of a batch, where the GPU does it.
+    fn begin(&mut self, at: u64) -> Result<()> {
+        let sample = &self.streams.sample;
+        self.timeline.begin(Stage::Sample, at, sample)?;
+        if self.batches.begin(sample, at)? {
+            self.timeline.end(Stage::Sample, at, sample)?;
+            self.begun = Some(sample.record()?);
+        }
+        Ok(())
+    }
+
+    /// A batch. One that was begun is there already, unless it is one of the first.
     fn draw(&mut self, at: u64) -> Result<Drawn> {
-        self.timeline.begin(Stage::Sample, at, &self.streams.sample)?;
-        let mut drawn = self.batches.draw(&self.streams.sample, at)?;
-        self.timeline.end(Stage::Sample, at, &self.streams.sample)?;
-        drawn.ready = Some(self.streams.sample.record()?);
+        let sample = &self.streams.sample;
+        let begun = self.begun.take();
+        begun.iter().try_for_each(|begun| wait(begun, "sampler"))?;
+        let mut drawn = self.batches.draw(sample, at)?;
+        if begun.is_none() {
+            self.timeline.end(Stage::Sample, at, sample)?;
+        }
+        drawn.ready = Some(sample.record()?);
         Ok(drawn)
     }
 
@@ -283,12 +301,21 @@ impl Running<'_> {
         Ok(())
     }
 
+    /// Waits until a step is over, the next batch is drawn and letters have left, all at once. Nothing is drawn before this
+    /// returns, so nothing is late because the stream that draws waits too.
+    fn wait_for_step(&self, at: u64) -> Result<()> {
+        let Some(slots) = &*self.slots else { return Ok(()) };
+        let sample = &self.streams.sample;
+        let step = slots.all.get(place(at)).and_then(|slot| slot.free.as_ref());
+        let letters = slots.all.iter().filter_map(|slot| slot.read.as_ref());
+        step.into_iter().chain(letters).try_for_each(|event| sample.wait(event))?;
+        wait(&sample.record()?, "step")
+    }
+
     /// Waits until a step is over and tells what it found. Whether to go on.
     fn close(&mut self, at: u64, epoch: &mut dyn Epoch) -> Result<bool> {
+        self.wait_for_step(at)?;
         let Some(slot) = self.slots.as_mut().and_then(|slots| slots.all.get_mut(place(at))) else { return Ok(true) };
-        if let Some(free) = &slot.free {
-            wait(free, "step")?;
-        }
         let Streams { blocks, gather, train, .. } = self.streams;
         [blocks, gather, train].into_iter().try_for_each(Stream::take_fault)?;
         let batch_ms = self.timeline.close(at)?;

@@ -105,6 +105,14 @@ impl Batches<'_> {
         }
     }
 
+    /// Queues what this GPU does to draw a batch without waiting: whether it does anything.
+    pub fn begin(&mut self, stream: &Stream, at: u64) -> Result<bool> {
+        match self {
+            Self::Here { course, .. } => course.begin(stream, at),
+            Self::Beside { .. } => Ok(false),
+        }
+    }
+
     /// The next batch, or at least how large it is; they come in order.
     pub fn draw(&mut self, stream: &Stream, at: u64) -> Result<Drawn> {
         match self {

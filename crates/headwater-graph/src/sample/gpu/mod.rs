@@ -37,6 +37,7 @@ use headwater_memory::{Buffer, Device, Pinned};
 
 use self::directory::Directory;
 use self::plan::{Ends, is_followed};
+use self::run::UnderWay;
 use super::exclude::Excluded;
 use super::options::{Fanout, SampleOptions};
 use super::seeds::Seeds;
@@ -73,6 +74,31 @@ pub struct GpuNeighbourSampler {
     room: AtomicU64,
     /// Pinned memory between batches; as many as ever ran at once.
     kept: Mutex<Vec<Buffer<u64, Pinned>>>,
+}
+
+/// A neighbourhood that is being drawn. Its stream may be given other work meanwhile.
+#[derive(Debug)]
+pub struct Begun<'a> {
+    sampler: &'a GpuNeighbourSampler,
+    under_way: UnderWay<'a>,
+    stream: Stream,
+    node_type: usize,
+    nodes: Vec<u64>,
+    times: Option<Vec<i64>>,
+    key: Key,
+    room: u64,
+}
+
+impl Begun<'_> {
+    /// Waits for it, and for whatever its stream was given since. One that had too little room is drawn again.
+    pub fn finish(self) -> Result<DeviceSample> {
+        let Self { sampler, under_way, stream, node_type, nodes, times, key, room } = self;
+        if let Some(sample) = under_way.finish()? {
+            return Ok(sample);
+        }
+        sampler.grow(room)?;
+        sampler.sample(&stream, Seeds { node_type, nodes: &nodes, times: times.as_deref() }, key)
+    }
 }
 
 impl GpuNeighbourSampler {
@@ -139,14 +165,29 @@ impl GpuNeighbourSampler {
         self.placed.check_stream(stream)?;
         loop {
             let room = self.room.load(Ordering::Relaxed);
-            if let Some(sample) = run::run(self, stream, seeds, excluded, key, room)? {
+            if let Some(sample) = UnderWay::begin(self, stream, seeds, excluded, key, room)?.finish()? {
                 return Ok(sample);
             }
-            if room >= MOST_ROOM {
-                return Err(Error::SampleTooLarge);
-            }
-            self.room.fetch_max(room.saturating_mul(GROWTH).min(MOST_ROOM), Ordering::Relaxed);
+            self.grow(room)?;
         }
+    }
+
+    /// Queues the neighbourhood of `seeds` under `key` on `stream`, and does not wait for it.
+    pub fn begin(&self, stream: &Stream, seeds: Seeds<'_>, key: Key) -> Result<Begun<'_>> {
+        self.placed.check_stream(stream)?;
+        let room = self.room.load(Ordering::Relaxed);
+        let under_way = UnderWay::begin(self, stream, &[seeds], &Excluded::none(), key, room)?;
+        let (nodes, times) = (seeds.nodes.to_vec(), seeds.times.map(<[i64]>::to_vec));
+        Ok(Begun { sampler: self, under_way, stream: stream.clone(), node_type: seeds.node_type, nodes, times, key, room })
+    }
+
+    /// More room for the edges of a hop than this.
+    fn grow(&self, room: u64) -> Result<()> {
+        if room >= MOST_ROOM {
+            return Err(Error::SampleTooLarge);
+        }
+        self.room.fetch_max(room.saturating_mul(GROWTH).min(MOST_ROOM), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Where the ids of each type begin among the keys, and where the last ends.

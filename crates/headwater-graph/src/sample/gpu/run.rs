@@ -17,6 +17,7 @@ use super::plan::{Asked, Plan, draws_in_rounds, lanes};
 use super::visit::{BUCKETS, bucket_shift};
 use super::{GpuNeighbourSampler, MOST_ROOM, bases};
 use crate::error::{Error, Result};
+use crate::placed::PlacedGraph;
 use crate::random::{Key, mix};
 use crate::topology::index;
 use crate::width::IdWidth;
@@ -24,42 +25,80 @@ use crate::width::IdWidth;
 /// Parts of a block of memory begin at multiples of this.
 const ALIGN_BYTES: usize = 256;
 
-/// Runs a batch with room for `room` edges a hop; `None` when that was too little.
-pub(super) fn run(
-    sampler: &GpuNeighbourSampler,
-    stream: &Stream,
-    seeds: &[Seeds<'_>],
-    excluded: &Excluded,
-    key: Key,
-    room: u64,
-) -> Result<Option<DeviceSample>> {
-    let job = Job::new(sampler, seeds, excluded, room)?;
-    let (memory, work) = job.memory(stream)?;
-    let mut letter = job.letter(stream)?;
-    job.write(letter.as_mut_slice()?, seeds);
-    let queued = job.queue(stream, &work, &letter, key);
-    // Kernels follow addresses that only the sampler keeps alive, so nothing may be running when this returns.
-    let done = stream.synchronize().map_err(of_fault);
-    queued.and(done)?;
-    let outcome = Outcome {
-        of: job.of,
-        ledger: job.ledger,
-        cells: &letter.as_slice()?[..job.cells],
-        leaves_out: job.pair_slots() > 0,
-    };
-    let sample = match outcome.overflown_hop() {
-        None => Some(job.sample(stream, memory, &work.buffers, &outcome)?),
-        Some(_) if job.plan.is_cut => None,
-        Some(hop) => {
-            let (found, expected) = (job.plan.edges[hop].saturating_add(1), job.plan.edges[hop]);
-            return Err(Error::Length { name: "edges of a hop", found, expected, of: "rows that do not overlap" });
+/// A batch whose kernels are queued. It borrows the sampler, and holds the graph whose addresses kernels follow.
+#[derive(Debug)]
+pub(super) struct UnderWay<'a> {
+    job: Job<'a>,
+    stream: Stream,
+    /// Given up when it is over.
+    parts: Option<Parts>,
+    _graph: PlacedGraph,
+}
+
+/// Its memory.
+#[derive(Debug)]
+struct Parts {
+    memory: Scratch,
+    work: Work,
+    letter: Buffer<u64, Pinned>,
+}
+
+impl<'a> UnderWay<'a> {
+    /// Queues a batch with room for `room` edges a hop.
+    pub fn begin(
+        sampler: &'a GpuNeighbourSampler,
+        stream: &Stream,
+        seeds: &[Seeds<'_>],
+        excluded: &Excluded,
+        key: Key,
+        room: u64,
+    ) -> Result<Self> {
+        let job = Job::new(sampler, seeds, excluded, room)?;
+        let (memory, work) = job.memory(stream)?;
+        let mut letter = job.letter(stream)?;
+        job.write(letter.as_mut_slice()?, seeds);
+        let graph = sampler.placed.clone();
+        let made = Self { job, stream: stream.clone(), parts: Some(Parts { memory, work, letter }), _graph: graph };
+        // Where one launch fails, those before it are waited for when this is dropped.
+        made.parts.iter().try_for_each(|parts| made.job.queue(stream, &parts.work, &parts.letter, key))?;
+        Ok(made)
+    }
+
+    /// Waits for it; `None` when the room was too little.
+    pub fn finish(mut self) -> Result<Option<DeviceSample>> {
+        self.stream.synchronize().map_err(of_fault)?;
+        let Some(Parts { memory, work, letter }) = self.parts.take() else { return Ok(None) };
+        let job = &self.job;
+        let outcome = Outcome {
+            of: job.of,
+            ledger: job.ledger,
+            cells: &letter.as_slice()?[..job.cells],
+            leaves_out: job.pair_slots() > 0,
+        };
+        let sample = match outcome.overflown_hop() {
+            None => Some(job.sample(&self.stream, memory, &work.buffers, &outcome)?),
+            Some(_) if job.plan.is_cut => None,
+            Some(hop) => {
+                let (found, expected) = (job.plan.edges[hop].saturating_add(1), job.plan.edges[hop]);
+                return Err(Error::Length { name: "edges of a hop", found, expected, of: "rows that do not overlap" });
+            }
+        };
+        job.sampler.kept.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
+        Ok(sample)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if self.parts.is_some() {
+            // Kernels still write into this memory. What they met is nobody's business any more.
+            let _ = self.stream.synchronize();
         }
-    };
-    sampler.kept.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
-    Ok(sample)
+    }
 }
 
 /// What a batch will do, decided before anything runs.
+#[derive(Debug)]
 struct Job<'a> {
     sampler: &'a GpuNeighbourSampler,
     plan: Plan,
@@ -81,6 +120,7 @@ struct Job<'a> {
 }
 
 /// Memory that the kernels use.
+#[derive(Debug)]
 struct Work {
     buffers: Buffers,
     /// Ledger, seeds and times, in the order of the letter.

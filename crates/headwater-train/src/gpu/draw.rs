@@ -29,8 +29,6 @@ pub(crate) struct Drawn {
     pub sizes: Vec<Sizes>,
     /// When it was there. The stream that it was drawn on may wait for others since, to use memory again.
     pub ready: Option<Event>,
-    /// What it should be where another process put it, if it is the first there.
-    pub proof: Option<u64>,
     home: DrawnHome,
 }
 
@@ -71,7 +69,7 @@ pub(crate) struct Course<'a> {
 }
 
 enum Who<'a> {
-    Gpu { sampler: &'a GpuNeighbourSampler, begun: Option<(u64, Begun<'a>)> },
+    Gpu { sampler: &'a GpuNeighbourSampler, begun: Option<Box<(u64, Begun<'a>)>> },
     Cpu { from: Receiver<Result<(Vec<u64>, Sample)>>, thread: Option<JoinHandle<()>> },
 }
 
@@ -110,7 +108,7 @@ impl Course<'_> {
         let Who::Gpu { sampler, begun } = &mut self.who else { return Ok(false) };
         let (seeds, key) = self.drawing.seeds(at);
         let wanted = Seeds { node_type: self.drawing.node_type(), nodes: &seeds, times: None };
-        *begun = Some((at, sampler.begin(stream, wanted, key)?));
+        *begun = Some(Box::new((at, sampler.begin(stream, wanted, key)?)));
         Ok(true)
     }
 
@@ -119,8 +117,8 @@ impl Course<'_> {
         match &mut self.who {
             Who::Gpu { sampler, begun } => {
                 let (seeds, key) = self.drawing.seeds(at);
-                let sample = match begun.take().filter(|(begun, _)| *begun == at) {
-                    Some((_, begun)) => begun.finish()?,
+                let sample = match begun.take().filter(|begun| begun.0 == at) {
+                    Some(begun) => begun.1.finish()?,
                     None => {
                         let wanted = Seeds { node_type: self.drawing.node_type(), nodes: &seeds, times: None };
                         sampler.sample(stream, wanted, key)?
@@ -174,7 +172,7 @@ impl Drawn {
         let edges: Vec<usize> = segments.iter().map(ExactSizeIterator::len).collect();
         let sizes = sizes(&nodes.per_hop, &edges);
         let lists = Lists { ids: nodes.ids.clone(), sources: sample.row.clone(), targets: sample.col.clone() };
-        Ok(Self { seeds, sizes, ready: None, proof: None, home: DrawnHome::Own(lists, Some(Box::new(sample))) })
+        Ok(Self { seeds, sizes, ready: None, home: DrawnHome::Own(lists, Some(Box::new(sample))) })
     }
 
     fn sent(stream: &Stream, seeds: Vec<u64>, sample: &Sample) -> Result<Self> {
@@ -186,27 +184,32 @@ impl Drawn {
         let ids = send(bytemuck::cast_slice(&nodes.ids))?;
         let (sources, targets) = (send(bytemuck::cast_slice(&edges.row))?, send(bytemuck::cast_slice(&edges.col))?);
         let sizes = sizes(&nodes.per_hop, &edges.per_hop);
-        Ok(Self { seeds, sizes, ready: None, proof: None, home: DrawnHome::Own(Lists { ids, sources, targets }, None) })
+        Ok(Self { seeds, sizes, ready: None, home: DrawnHome::Own(Lists { ids, sources, targets }, None) })
     }
 
     /// A batch that another process put into its slot.
-    pub fn in_slot(seeds: Vec<u64>, sizes: Vec<Sizes>, proof: Option<u64>) -> Self {
-        Self { seeds, sizes, ready: None, proof, home: DrawnHome::Slot }
+    pub fn in_slot(seeds: Vec<u64>, sizes: Vec<Sizes>) -> Self {
+        Self { seeds, sizes, ready: None, home: DrawnHome::Slot }
     }
 
     /// A batch that another process has drawn and that has no room yet.
     pub fn without_room(seeds: Vec<u64>, sizes: Vec<Sizes>) -> Self {
-        Self { seeds, sizes, ready: None, proof: None, home: DrawnHome::Nowhere }
+        Self { seeds, sizes, ready: None, home: DrawnHome::Nowhere }
     }
 
     /// There was room, and it lies in its slot now.
-    pub fn set_in_slot(&mut self, proof: Option<u64>) {
-        (self.home, self.proof) = (DrawnHome::Slot, proof);
+    pub fn set_in_slot(&mut self) {
+        self.home = DrawnHome::Slot;
     }
 
     /// Whether it lies somewhere.
     pub fn has_room(&self) -> bool {
         !matches!(self.home, DrawnHome::Nowhere)
+    }
+
+    /// Whether another process put it into its slot.
+    pub fn is_in_slot(&self) -> bool {
+        matches!(self.home, DrawnHome::Slot)
     }
 
     /// Its own lists, where it has some.

@@ -22,7 +22,7 @@ use super::source::{Batches, Source};
 use super::timeline::{Stage, Timeline};
 use super::wait::wait;
 use crate::blocks::SelfLoops;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::labels::Labels;
 use crate::task::Task;
 use crate::trainer::draw::Drawing;
@@ -228,6 +228,10 @@ impl Running<'_> {
         if has_slots && drawn.has_room() {
             return Ok(());
         }
+        if drawn.is_in_slot() {
+            let why = format!("it put a batch of {:?} into slots that cannot hold it", drawn.sizes);
+            return Err(Error::Stage { stage: "producer", why });
+        }
         for at in open.drain(..) {
             // Whether to go on is asked again at the next one.
             self.close(at, epoch)?;
@@ -248,11 +252,9 @@ impl Running<'_> {
         if before.is_some() {
             log::info!("a batch was larger than those before; room is made for {:?}", capacity.blocks);
         }
-        // What another process has just let go of is not used for the next at once: drivers may still know it as the old.
-        let kept = before.filter(|_| self.settings.home == Home::Shared);
+        drop(before);
         let sizing = self.settings.sizing(self.shared, capacity, self.degrees.is_some());
         *self.slots = Some(Slots::new(&self.streams.train, sizing)?);
-        drop(kept);
         // Memory is made in the order of one stream and used on another.
         let Streams { blocks, gather, train, .. } = self.streams;
         Ok([blocks, gather].into_iter().try_for_each(|stream| stream.wait_for(train))?)
@@ -278,7 +280,6 @@ impl Running<'_> {
         for stream in [blocks, gather] {
             slot.free.iter().chain(&drawn.ready).try_for_each(|event| stream.wait(event))?;
         }
-        slot.prove(blocks, drawn)?;
         self.timeline.begin(Stage::Blocks, at, blocks)?;
         slot.site.send(blocks)?;
         slot.read = Some(blocks.record()?);

@@ -14,7 +14,7 @@ use super::passes::Brought;
 use super::site::{Ground, Shared, Site, rows};
 use crate::blocks::SelfLoops;
 use crate::blocks::scales::DeviceScales;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Batches that there is room for at a time.
 pub(crate) const SLOTS: usize = 2;
@@ -67,8 +67,7 @@ pub(crate) struct Sizing<'a> {
 
 impl Sizing<'_> {
     fn shelf(&self) -> Shelf {
-        let (nodes, edges) = self.capacity.blocks.first().map_or((0, 0), |room| (room.src, room.edges));
-        Shelf { nodes, edges, width: self.width }
+        Shelf::of(&self.capacity.blocks, self.width)
     }
 }
 
@@ -149,17 +148,6 @@ impl Slot {
             }
         }
         Ok(())
-    }
-
-    /// Whether a batch that another process put here is here.
-    pub fn prove(&self, stream: &Stream, drawn: &Drawn) -> Result<()> {
-        let Some(proof) = drawn.proof else { return Ok(()) };
-        let edges = drawn.sizes.first().map_or(0, |all| all.edges);
-        if self.shelf.proof(stream, &self.room, drawn.nodes(), edges)? == proof {
-            return Ok(());
-        }
-        let why = "what it put into memory that both map is not there; --producer thread does without".to_owned();
-        Err(Error::Stage { stage: "producer", why })
     }
 
     /// Where the features of a batch go.

@@ -120,7 +120,7 @@ impl Batches<'_> {
             Self::Beside { remote, drawing } => {
                 let seeds = drawing.seeds(at).0;
                 Ok(match remote.next()? {
-                    News::Ready(sizes, proof) => Drawn::in_slot(seeds, sizes, proof),
+                    News::Ready(sizes) => Drawn::in_slot(seeds, sizes),
                     News::Outgrown(sizes) => Drawn::without_room(seeds, sizes),
                 })
             }
@@ -134,10 +134,10 @@ impl Batches<'_> {
             return Ok(());
         }
         let all: Vec<&Span> = slots.all.iter().map(Slot::room).collect();
-        remote.grant(slots.shelf, &all)?;
+        remote.grant(&slots.capacity, slots.shelf.width, &all)?;
         match remote.next()? {
-            News::Ready(sizes, proof) if sizes == drawn.sizes => {
-                drawn.set_in_slot(proof);
+            News::Ready(sizes) if sizes == drawn.sizes => {
+                drawn.set_in_slot();
                 Ok(())
             }
             other => {

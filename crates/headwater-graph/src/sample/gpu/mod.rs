@@ -178,7 +178,16 @@ impl GpuNeighbourSampler {
         let room = self.room.load(Ordering::Relaxed);
         let under_way = UnderWay::begin(self, stream, &[seeds], &Excluded::none(), key, room)?;
         let (nodes, times) = (seeds.nodes.to_vec(), seeds.times.map(<[i64]>::to_vec));
-        Ok(Begun { sampler: self, under_way, stream: stream.clone(), node_type: seeds.node_type, nodes, times, key, room })
+        Ok(Begun {
+            sampler: self,
+            under_way,
+            stream: stream.clone(),
+            node_type: seeds.node_type,
+            nodes,
+            times,
+            key,
+            room,
+        })
     }
 
     /// More room for the edges of a hop than this.

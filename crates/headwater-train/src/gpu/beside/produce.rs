@@ -1,6 +1,5 @@
 //! The producer's end: draws the batches that the trainer asks for and puts them into its slots.
 
-use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::parent_id;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use headwater_cuda::{Gpu, Span, Stream};
 use headwater_memory::receive_device;
 
+use super::super::capacity::Capacity;
 use super::super::draw::Drawn;
 use super::super::features::DeviceFeatures;
 use super::super::provide::{Provider, Provision};
@@ -85,10 +85,10 @@ struct Producer<'a> {
 
 /// The trainer's slots, mapped here.
 struct Slots {
+    /// The trainer makes new slots for whatever this does not hold, so both go by the same rule.
+    capacity: Capacity,
     shelf: Shelf,
     all: Vec<Span>,
-    /// Which of them the trainer has a proof of.
-    proven: Cell<[bool; SLOTS]>,
 }
 
 /// Whether there is somebody to go on for.
@@ -151,7 +151,7 @@ impl<'a> Producer<'a> {
         let mut drawn: Option<Drawn> = None;
         loop {
             let sizes = drawn.as_ref().map(|drawn| Rows::told(&drawn.sizes)).unwrap_or_default();
-            let room = drawn.as_ref().zip(slots.as_ref()).filter(|(drawn, slots)| slots.shelf.holds(&drawn.sizes));
+            let room = drawn.as_ref().zip(slots.as_ref()).filter(|(drawn, slots)| slots.capacity.holds(&drawn.sizes));
             match turns.deed(room.is_some()) {
                 Deed::End => return Ok(Trainers::Lives),
                 Deed::Draw(batch) => {
@@ -167,16 +167,16 @@ impl<'a> Producer<'a> {
                     let fill = |(drawn, slots): (&Drawn, &Slots)| {
                         slots.fill(batch, drawn, stream, task, &mut provider.features)
                     };
-                    let proof = room.map(fill).transpose()?.flatten();
-                    trainer.answer(&Answer::Ready { batch, sizes, proof })?;
+                    room.map_or(Ok(()), fill)?;
+                    trainer.answer(&Answer::Ready { batch, sizes })?;
                     turns.filled();
                     drawn = None;
                 }
                 Deed::Listen => match trainer.ask()? {
                     Some(Ask::Free { batch }) => turns.freed(batch).map_err(|why| lost(&why))?,
-                    Some(Ask::Room(shelf)) => {
+                    Some(Ask::Room { blocks, width }) => {
                         turns.room().map_err(|why| lost(&why))?;
-                        *slots = Some(Slots::receive(trainer, gpu, shelf)?);
+                        *slots = Some(Slots::receive(trainer, gpu, &blocks, width)?);
                     }
                     Some(Ask::Stop) => {
                         *slots = None;
@@ -192,18 +192,20 @@ impl<'a> Producer<'a> {
 }
 
 impl Slots {
-    fn receive(trainer: &Trainer, gpu: &Gpu, shelf: Shelf) -> Result<Self> {
-        let (shelf, expected) = (shelf.checked()?, shelf.bytes());
+    fn receive(trainer: &Trainer, gpu: &Gpu, blocks: &[Rows], width: usize) -> Result<Self> {
+        let capacity = Capacity { blocks: Rows::heard(blocks) };
+        let shelf = Shelf::of(&capacity.blocks, width).checked()?;
+        let expected = shelf.bytes();
         let slot = |_| {
             let span = receive_device(trainer.link.socket(), gpu)?;
             let what = || "a slot".to_owned();
             let found = span.bytes();
             if found == expected { Ok(span) } else { Err(Error::Length { what: what(), found, expected }) }
         };
-        Ok(Self { shelf, all: (0..SLOTS).map(slot).collect::<Result<_>>()?, proven: Cell::default() })
+        Ok(Self { capacity, shelf, all: (0..SLOTS).map(slot).collect::<Result<_>>()? })
     }
 
-    /// Puts a batch into its slot. It is there when this returns. The first one there comes with its proof.
+    /// Puts a batch into its slot. It is there when this returns.
     fn fill(
         &self,
         batch: u64,
@@ -211,7 +213,7 @@ impl Slots {
         stream: &Stream,
         task: &Task,
         features: &mut DeviceFeatures,
-    ) -> Result<Option<u64>> {
+    ) -> Result<()> {
         let (slot, lists) = (&self.all[place(batch)], drawn.lists()?);
         let (nodes, edges) = drawn.sizes.first().map_or((0, 0), |all| (all.src, all.edges));
         let theirs = self.shelf.lists(slot, nodes)?;
@@ -223,13 +225,7 @@ impl Slots {
         }
         // Streams of two processes know nothing of each other, so this one is waited for here.
         wait(&stream.record()?, "gather")?;
-        stream.take_fault()?;
-        let mut proven = self.proven.get();
-        if std::mem::replace(&mut proven[place(batch)], true) {
-            return Ok(None);
-        }
-        self.proven.set(proven);
-        self.shelf.proof(stream, slot, nodes, edges).map(Some)
+        Ok(stream.take_fault()?)
     }
 }
 

@@ -10,7 +10,6 @@ use super::super::capacity::Sizes;
 use super::super::features::BroughtRows;
 use super::super::plan::Mode;
 use super::super::slots::SLOTS;
-use super::shelf::Shelf;
 use crate::run_config::RunFile;
 
 /// What the trainer asks.
@@ -22,8 +21,8 @@ pub(crate) enum Ask {
     Place(Mode),
     /// The batches of an epoch from one on.
     Epoch { epoch: u64, first: u64 },
-    /// Slots like this. The handle of each follows.
-    Room(Shelf),
+    /// Slots for blocks up to these, with rows of so many features. The handle of each follows.
+    Room { blocks: Vec<Rows>, width: usize },
     /// The step on a batch is over.
     Free { batch: u64 },
     /// Let go of the slots and of the epoch.
@@ -47,8 +46,8 @@ pub(crate) struct Order {
 pub(crate) enum Answer {
     /// Features lie like this.
     Placed(Mode),
-    /// A batch is in its slot; the first there with a proof of what was put.
-    Ready { batch: u64, sizes: Vec<Rows>, proof: Option<u64> },
+    /// A batch is in its slot.
+    Ready { batch: u64, sizes: Vec<Rows> },
     /// A batch needs more room. The producer has no slots any more.
     Outgrown { batch: u64, sizes: Vec<Rows> },
     /// GPU memory ran out here. The epoch is over, and so are the slots.
@@ -165,8 +164,8 @@ pub(crate) struct Awaited {
 /// What came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
-    /// The next batch is in its slot, and what it should be there.
-    Ready(Vec<Sizes>, Option<u64>),
+    /// The next batch is in its slot.
+    Ready(Vec<Sizes>),
     /// It needs more room.
     Outgrown(Vec<Sizes>),
 }
@@ -184,9 +183,9 @@ impl Awaited {
     /// Takes an answer that can only be about the next batch.
     pub fn see(&mut self, answer: &Answer) -> Result<News, String> {
         match answer {
-            Answer::Ready { batch, sizes, proof } if *batch == self.next => {
+            Answer::Ready { batch, sizes } if *batch == self.next => {
                 (self.next, self.has_outgrown) = (self.next + 1, false);
-                Ok(News::Ready(Rows::heard(sizes), *proof))
+                Ok(News::Ready(Rows::heard(sizes)))
             }
             Answer::Outgrown { batch, sizes } if *batch == self.next && !self.has_outgrown => {
                 self.has_outgrown = true;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use headwater_cuda::{Allocation, Gpu, Span};
 use headwater_memory::send_device;
 
+use super::super::capacity::Capacity;
 use super::super::features::BroughtRows;
 use super::super::plan::Mode;
 use super::link::{Link, Lost};
 use super::mps;
-use super::protocol::{Answer, Ask, Awaited, News, Order};
-use super::shelf::Shelf;
+use super::protocol::{Answer, Ask, Awaited, News, Order, Rows};
 use crate::error::{Error, Result};
 use crate::run_config::RunConfig;
 
@@ -108,8 +108,8 @@ impl Remote {
     }
 
     /// Hands over new slots, after there was no room for a batch.
-    pub fn grant(&mut self, shelf: Shelf, slots: &[&Span]) -> Result<()> {
-        self.ask(&Ask::Room(shelf))?;
+    pub fn grant(&mut self, capacity: &Capacity, width: usize, slots: &[&Span]) -> Result<()> {
+        self.ask(&Ask::Room { blocks: Rows::told(&capacity.blocks), width })?;
         for slot in slots {
             if let Err(why) = send_device(self.link.socket(), slot.allocation()) {
                 return Err(self.last_word().unwrap_or_else(|| why.into()));

@@ -1,7 +1,6 @@
 //! Where in a slot the parts of a batch lie. Both ends compute it from the same numbers.
 
-use headwater_cuda::{Span, Stream};
-use serde::{Deserialize, Serialize};
+use headwater_cuda::Span;
 
 use super::super::capacity::Sizes;
 use super::super::draw::Lists;
@@ -13,7 +12,7 @@ const ALIGN: usize = 256;
 const MOST: usize = 1 << 32;
 
 /// Room for the largest block of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shelf {
     /// Nodes.
     pub nodes: usize,
@@ -24,14 +23,15 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
+    /// For batches of blocks up to these. The first one has the nodes and edges of all.
+    pub fn of(blocks: &[Sizes], width: usize) -> Self {
+        let (nodes, edges) = blocks.first().map_or((0, 0), |all| (all.src, all.edges));
+        Self { nodes, edges, width }
+    }
+
     /// Bytes of a slot.
     pub fn bytes(&self) -> usize {
         self.ends()[3]
-    }
-
-    /// Whether a batch with these blocks can lie there.
-    pub fn holds(&self, sizes: &[Sizes]) -> bool {
-        sizes.first().is_some_and(|all| all.src <= self.nodes && all.edges <= self.edges)
     }
 
     /// The rows of features of so many nodes.
@@ -52,21 +52,6 @@ impl Shelf {
             sources: cut(slot, ids, sources - ids)?,
             targets: cut(slot, sources, targets - sources)?,
         })
-    }
-
-    /// A number that stands for all of a batch. Both ends compute it, since memory that a driver maps into two processes is
-    /// believed only after both have seen the same there.
-    pub fn proof(&self, stream: &Stream, slot: &Span, nodes: usize, edges: usize) -> Result<u64> {
-        const PRIME: u64 = 0x100_0000_01b3;
-        let Lists { ids, sources, targets } = self.lists(slot, nodes)?;
-        let (sources, targets) = (cut(&sources, 0, 4 * edges)?, cut(&targets, 0, 4 * edges)?);
-        let mut sum = 0xcbf2_9ce4_8422_2325;
-        for part in [self.rows(slot, nodes)?, ids, sources, targets].iter().filter(|part| part.bytes() > 0) {
-            let mut words = vec![0u32; part.bytes() / 4];
-            stream.download(part, bytemuck::cast_slice_mut(&mut words))?;
-            sum = words.iter().fold(sum, |sum, word| (sum ^ u64::from(*word)).wrapping_mul(PRIME));
-        }
-        Ok(sum)
     }
 
     /// A shelf that another process announced, if it can be one.

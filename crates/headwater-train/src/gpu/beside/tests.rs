@@ -5,8 +5,6 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use headwater_cuda::{Allocation, Gpu, Span, Stream};
-
 use super::link::{Link, Lost};
 use super::produce::serve;
 use super::protocol::{Answer, Ask, Awaited, Deed, News, Rows, Turns};
@@ -51,7 +49,7 @@ fn epoch(nodes: &[usize], first: u64, held: usize) -> (Vec<(u64, usize)>, u32) {
                 Deed::Fill(batch) => {
                     assert!(open.iter().all(|open| place(*open) != place(batch)), "{batch} overwrites {open:?}");
                     slots[place(batch)] = size(batch);
-                    said.push_back(Answer::Ready { batch, sizes: Rows::told(&sizes(size(batch))), proof: None });
+                    said.push_back(Answer::Ready { batch, sizes: Rows::told(&sizes(size(batch))) });
                     turns.filled();
                     drawn = None;
                 }
@@ -131,7 +129,7 @@ fn a_producer_is_two_slots_ahead_and_no_more() {
 
 #[test]
 fn an_answer_out_of_turn_is_refused() {
-    let ready = |batch| Answer::Ready { batch, sizes: Vec::new(), proof: None };
+    let ready = |batch| Answer::Ready { batch, sizes: Vec::new() };
     let outgrown = |batch| Answer::Outgrown { batch, sizes: Vec::new() };
     let mut awaited = Awaited::new(0, 2);
     assert!(awaited.see(&ready(1)).is_err());
@@ -147,8 +145,6 @@ fn parts_of_a_slot_do_not_touch() {
     for (nodes, edges, width) in [(1, 0, 1), (256, 256, 1), (257, 1000, 33), (0, 0, 0)] {
         let shelf = Shelf { nodes, edges, width }.checked().unwrap();
         assert!(shelf.bytes() >= 4 * nodes * width + 8 * nodes + 8 * edges, "{shelf:?}");
-        assert!(shelf.holds(&[Sizes { src: nodes, dst: 0, edges }]));
-        assert!(!shelf.holds(&[Sizes { src: nodes + 1, dst: 0, edges }]) && !shelf.holds(&[]));
     }
     for wrong in [Shelf { nodes: usize::MAX, edges: 1, width: 1 }, Shelf { nodes: 1, edges: 1 << 40, width: 1 }] {
         assert!(wrong.checked().is_err());
@@ -158,7 +154,7 @@ fn parts_of_a_slot_do_not_touch() {
 #[test]
 fn messages_arrive_whole() {
     let (ours, theirs) = pair();
-    let asks = [Ask::Epoch { epoch: 3, first: 7 }, Ask::Room(Shelf { nodes: 1, edges: 2, width: 3 }), Ask::Stop];
+    let asks = [Ask::Epoch { epoch: 3, first: 7 }, Ask::Room { blocks: Rows::told(&sizes(3)), width: 3 }, Ask::Stop];
     asks.iter().for_each(|ask| ours.send(ask).unwrap());
     for ask in asks {
         assert_eq!(theirs.receive::<Ask>(Duration::from_secs(1), &mut || true).unwrap(), ask);
@@ -217,24 +213,4 @@ fn a_producer_ends_with_its_trainer_and_says_what_it_cannot_do() {
     serve(theirs, &nothing).unwrap();
     let last: Answer = ours.receive(Duration::from_secs(1), &mut || true).unwrap();
     assert!(matches!(&last, Answer::Failed { why } if why.contains("Count")), "{last:?}");
-}
-
-#[test]
-fn a_proof_on_a_device_is_of_every_part() {
-    let Ok(gpu) = Gpu::open(0) else { return };
-    let stream = Stream::new(&gpu).unwrap();
-    let shelf = Shelf { nodes: 5, edges: 7, width: 3 };
-    let slot = Span::whole(Allocation::shareable(&gpu, shelf.bytes()).unwrap());
-    stream.fill(&slot, 0).unwrap();
-    let proof = || shelf.proof(&stream, &slot, 4, 6).unwrap();
-    let lists = shelf.lists(&slot, 4).unwrap();
-    let mut seen = vec![proof()];
-    for part in [shelf.rows(&slot, 4).unwrap(), lists.ids, lists.sources, lists.targets] {
-        stream.upload(&[1], &part.part(0, 1).unwrap()).unwrap();
-        seen.push(proof());
-        assert!(seen[..seen.len() - 1].iter().all(|before| before != seen.last().unwrap()), "{seen:?}");
-    }
-    // What lies behind the batch is nobody's.
-    stream.upload(&[1], &shelf.all_rows(&slot).unwrap().part(4 * 3 * 4, 1).unwrap()).unwrap();
-    assert_eq!(proof(), *seen.last().unwrap());
 }

@@ -188,6 +188,31 @@ fn a_batch_that_finds_no_room_runs_again() {
 }
 
 #[test]
+fn batches_that_are_begun_are_the_same_when_they_are_finished() {
+    let Some(stream) = stream() else { return };
+    let (graph, options) = (tangle(80, 4), SampleOptions::fanouts(&[5, 3]).unwrap());
+    let sampler = sampler(&stream, &graph, &options, Storage::Cuda);
+    let (seeds, others): (Vec<u64>, Vec<u64>) = ((0..20).collect(), (20..33).collect());
+    let key = Key::new(7);
+    let [first, second] = [&seeds, &others].map(|nodes| sampler.begin(&stream, Seeds::of(nodes), key).unwrap());
+    // One that nobody waits for does no harm.
+    drop(sampler.begin(&stream, Seeds::of(&others), Key::new(8)).unwrap());
+    let cpu = NeighbourSampler::new(graph.clone(), options).unwrap();
+    for (begun, nodes) in [(second, &others), (first, &seeds)] {
+        let found = begun.finish().unwrap().to_host().unwrap();
+        assert_eq!(found, cpu.sample(Seeds::of(nodes), key).unwrap());
+    }
+    // Without room for the edges of a hop it is drawn again.
+    let all = SampleOptions::fanouts(&[-1, -1]).unwrap();
+    let sampler = self::sampler(&stream, &graph, &all, Storage::Cuda);
+    sampler.room.store(4, std::sync::atomic::Ordering::Relaxed);
+    let begun = sampler.begin(&stream, Seeds::of(&seeds), key).unwrap();
+    let expected = NeighbourSampler::new(graph, all).unwrap().sample(Seeds::of(&seeds), key).unwrap();
+    assert_eq!(begun.finish().unwrap().to_host().unwrap(), expected);
+    assert!(sampler.room.load(std::sync::atomic::Ordering::Relaxed) > 4);
+}
+
+#[test]
 fn seeds_and_graphs_that_do_not_fit_are_errors() {
     let Some(stream) = stream() else { return };
     let (graph, options) = (tangle(50, 3), SampleOptions::fanouts(&[2]).unwrap());

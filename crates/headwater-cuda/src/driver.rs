@@ -97,6 +97,7 @@ driver_functions! {
         fn cuIpcCloseMemHandle(pointer: CUdeviceptr);
         fn cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
         fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+        fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: CUfunction);
         fn cuFuncSetAttribute(function: CUfunction, attribute: c_int, value: c_int);
         fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
             blocks: *mut c_int, function: CUfunction, threads: c_int, shared_bytes: usize);

@@ -175,9 +175,16 @@ fn find(gpu: &Gpu, module: CUmodule, entry: &'static str) -> Result<Function> {
     driver.check("cuModuleGetFunction", code)?;
     // Blocks may then ask for all the shared memory the device has; kernels that ask for little lose nothing.
     let most = c_int::try_from(gpu.facts().shared_bytes_per_block).unwrap_or(c_int::MAX);
+    let mut fixed: c_int = 0;
+    // SAFETY: writes one number; the handle was just made.
+    let code = unsafe {
+        (driver.cuFuncGetAttribute)(&raw mut fixed, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as c_int, raw)
+    };
+    driver.check("cuFuncGetAttribute", code)?;
     let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_int;
-    // SAFETY: the handle was just made. A refusal (static shared memory in the way) only leaves the smaller limit.
-    unsafe { (driver.cuFuncSetAttribute)(raw, attribute, most) };
+    // SAFETY: the handle was just made.
+    let code = unsafe { (driver.cuFuncSetAttribute)(raw, attribute, most - fixed) };
+    driver.check("cuFuncSetAttribute", code)?;
     Ok(Function { raw })
 }
 

@@ -66,7 +66,7 @@ pub struct BenchTrainArgs {
     #[arg(long, default_value_t = 64)]
     pub batches: u64,
     /// Batches before them. What a gather has under way is found in these.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 144)]
     pub warm: u64,
     /// How exact products are: f32, tf32, tf32x3 or bf16.
     #[arg(long, value_parser = word::<PrecisionName>, default_value = "tf32x3")]

@@ -76,7 +76,8 @@ impl Trainer {
 struct Producer<'a> {
     trainer: &'a Trainer,
     gpu: Gpu,
-    stream: Stream,
+    sample: Stream,
+    gather: Stream,
     config: RunConfig,
     task: Arc<Task>,
     provider: Provider,
@@ -103,10 +104,10 @@ impl<'a> Producer<'a> {
         let gpu = Gpu::open(order.ordinal)?;
         drop(receive_device(trainer.link.socket(), &gpu)?);
         let task = Arc::new(open(&config)?);
-        let stream = Stream::new(&gpu)?;
+        let (sample, gather) = (Stream::new(&gpu)?, Stream::new(&gpu)?);
         let provider = Provider::new(&Provision { gpu: &gpu, config: &config, task: &task }, order.working_bytes)?;
         trainer.answer(&Answer::Placed(provider.mode))?;
-        Ok(Self { trainer, gpu, stream, config, task, provider, slots: None })
+        Ok(Self { trainer, gpu, sample, gather, config, task, provider, slots: None })
     }
 
     fn run(&mut self) -> Result<()> {
@@ -125,7 +126,7 @@ impl<'a> Producer<'a> {
                 Ask::Place(mode) => {
                     self.slots = None;
                     self.provider.give_up();
-                    self.stream.synchronize()?;
+                    [&self.sample, &self.gather].into_iter().try_for_each(Stream::synchronize)?;
                     self.provider.place(&Provision { gpu: &self.gpu, config: &self.config, task: &self.task }, mode)?;
                     self.trainer.answer(&Answer::Placed(self.provider.mode))?;
                 }
@@ -134,7 +135,7 @@ impl<'a> Producer<'a> {
                     self.trainer.answer(&Answer::Stopped)?;
                 }
                 Ask::Count => {
-                    self.trainer.answer(&Answer::Counted(self.provider.features.brought(&self.stream)?))?;
+                    self.trainer.answer(&Answer::Counted(self.provider.features.brought(&self.gather)?))?;
                 }
                 // Of the last batches of an epoch.
                 Ask::Free { .. } => {}
@@ -145,7 +146,7 @@ impl<'a> Producer<'a> {
     }
 
     fn epoch(&mut self, epoch: u64, first: u64) -> Result<Trainers> {
-        let Self { trainer, gpu, stream, config, task, provider, slots } = self;
+        let Self { trainer, gpu, sample, gather, config, task, provider, slots } = self;
         let mut course = provider.drawer.epoch(Drawing::of(config, task, epoch)?, first);
         let mut turns = Turns::new(first, course.count());
         let mut drawn: Option<Drawn> = None;
@@ -155,7 +156,7 @@ impl<'a> Producer<'a> {
             match turns.deed(room.is_some()) {
                 Deed::End => return Ok(Trainers::Lives),
                 Deed::Draw(batch) => {
-                    drawn = Some(course.draw(stream, batch)?);
+                    drawn = Some(course.draw(sample, batch)?);
                     turns.drawn();
                 }
                 Deed::Outgrow(batch) => {
@@ -165,9 +166,16 @@ impl<'a> Producer<'a> {
                 }
                 Deed::Fill(batch) => {
                     let fill = |(drawn, slots): (&Drawn, &Slots)| {
-                        slots.fill(batch, drawn, stream, task, &mut provider.features)
+                        slots.fill(batch, drawn, gather, task, &mut provider.features)
                     };
                     room.map_or(Ok(()), fill)?;
+                    // The next one is drawn meanwhile.
+                    if batch + 1 < course.count() {
+                        course.begin(sample, batch + 1)?;
+                    }
+                    // Streams of two processes know nothing of each other, so this one is waited for here.
+                    wait(&gather.record()?, "gather")?;
+                    gather.take_fault()?;
                     trainer.answer(&Answer::Ready { batch, sizes })?;
                     turns.filled();
                     drawn = None;
@@ -205,7 +213,7 @@ impl Slots {
         Ok(Self { capacity, shelf, all: (0..SLOTS).map(slot).collect::<Result<_>>()? })
     }
 
-    /// Puts a batch into its slot. It is there when this returns.
+    /// Queues what puts a batch into its slot.
     fn fill(
         &self,
         batch: u64,
@@ -223,9 +231,7 @@ impl Slots {
             let both = from.part(0, 4 * edges).zip(to.part(0, 4 * edges)).filter(|_| edges > 0);
             both.map_or(Ok(()), |(from, to)| stream.copy(&from, &to))?;
         }
-        // Streams of two processes know nothing of each other, so this one is waited for here.
-        wait(&stream.record()?, "gather")?;
-        Ok(stream.take_fault()?)
+        Ok(())
     }
 }
 

@@ -226,7 +226,8 @@ fn a_producer_that_dies_or_errs_ends_the_run() {
     let listener = After(&scene, Cell::new(0), Cell::new(None));
     let why = trainer.run(&listener).unwrap_err();
     let after = listener.2.get().unwrap().elapsed();
-    assert!(after < Duration::from_secs(1), "{after:?}");
+    // A second where nothing else runs. Drivers take turns to end the processes of many tests.
+    assert!(after < Duration::from_secs(5), "{after:?}");
     assert!(why.to_string().contains("the producer failed: it ended without a word: exit status: 7"), "{why}");
     drop(trainer);
     std::fs::remove_file(scene.file("die")).unwrap();

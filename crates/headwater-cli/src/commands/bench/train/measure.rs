@@ -96,7 +96,21 @@ impl Measure<'_> {
         while !window.is_over() {
             trainer.train_epoch(&window)?;
         }
+        // Steps are timed on the last batch, which is a whole one if the epoch neither begins nor ends there.
+        let whole = 4..(self.batches_per_epoch() as u64).saturating_sub(4);
+        for _ in (0..9).filter(|_| !is_on_cpu && !whole.is_empty()) {
+            if whole.contains(&window.seen.borrow().done) {
+                break;
+            }
+            let one = Window::new(None, 0, 1);
+            trainer.train_epoch(&one)?;
+            window.seen.borrow_mut().done = one.seen.borrow().done;
+        }
         self.measured(&mut trainer, &window)
+    }
+
+    fn batches_per_epoch(&self) -> usize {
+        self.task.train.len().div_ceil(self.args.batch)
     }
 
     fn measured(&self, trainer: &mut Trainer, window: &Window) -> anyhow::Result<Measured> {
@@ -108,7 +122,9 @@ impl Measure<'_> {
         if let Some(path) = &args.trace {
             trace::write(path, &stretches, &[])?;
         }
-        let own: Vec<&Stretch> = stretches.iter().filter(|stretch| seen.holds(stretch.batch)).collect();
+        let by_batch = stretches.chunk_by(|one, next| one.batch == next.batch);
+        let counted = usize::try_from(batches).unwrap_or(usize::MAX);
+        let own: Vec<&Stretch> = by_batch.skip(seen.skipped).take(counted).flatten().collect();
         let mean = |stage: Stage| {
             let all: Vec<f64> =
                 own.iter().filter(|own| own.stage == stage).map(|own| own.end_ms - own.begin_ms).collect();
@@ -119,7 +135,7 @@ impl Measure<'_> {
         let served = trainer.feature_rows()?;
         let (hot, host) = (served.gpu_rows as f64 / all_batches, served.host_rows as f64 / all_batches);
         let width = task.widths().first().copied().flatten().unwrap_or(0);
-        let per_epoch = task.train.len().div_ceil(args.batch) as f64;
+        let per_epoch = self.batches_per_epoch() as f64;
         let used = seen.used;
         let step_beside_ms = steps(trainer)?;
         let gather_window = trainer.gather_window();
@@ -215,8 +231,10 @@ struct Seen {
     batches: u64,
     /// Of the batch before the first that counts, and of all that count.
     times: Vec<Instant>,
-    first: Option<u64>,
-    last: u64,
+    /// Batches before those that count.
+    skipped: usize,
+    /// Batches of the epoch that are done.
+    done: u64,
     mark: Option<Mark>,
     used: Option<Used>,
     loss: f64,
@@ -235,11 +253,6 @@ impl Seen {
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or(0.0)
     }
-
-    /// Whether a batch of the last epoch counts.
-    fn holds(&self, batch: u64) -> bool {
-        self.first.is_some_and(|first| (first..self.last).contains(&batch))
-    }
 }
 
 impl Window {
@@ -255,16 +268,16 @@ impl Window {
 impl Listener for Window {
     fn batch(&self, done: u64, _of: u64, loss: f64) {
         let mut seen = self.seen.borrow_mut();
-        seen.batches += 1;
+        (seen.batches, seen.done) = (seen.batches + 1, done);
         if seen.batches < self.warm || seen.batches > self.warm + self.batches {
             return;
         }
         if seen.mark.is_none() {
             seen.mark = Some(self.meter.mark());
-            seen.first = Some(done);
+            seen.skipped = usize::try_from(seen.batches).unwrap_or(usize::MAX);
         }
         seen.times.push(Instant::now());
-        (seen.last, seen.loss) = (done, loss);
+        seen.loss = loss;
         if seen.batches == self.warm + self.batches {
             seen.used = seen.mark.as_ref().map(|mark| self.meter.since(mark));
         }

@@ -3,13 +3,14 @@
 NVRTC_VERSION := 12.8.93
 VENV := target/venv
 EMULATOR := target/emulator
+PYTHON := target/python
 NEXTEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo yes)
 # Tests that need a GPU have `device` in their path. They run on the emulator here, on a real GPU in the GPU bundle.
 DEVICE_TESTS := device
 
-.PHONY: test lint unit doctest emulated emulator-test bench docs fuzz gpu-bundle clean
+.PHONY: test lint unit doctest emulated emulator-test python wheel bench docs fuzz gpu-bundle clean
 
-test: lint unit doctest docs emulated
+test: lint unit doctest docs emulated python
 	@echo "all checks passed"
 
 lint:
@@ -38,6 +39,22 @@ $(VENV)/nvrtc.stamp:
 	python3 -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check nvidia-cuda-nvrtc-cu12==$(NVRTC_VERSION)
 	echo $(CURDIR)/$$(ls -d $(VENV)/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12) > $@
+
+# The wheel, installed with torch and PyG into an environment of its own, and its tests. Without optimisation of our own crates.
+python: $(PYTHON)/stamp
+	rm -rf target/wheels/dev
+	$(PYTHON)/bin/maturin build --quiet --profile dev --interpreter $(PYTHON)/bin/python --out target/wheels/dev
+	$(PYTHON)/bin/pip install --quiet --force-reinstall --no-deps target/wheels/dev/*.whl
+	$(PYTHON)/bin/python -m pytest --quiet
+
+$(PYTHON)/stamp: python/requirements.txt
+	python3 -m venv $(PYTHON)
+	$(PYTHON)/bin/pip install --quiet --disable-pip-version-check -r python/requirements.txt
+	touch $@
+
+# One wheel for every Python from 3.10 on, with any torch or none.
+wheel: $(PYTHON)/stamp
+	$(PYTHON)/bin/maturin build --release --interpreter $(PYTHON)/bin/python --out target/wheels
 
 # Figures for this machine. On a GPU machine without Rust use the bundle.
 bench:

@@ -1,0 +1,82 @@
+//! Arrays of ours that any library reads without a copy.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use rayon::prelude::*;
+
+use crate::dlpack;
+use crate::dtype::Dtype;
+use crate::threads;
+
+/// An array in host memory: `torch.from_dlpack(a)` and `numpy.asarray(a)` see it where it lies.
+#[pyclass(frozen, module = "headwater")]
+pub struct Array {
+    owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    shape: Vec<usize>,
+    dtype: Dtype,
+}
+
+/// A vector that lends its bytes.
+struct Elements<T>(Vec<T>);
+
+impl<T: Pod> AsRef<[u8]> for Elements<T> {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+/// Numbers that a thread turns at a time.
+const TURNED_TOGETHER: usize = 1 << 14;
+
+impl Array {
+    /// Over elements of one kind, in one dimension.
+    pub fn new<T: Pod + Send + Sync>(elements: Vec<T>, dtype: Dtype) -> Self {
+        let shape = vec![elements.len()];
+        Self { owner: Arc::new(Elements(elements)), shape, dtype }
+    }
+
+    /// Ids, as torch has them: signed.
+    pub fn ids(ids: Vec<u64>) -> Self {
+        Self::new(ids, Dtype::I64)
+    }
+
+    /// Local numbers, as wide as torch indexes with.
+    pub fn numbers(py: Python<'_>, numbers: &[u32]) -> PyResult<Self> {
+        let widen = || numbers.par_iter().with_min_len(TURNED_TOGETHER).map(|number| i64::from(*number)).collect();
+        Ok(Self::new::<i64>(threads::run(py, widen)?, Dtype::I64))
+    }
+}
+
+#[pymethods]
+impl Array {
+    /// Lengths of the dimensions.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    fn __len__(&self) -> usize {
+        self.shape.first().copied().unwrap_or(1)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Array(shape={:?}, dtype={})", self.shape, self.dtype.typestr())
+    }
+
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        dlpack::interface(py, (*self.owner).as_ref(), &self.shape, self.dtype)
+    }
+
+    #[pyo3(signature = (**_wishes))]
+    fn __dlpack__<'py>(&self, py: Python<'py>, _wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        dlpack::lend(py, &self.owner, &self.shape, self.dtype)
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (dlpack::HOST, 0)
+    }
+}

@@ -1,0 +1,249 @@
+//! Arrays of other libraries, seen where they lie, and ours, seen by them.
+//!
+//! Two protocols are spoken: DLPack, which torch and most others have, and NumPy's array interface, which also lends memory
+//! that must not be written. Whoever lends memory is held until the last of ours that reads it is gone. That nobody writes to
+//! it meanwhile is the user's promise, as between all libraries that share memory.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::dtype::Dtype;
+
+const NAME: &CStr = c"dltensor";
+const USED_NAME: &CStr = c"used_dltensor";
+/// DLPack's number for host memory.
+pub const HOST: i32 = 1;
+/// Host memory that a GPU reads.
+const PINNED_HOST: i32 = 3;
+
+#[repr(C)]
+struct Device {
+    kind: i32,
+    id: i32,
+}
+
+#[repr(C)]
+struct DataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: Device,
+    dimensions: i32,
+    dtype: DataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+#[repr(C)]
+struct Managed {
+    tensor: Tensor,
+    context: *mut c_void,
+    delete: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+/// Memory of somebody else, in rows one after the other.
+pub struct Lent {
+    /// Of the first element.
+    start: NonNull<u8>,
+    bytes: usize,
+    pub shape: Vec<usize>,
+    pub dtype: Dtype,
+    _lender: Lender,
+}
+
+/// Who is held.
+enum Lender {
+    /// An object with NumPy's interface.
+    Object(#[expect(dead_code, reason = "held for its memory")] Py<PyAny>),
+    /// A tensor that was handed over, to be deleted.
+    Tensor(NonNull<Managed>),
+}
+
+impl Drop for Lender {
+    fn drop(&mut self) {
+        if let Self::Tensor(tensor) = self {
+            // SAFETY: the tensor is ours since its capsule was renamed, and this is the only drop.
+            unsafe {
+                if let Some(delete) = tensor.as_ref().delete {
+                    delete(tensor.as_ptr());
+                }
+            }
+        }
+    }
+}
+
+// SAFETY: the memory is only read, and both protocols let whoever holds a lender drop it on any thread.
+unsafe impl Send for Lent {}
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the lender promises so many bytes there, and is held.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+    }
+}
+
+impl Lent {
+    /// The memory of an array on the host. `name` is what errors call it.
+    pub fn new(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+        let found = if array.hasattr("__array_interface__")? {
+            Self::by_interface(array, name)?
+        } else if array.hasattr("__dlpack__")? {
+            Self::by_capsule(array, name)?
+        } else {
+            let kind = array.get_type();
+            return Err(PyTypeError::new_err(format!("{name} is a {kind}; it should be a tensor or an array")));
+        };
+        let bytes = found.shape.iter().try_fold(found.dtype.bytes(), |bytes, length| bytes.checked_mul(*length));
+        let bytes = bytes.ok_or_else(|| PyValueError::new_err(format!("{name} is larger than memory")))?;
+        Ok(Self { bytes, ..found })
+    }
+
+    fn by_interface(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+        let interface = array.getattr("__array_interface__")?;
+        let field = |key: &str| interface.get_item(key);
+        let shape: Vec<usize> = field("shape")?.extract()?;
+        let dtype = Dtype::of_typestr(&field("typestr")?.extract::<String>()?, name)?;
+        let (address, _is_read_only): (usize, bool) = field("data")?.extract()?;
+        let strides: Option<Vec<isize>> =
+            interface.cast::<PyDict>()?.get_item("strides")?.and_then(|all| all.extract().ok());
+        let size = isize::try_from(dtype.bytes()).unwrap_or(1);
+        let in_elements = strides.map(|strides| strides.into_iter().map(|bytes| bytes / size).collect::<Vec<_>>());
+        check_rows(&shape, in_elements.as_deref(), name)?;
+        let start = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address))
+            .unwrap_or(NonNull::<u64>::dangling().cast());
+        Ok(Self { start, bytes: 0, shape, dtype, _lender: Lender::Object(array.clone().unbind()) })
+    }
+
+    fn by_capsule(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+        let capsule = array.call_method0("__dlpack__")?;
+        // SAFETY: the capsule is live; a wrong name gives null and an error.
+        let raw = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), NAME.as_ptr()) }.cast::<Managed>();
+        let Some(managed) = NonNull::new(raw) else { return Err(PyErr::fetch(array.py())) };
+        // SAFETY: as above. From here on the tensor is ours to delete.
+        if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), USED_NAME.as_ptr()) } != 0 {
+            return Err(PyErr::fetch(array.py()));
+        }
+        let lender = Lender::Tensor(managed);
+        // SAFETY: the protocol's layout, live until it is deleted.
+        let tensor = unsafe { &managed.as_ref().tensor };
+        if ![HOST, PINNED_HOST].contains(&tensor.device.kind) {
+            let why = format!("{name} lies on a device; it should lie in host memory (`.cpu()`)");
+            return Err(PyValueError::new_err(why));
+        }
+        let dimensions = usize::try_from(tensor.dimensions).unwrap_or(0);
+        // SAFETY: the protocol's arrays have so many elements; without dimensions they may be null.
+        let numbers = |all: *mut i64| unsafe {
+            if dimensions == 0 || all.is_null() { None } else { Some(std::slice::from_raw_parts(all, dimensions)) }
+        };
+        let lengths = numbers(tensor.shape).unwrap_or_default();
+        let shape: Vec<usize> = lengths.iter().map(|length| usize::try_from(*length).unwrap_or(0)).collect();
+        let strides = numbers(tensor.strides)
+            .map(|all| all.iter().map(|own| isize::try_from(*own).unwrap_or(0)).collect::<Vec<_>>());
+        check_rows(&shape, strides.as_deref(), name)?;
+        let DataType { code, bits, lanes } = tensor.dtype;
+        let dtype = Dtype::of_dlpack(code, bits, lanes, name)?;
+        let start = NonNull::new(tensor.data.cast::<u8>()).unwrap_or(NonNull::<u64>::dangling().cast());
+        let offset = usize::try_from(tensor.byte_offset).unwrap_or(0);
+        // SAFETY: the offset is inside the lender's memory.
+        Ok(Self { start: unsafe { start.add(offset) }, bytes: 0, shape, dtype, _lender: lender })
+    }
+}
+
+/// Elements stand one after the other, as in C.
+fn check_rows(shape: &[usize], strides: Option<&[isize]>, name: &str) -> PyResult<()> {
+    let Some(strides) = strides else { return Ok(()) };
+    let mut expected = 1isize;
+    let is_empty = shape.contains(&0);
+    for (length, stride) in shape.iter().zip(strides).rev() {
+        if *length > 1 && *stride != expected && !is_empty {
+            return Err(PyValueError::new_err(format!("{name} is not contiguous; call `.contiguous()` first")));
+        }
+        expected = expected.saturating_mul(isize::try_from(*length).unwrap_or(isize::MAX));
+    }
+    Ok(())
+}
+
+/// What a tensor that we lend holds.
+struct Loan {
+    managed: Managed,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    _owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+}
+
+/// A capsule over memory of ours in host memory, which stays until whoever takes it deletes it.
+pub fn lend<'py>(
+    py: Python<'py>,
+    owner: &Arc<dyn AsRef<[u8]> + Send + Sync>,
+    shape: &[usize],
+    dtype: Dtype,
+) -> PyResult<Bound<'py, PyAny>> {
+    let data = (**owner).as_ref().as_ptr().cast_mut().cast::<c_void>();
+    let (code, bits) = dtype.dlpack();
+    let shape: Vec<i64> = shape.iter().map(|length| i64::try_from(*length).unwrap_or(i64::MAX)).collect();
+    let mut strides = vec![1i64; shape.len()];
+    for at in (1..shape.len()).rev() {
+        strides[at - 1] = strides[at] * shape[at].max(1);
+    }
+    let tensor = Tensor {
+        data,
+        device: Device { kind: HOST, id: 0 },
+        dimensions: i32::try_from(shape.len()).unwrap_or(0),
+        dtype: DataType { code, bits, lanes: 1 },
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    };
+    let managed = Managed { tensor, context: std::ptr::null_mut(), delete: Some(delete_loan) };
+    let loan = Box::into_raw(Box::new(Loan { managed, shape, strides, _owner: Arc::clone(owner) }));
+    // SAFETY: the box was just made and nobody else has it. Vectors inside do not move.
+    let capsule = unsafe {
+        (*loan).managed.tensor.shape = (*loan).shape.as_mut_ptr();
+        (*loan).managed.tensor.strides = (*loan).strides.as_mut_ptr();
+        (*loan).managed.context = loan.cast();
+        ffi::PyCapsule_New((&raw mut (*loan).managed).cast(), NAME.as_ptr(), Some(drop_capsule))
+    };
+    // SAFETY: a new reference, or null with an error set.
+    unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
+}
+
+unsafe extern "C" fn delete_loan(managed: *mut Managed) {
+    // SAFETY: the context is the box of `lend`, and whoever took the tensor deletes it once.
+    drop(unsafe { Box::from_raw((*managed).context.cast::<Loan>()) });
+}
+
+/// A capsule that nobody took deletes its tensor.
+unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
+    // SAFETY: called by Python with the capsule of `lend`; one that was taken has another name.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) == 1 {
+            let managed = ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast::<Managed>();
+            delete_loan(managed);
+        }
+    }
+}
+
+/// NumPy's interface over memory of ours. The object that has it is held by whoever reads.
+pub fn interface<'py>(py: Python<'py>, bytes: &[u8], shape: &[usize], dtype: Dtype) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    fields.set_item("version", 3)?;
+    fields.set_item("shape", PyTuple::new(py, shape)?)?;
+    fields.set_item("typestr", dtype.typestr())?;
+    fields.set_item("data", (bytes.as_ptr().expose_provenance(), false))?;
+    Ok(fields)
+}

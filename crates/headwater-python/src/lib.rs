@@ -1,0 +1,32 @@
+//! Headwater from Python: classes over the core, and arrays that cross without a copy. `python/headwater` is what users see.
+//!
+//! | the question | the room |
+//! | --- | --- |
+//! | How does an array cross? | `dlpack.rs`, `dtype.rs` |
+//! | Ours, for others? | `array.rs` |
+//! | Theirs, for us? | `column.rs` |
+//! | Graphs and their samples? | `graph.rs`, `sampler.rs` |
+//! | Which exception? | `error.rs` |
+//! | On which threads? | `threads.rs` |
+
+mod array;
+mod column;
+mod dlpack;
+mod dtype;
+mod error;
+mod graph;
+mod sampler;
+mod threads;
+
+use pyo3::prelude::*;
+
+/// The native part of `headwater`.
+#[pymodule]
+fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<array::Array>()?;
+    module.add_class::<graph::Topology>()?;
+    module.add_class::<graph::Graph>()?;
+    module.add_class::<sampler::Sampler>()?;
+    module.add_class::<sampler::Sample>()
+}

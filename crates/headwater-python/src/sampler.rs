@@ -1,0 +1,154 @@
+//! Neighbourhoods, drawn without the GIL.
+
+use headwater::graph::Column;
+use headwater::graph::sample::{
+    Bias, EdgeIds, Fanout, NeighbourSampler, Recency, Replacement, Sample as Drawn, SampleOptions, Seeds, Trees,
+    batch_key, induced_subgraph,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::column::{times, wide};
+use crate::error::of_graph;
+use crate::graph::Graph;
+use crate::threads;
+
+/// Draws neighbourhoods on CPU threads. The same seeds under the same key give the same sample.
+#[pyclass(frozen, module = "headwater")]
+pub struct Sampler {
+    sampler: NeighbourSampler,
+    types: usize,
+}
+
+/// Nodes of one type that a sample begins at: its position, their ids, their times.
+type SeedArrays<'py> = (usize, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
+/// A run's seed, an epoch and a batch.
+type Numbers = (u64, u64, u64);
+
+#[pymethods]
+impl Sampler {
+    /// `fanouts` has a list a hop, with one number for all relations or one for each; -1 takes every neighbour.
+    #[new]
+    #[pyo3(signature = (graph, fanouts, *, replace = false, disjoint = false, weighted = false, last = false, edge_ids = true))]
+    #[expect(clippy::fn_params_excessive_bools, reason = "keywords of Python")]
+    fn new(
+        graph: &Graph,
+        fanouts: Vec<Vec<i64>>,
+        replace: bool,
+        disjoint: bool,
+        weighted: bool,
+        last: bool,
+        edge_ids: bool,
+    ) -> PyResult<Self> {
+        let hop = |numbers: &Vec<i64>| numbers.iter().map(|number| Fanout::from_number(*number)).collect();
+        let options = SampleOptions {
+            fanouts: fanouts.iter().map(hop).collect::<headwater::graph::Result<_>>().map_err(of_graph)?,
+            bias: if weighted { Bias::Weights } else { Bias::Uniform },
+            recency: if last { Recency::Last } else { Recency::Any },
+            replacement: if replace { Replacement::With } else { Replacement::Without },
+            trees: if disjoint { Trees::Disjoint } else { Trees::Shared },
+            edge_ids: if edge_ids { EdgeIds::Kept } else { EdgeIds::Dropped },
+        };
+        let sampler = NeighbourSampler::new(graph.0.clone(), options).map_err(of_graph)?;
+        Ok(Self { sampler, types: graph.0.schema().node_types().len() })
+    }
+
+    /// The neighbourhood of seeds of some types, drawn under the numbers of its batch.
+    fn sample(&self, py: Python<'_>, seeds: Vec<SeedArrays<'_>>, numbers: Numbers) -> PyResult<Sample> {
+        let held = held(self.types, &seeds)?;
+        let drawn = threads::run(py, || self.draw(&held, numbers))?;
+        drawn.map(Sample).map_err(of_graph)
+    }
+
+    /// As `sample`, with every edge among the nodes that were found.
+    fn sample_induced(&self, py: Python<'_>, seeds: Vec<SeedArrays<'_>>, numbers: Numbers) -> PyResult<Sample> {
+        let held = held(self.types, &seeds)?;
+        let drawn = threads::run(py, || {
+            let drawn = self.draw(&held, numbers)?;
+            let nodes: Vec<&[u64]> = drawn.nodes.iter().map(|nodes| &nodes.ids[..]).collect();
+            induced_subgraph(self.sampler.graph(), &nodes)
+        })?;
+        drawn.map(|found| Sample(found.sample)).map_err(of_graph)
+    }
+}
+
+/// Seeds of a type, with their arrays.
+struct Held {
+    node_type: usize,
+    nodes: Column<u64>,
+    times: Option<Column<i64>>,
+}
+
+fn held(types: usize, seeds: &[SeedArrays<'_>]) -> PyResult<Vec<Held>> {
+    let one = |(node_type, nodes, own_times): &SeedArrays<'_>| {
+        if *node_type >= types {
+            return Err(PyValueError::new_err(format!("there is no node type {node_type}; there are {types}")));
+        }
+        let own_times = own_times.as_ref().map(|array| times(array, "seed times")).transpose()?;
+        Ok(Held { node_type: *node_type, nodes: wide(nodes, "seeds")?, times: own_times })
+    };
+    seeds.iter().map(one).collect()
+}
+
+impl Sampler {
+    fn draw(&self, held: &[Held], (seed, epoch, batch): Numbers) -> headwater::graph::Result<Drawn> {
+        let seeds: Vec<Seeds<'_>> = held
+            .iter()
+            .map(|held| Seeds { node_type: held.node_type, nodes: &held.nodes, times: held.times.as_deref() })
+            .collect();
+        self.sampler.sample_types(&seeds, batch_key(seed, epoch, batch))
+    }
+}
+
+/// A sampled neighbourhood. Positions are types and relations of the graph.
+#[pyclass(frozen, module = "headwater")]
+pub struct Sample(Drawn);
+
+#[pymethods]
+impl Sample {
+    /// Ids of the nodes of a type; a position there is a node's local number.
+    fn nodes(&self, node_type: usize) -> PyResult<Array> {
+        Ok(Array::ids(self.of_type(node_type)?.ids.clone()))
+    }
+
+    /// With disjoint trees, the seed that each node of a type belongs to.
+    fn trees(&self, py: Python<'_>, node_type: usize) -> PyResult<Option<Array>> {
+        self.of_type(node_type)?.trees.as_ref().map(|trees| Array::numbers(py, trees)).transpose()
+    }
+
+    /// How many nodes of a type are seeds, and how many each hop added.
+    fn nodes_per_hop(&self, node_type: usize) -> PyResult<Vec<usize>> {
+        Ok(self.of_type(node_type)?.per_hop.clone())
+    }
+
+    /// Local numbers of the neighbours of a relation's edges, and of the nodes that asked for them.
+    fn edges(&self, py: Python<'_>, relation: usize) -> PyResult<(Array, Array)> {
+        let own = self.of_relation(relation)?;
+        Ok((Array::numbers(py, &own.row)?, Array::numbers(py, &own.col)?))
+    }
+
+    /// Ids of a relation's edges, when kept.
+    fn edge_ids(&self, relation: usize) -> PyResult<Option<Array>> {
+        Ok(self.of_relation(relation)?.ids.as_ref().map(|ids| Array::ids(ids.clone())))
+    }
+
+    /// How many edges of a relation each hop added.
+    fn edges_per_hop(&self, relation: usize) -> PyResult<Vec<usize>> {
+        Ok(self.of_relation(relation)?.per_hop.clone())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Sample({} nodes, {} edges)", self.0.node_count(), self.0.edge_count())
+    }
+}
+
+impl Sample {
+    fn of_type(&self, at: usize) -> PyResult<&headwater::graph::sample::TypeNodes> {
+        self.0.nodes.get(at).ok_or_else(|| PyValueError::new_err(format!("there is no node type {at}")))
+    }
+
+    fn of_relation(&self, at: usize) -> PyResult<&headwater::graph::sample::RelationEdges> {
+        self.0.edges.get(at).ok_or_else(|| PyValueError::new_err(format!("there is no relation {at}")))
+    }
+}

@@ -1,0 +1,112 @@
+"""The native part of Headwater."""
+
+from collections.abc import Sequence
+from typing import Any, Optional, Protocol, Union
+
+__version__: str
+
+class _HasDLPack(Protocol):
+    def __dlpack__(self) -> Any: ...
+
+class _HasInterface(Protocol):
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+# What is read where it lies: tensors of torch and arrays of NumPy among others.
+_Array = Union[_HasDLPack, _HasInterface]
+
+class Array:
+    """An array in host memory: `torch.from_dlpack(a)` and `numpy.asarray(a)` see it where it lies."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+    def __len__(self) -> int: ...
+    def __dlpack__(self, **wishes: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+class Topology:
+    """Who is next to whom: the neighbour lists of one relation."""
+
+    @staticmethod
+    def from_coo(
+        sources: _Array,
+        targets: _Array,
+        source_count: int,
+        target_count: int,
+        layout: str = "csc",
+        *,
+        edge_ids: Optional[_Array] = None,
+        weights: Optional[_Array] = None,
+        times: Optional[_Array] = None,
+        node_times: Optional[_Array] = None,
+    ) -> Topology:
+        """Sorts edges into lists, in parallel. Edges of a row keep their order, or take that of their times."""
+    @staticmethod
+    def from_lists(
+        offsets: _Array,
+        neighbours: _Array,
+        columns: int,
+        layout: str = "csc",
+        *,
+        edge_ids: Optional[_Array] = None,
+        weights: Optional[_Array] = None,
+        times: Optional[_Array] = None,
+        node_times: Optional[_Array] = None,
+        is_sorted: bool = False,
+    ) -> Topology:
+        """Over lists that are there already. They are read where they lie."""
+    @property
+    def rows(self) -> int: ...
+    @property
+    def edges(self) -> int: ...
+    def offsets(self) -> Array: ...
+    def neighbours(self) -> Array: ...
+    def edge_ids(self) -> Array: ...
+
+class Graph:
+    """A graph in host memory: node types with their counts, and relations between them."""
+
+    def __init__(
+        self, node_types: Sequence[tuple[str, int]], relations: Sequence[tuple[int, str, int, Topology]]
+    ) -> None: ...
+    @property
+    def nodes(self) -> int: ...
+    @property
+    def edges(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+class Sampler:
+    """Draws neighbourhoods on CPU threads. The same seeds under the same numbers give the same sample."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        fanouts: Sequence[Sequence[int]],
+        *,
+        replace: bool = False,
+        disjoint: bool = False,
+        weighted: bool = False,
+        last: bool = False,
+        edge_ids: bool = True,
+    ) -> None: ...
+    def sample(
+        self, seeds: Sequence[tuple[int, _Array, Optional[_Array]]], numbers: tuple[int, int, int]
+    ) -> Sample:
+        """The neighbourhood of seeds of some types, drawn under (seed, epoch, batch)."""
+    def sample_induced(
+        self, seeds: Sequence[tuple[int, _Array, Optional[_Array]]], numbers: tuple[int, int, int]
+    ) -> Sample:
+        """As `sample`, with every edge among the nodes that were found."""
+
+class Sample:
+    """A sampled neighbourhood. Positions are types and relations of the graph."""
+
+    def nodes(self, node_type: int) -> Array: ...
+    def trees(self, node_type: int) -> Optional[Array]: ...
+    def nodes_per_hop(self, node_type: int) -> list[int]: ...
+    def edges(self, relation: int) -> tuple[Array, Array]: ...
+    def edge_ids(self, relation: int) -> Optional[Array]: ...
+    def edges_per_hop(self, relation: int) -> list[int]: ...

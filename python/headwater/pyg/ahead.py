@@ -1,0 +1,102 @@
+"""Batches ahead of whoever asks for them: made by threads, told in order, the same ones for any number of threads.
+
+PyG's loaders fork processes for this. Sampling and gathering here run without the GIL, so threads do, and nothing is copied
+between processes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Optional
+
+import torch
+
+from .sampler import NeighborSampler, fresh_seed
+
+# Batches that are made ahead for every thread, unless `prefetch_factor` says otherwise.
+_AHEAD = 2
+
+
+class Ahead:
+    """What `NeighborLoader` and `LinkNeighborLoader` share: threads, seeds, and where an epoch was left."""
+
+    def _prepare(self, kwargs: dict[str, Any], seed: Optional[int]) -> dict[str, Any]:
+        """Takes what threads need out of the arguments of DataLoader. What cannot be honoured is refused here."""
+        kwargs = dict(kwargs)
+        if kwargs.pop("multiprocessing_context", None) is not None:
+            raise ValueError("multiprocessing_context is for processes; batches are made by threads here")
+        threads = int(kwargs.pop("num_workers", 0))
+        if threads < 0:
+            raise ValueError(f"num_workers is {threads}; it should not be negative")
+        factor = kwargs.pop("prefetch_factor", None)
+        kwargs.pop("persistent_workers", None)
+        self._threads = max(threads, 1)
+        self._ahead = self._threads * (_AHEAD if factor is None else int(factor))
+        self._asked_workers = threads
+        self.seed = fresh_seed() if seed is None else int(seed)
+        self._epoch, self._batch, self._resumed = -1, 0, None
+        self._owns_order = kwargs.get("generator") is None
+        if self._owns_order:
+            kwargs["generator"] = torch.Generator()
+        return kwargs
+
+    def _numbered(self, sampler: Any, numbers: Any) -> dict[str, Any]:
+        """Our samplers draw by the number of a batch, so that threads do not matter."""
+        return {"numbers": numbers} if isinstance(sampler, NeighborSampler) else {}
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._resumed is None:
+            self._epoch, self._batch = self._epoch + 1, 0
+        else:
+            self._epoch, self._batch = self._resumed
+            self._resumed = None
+        if self._owns_order:
+            # The order of an epoch depends on the seed and its number alone, so it can be gone through again.
+            self.generator.manual_seed((self.seed * 0x9E3779B97F4A7C15 + self._epoch) % 2**63)
+        return self._batches(self._epoch, self._batch)
+
+    def _get_iterator(self) -> Iterator[Any]:
+        return iter(self)
+
+    def _batches(self, epoch: int, first: int) -> Iterator[Any]:
+        waiting: deque[Future] = deque()
+        numbers = iter(range(self._threads))
+        begin = self.worker_init_fn
+        first_deed = None if begin is None else (lambda: begin(next(numbers)))
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="headwater", initializer=first_deed)
+        try:
+            for number, index in enumerate(self._index_sampler):
+                if number < first:
+                    continue
+                waiting.append(pool.submit(self.collate_fn, index, (self.seed, epoch, number)))
+                if len(waiting) > self._ahead:
+                    yield self._told(waiting.popleft())
+            while waiting:
+                yield self._told(waiting.popleft())
+        finally:
+            # Whoever stops asking leaves nothing behind.
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _told(self, future: Future) -> Any:
+        batch = future.result(timeout=self.timeout or None)
+        if not self.filter_per_worker:
+            batch = self.filter_fn(batch)
+        self._batch += 1
+        if self.pin_memory and torch.cuda.is_available():
+            batch = batch.pin_memory()
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader is. With `load_state_dict`, the next epoch goes on with the batch after the last one told."""
+        if not self._owns_order:
+            raise ValueError("a loader with a generator of its own cannot tell where it is; leave `generator` out")
+        is_done = self._batch >= len(self) and self._epoch >= 0
+        epoch, batch = (self._epoch + 1, 0) if is_done else (max(self._epoch, 0), self._batch)
+        return {"seed": self.seed, "epoch": epoch, "batch": batch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where another loader of the same data and arguments was."""
+        self.seed = int(state["seed"])
+        self._resumed = (int(state["epoch"]), int(state["batch"]))

@@ -1,0 +1,160 @@
+"""PyG's loaders, on Headwater's samplers. Arguments and batches are PyG's."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Union
+
+from torch import Tensor
+from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.sampler import BaseSampler, NegativeSampling
+from torch_geometric.sampler.base import SubgraphType
+
+from .ahead import Ahead
+from .sampler import NeighborSampler
+
+
+class NeighborLoader(Ahead, NodeLoader):
+    """Batches of nodes with a sampled neighbourhood, as `torch_geometric.loader.NeighborLoader` makes them.
+
+    >>> loader = NeighborLoader(data, num_neighbors=[12, 12], batch_size=128, input_nodes=data.train_mask)
+    >>> for batch in loader:
+    ...     out = model(batch.x, batch.edge_index)[:batch.batch_size]
+
+    Beyond PyG's arguments: `seed` fixes what is drawn and in which order; `num_workers` is a number of threads.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        input_nodes: Any = None,
+        input_time: Optional[Tensor] = None,
+        replace: bool = False,
+        subgraph_type: Union[SubgraphType, str] = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: Optional[str] = None,
+        weight_attr: Optional[str] = None,
+        transform: Optional[Callable] = None,
+        transform_sampler_output: Optional[Callable] = None,
+        is_sorted: bool = False,
+        filter_per_worker: Optional[bool] = None,
+        neighbor_sampler: Optional[BaseSampler] = None,
+        directed: bool = True,
+        *,
+        seed: Optional[int] = None,
+        **kwargs: Any,
+    ) -> None:
+        if input_time is not None and time_attr is None:
+            raise ValueError(
+                "Received conflicting 'input_time' and 'time_attr' arguments: 'input_time' is set while 'time_attr' is "
+                "not set."
+            )
+        kwargs = self._prepare(kwargs, seed)
+        if neighbor_sampler is None:
+            neighbor_sampler = NeighborSampler(
+                data,
+                num_neighbors=num_neighbors,
+                replace=replace,
+                subgraph_type=subgraph_type,
+                disjoint=disjoint,
+                temporal_strategy=temporal_strategy,
+                time_attr=time_attr,
+                weight_attr=weight_attr,
+                is_sorted=is_sorted,
+                directed=directed,
+                seed=self.seed,
+            )
+        super().__init__(
+            data=data,
+            node_sampler=neighbor_sampler,
+            input_nodes=input_nodes,
+            input_time=input_time,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            **kwargs,
+        )
+        self.num_workers = self._asked_workers
+
+    def collate_fn(self, index: Any, numbers: Any = None) -> Any:
+        """Samples around the input nodes at these positions."""
+        numbered = self._numbered(self.node_sampler, numbers)
+        out = self.node_sampler.sample_from_nodes(self.input_data[index], **numbered)
+        return self.filter_fn(out) if self.filter_per_worker else out
+
+
+class LinkNeighborLoader(Ahead, LinkLoader):
+    """Batches of edges with a sampled neighbourhood, as `torch_geometric.loader.LinkNeighborLoader` makes them.
+
+    Beyond PyG's arguments: `seed` fixes what is drawn and in which order; `num_workers` is a number of threads.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        edge_label_index: Any = None,
+        edge_label: Optional[Tensor] = None,
+        edge_label_time: Optional[Tensor] = None,
+        replace: bool = False,
+        subgraph_type: Union[SubgraphType, str] = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        neg_sampling: Optional[NegativeSampling] = None,
+        neg_sampling_ratio: Optional[Union[int, float]] = None,
+        time_attr: Optional[str] = None,
+        weight_attr: Optional[str] = None,
+        transform: Optional[Callable] = None,
+        transform_sampler_output: Optional[Callable] = None,
+        is_sorted: bool = False,
+        filter_per_worker: Optional[bool] = None,
+        neighbor_sampler: Optional[BaseSampler] = None,
+        directed: bool = True,
+        *,
+        seed: Optional[int] = None,
+        **kwargs: Any,
+    ) -> None:
+        if (edge_label_time is not None) != (time_attr is not None):
+            is_set = {True: "set", False: "not set"}
+            raise ValueError(
+                f"Received conflicting 'edge_label_time' and 'time_attr' arguments: 'edge_label_time' is "
+                f"{is_set[edge_label_time is not None]} while 'time_attr' is {is_set[time_attr is not None]}. Both "
+                f"arguments must be provided for temporal sampling."
+            )
+        kwargs = self._prepare(kwargs, seed)
+        if neighbor_sampler is None:
+            neighbor_sampler = NeighborSampler(
+                data,
+                num_neighbors=num_neighbors,
+                replace=replace,
+                subgraph_type=subgraph_type,
+                disjoint=disjoint,
+                temporal_strategy=temporal_strategy,
+                time_attr=time_attr,
+                weight_attr=weight_attr,
+                is_sorted=is_sorted,
+                directed=directed,
+                seed=self.seed,
+            )
+        super().__init__(
+            data=data,
+            link_sampler=neighbor_sampler,
+            edge_label_index=edge_label_index,
+            edge_label=edge_label,
+            edge_label_time=edge_label_time,
+            neg_sampling=neg_sampling,
+            neg_sampling_ratio=neg_sampling_ratio,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            **kwargs,
+        )
+        self.num_workers = self._asked_workers
+
+    def collate_fn(self, index: Any, numbers: Any = None) -> Any:
+        """Samples around the ends of the input edges at these positions."""
+        numbered = self._numbered(self.link_sampler, numbers)
+        inputs = self.input_data[index]
+        out = self.link_sampler.sample_from_edges(inputs, neg_sampling=self.neg_sampling, **numbered)
+        return self.filter_fn(out) if self.filter_per_worker else out

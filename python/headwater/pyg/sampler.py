@@ -1,0 +1,273 @@
+"""PyG's neighbour sampler, on Headwater's."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from functools import partial
+from typing import Any, Literal, Optional, Union
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import (
+    BaseSampler,
+    EdgeSamplerInput,
+    HeteroSamplerOutput,
+    NegativeSampling,
+    NodeSamplerInput,
+    NumNeighbors,
+    SamplerOutput,
+)
+from torch_geometric.sampler.base import SubgraphType
+from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
+
+from .._headwater import Graph, Sampler
+from .topology import Described, Type, Wishes, describe, on_host
+
+Numbers = tuple[int, int, int]
+
+
+def fresh_seed() -> int:
+    """A seed out of torch's generator, so that `torch.manual_seed` fixes it."""
+    return int(torch.randint(2**62, ()).item())
+
+
+class NeighborSampler(BaseSampler):
+    """Draws neighbourhoods as PyG's `NeighborSampler` does, with its arguments.
+
+    What is drawn depends on `seed` and on the number of the batch alone, not on threads.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        subgraph_type: Union[SubgraphType, str] = "directional",
+        replace: bool = False,
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: Optional[str] = None,
+        weight_attr: Optional[str] = None,
+        is_sorted: bool = False,
+        share_memory: bool = False,
+        directed: bool = True,
+        sample_direction: Literal["forward", "backward"] = "forward",
+        *,
+        seed: Optional[int] = None,
+    ) -> None:
+        if not directed:
+            subgraph_type = SubgraphType.induced
+            warnings.warn(
+                "The 'directed' argument of 'NeighborSampler' is deprecated. Use `subgraph_type='induced'` instead.",
+                stacklevel=2,
+            )
+        if sample_direction not in ("forward", "backward"):
+            raise ValueError(f"sample_direction is {sample_direction!r}; it should be 'forward' or 'backward'")
+        if temporal_strategy not in ("uniform", "last"):
+            raise ValueError(f"temporal_strategy is {temporal_strategy!r}; it should be 'uniform' or 'last'")
+        if sample_direction == "backward" and time_attr is not None:
+            raise NotImplementedError("Temporal Sampling not yet supported for backward sampling")
+        # Lists are made in this process's memory, which threads share and forked processes inherit.
+        del share_memory
+        self.sample_direction = sample_direction
+        wishes = Wishes(time_attr, weight_attr, sample_direction == "backward", is_sorted)
+        self._described: Described = describe(data, wishes)
+        self._made_of = (data, wishes)
+        self._graph: Graph = self._described.graph()
+        self._samplers: dict[Any, Sampler] = {}
+        self.replace = replace
+        self.temporal_strategy = temporal_strategy
+        self.subgraph_type = SubgraphType(subgraph_type)
+        self.weighted = weight_attr is not None
+        self._disjoint = disjoint
+        self.keep_orig_edges = False
+        self.seed = fresh_seed() if seed is None else int(seed)
+        self._calls = itertools.count()
+        self.num_neighbors = num_neighbors
+        if self.disjoint and self.subgraph_type == SubgraphType.induced:
+            raise ValueError("'disjoint' sampling not supported for neighbor sampling with `subgraph_type='induced'`")
+
+    # What PyG's sampler shows #######################################################################################
+
+    @property
+    def num_nodes(self) -> Any:
+        """Nodes, or nodes of each type."""
+        nodes = self._described.num_nodes
+        return dict(nodes) if self.is_hetero else nodes[None]
+
+    @property
+    def node_types(self) -> list:
+        return self._described.node_types
+
+    @property
+    def edge_types(self) -> list:
+        return self._described.edge_types
+
+    @property
+    def node_time(self) -> Any:
+        times = self._described.node_time
+        if not times:
+            return None
+        return dict(times) if self.is_hetero else times[None]
+
+    @property
+    def is_hetero(self) -> bool:
+        return self._described.is_hetero
+
+    @property
+    def is_temporal(self) -> bool:
+        return self._described.has_times
+
+    @property
+    def disjoint(self) -> bool:
+        return self._disjoint or self.is_temporal
+
+    @disjoint.setter
+    def disjoint(self, disjoint: bool) -> None:
+        self._disjoint = disjoint
+
+    @property
+    def num_neighbors(self) -> NumNeighbors:
+        return self._num_neighbors
+
+    @num_neighbors.setter
+    def num_neighbors(self, num_neighbors: Any) -> None:
+        made = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
+        self._num_neighbors = made
+        # Wrong fan-outs are said here and not in the first batch.
+        self._native(True)
+
+    @property
+    def edge_permutation(self) -> None:
+        """Nothing: edges are named by where they stand in the user's arrays."""
+        return None
+
+    # Sampling #######################################################################################################
+
+    def sample_from_nodes(
+        self, inputs: NodeSamplerInput, numbers: Optional[Numbers] = None
+    ) -> Union[SamplerOutput, HeteroSamplerOutput]:
+        return self._directed(node_sample(inputs, partial(self._sample, numbers=numbers)))
+
+    def sample_from_edges(
+        self,
+        inputs: EdgeSamplerInput,
+        neg_sampling: Optional[NegativeSampling] = None,
+        numbers: Optional[Numbers] = None,
+    ) -> Union[SamplerOutput, HeteroSamplerOutput]:
+        sample = partial(self._sample, numbers=numbers)
+        return self._directed(
+            edge_sample(inputs, sample, self.num_nodes, self.disjoint, self.node_time, neg_sampling)
+        )
+
+    def _directed(self, out: Any) -> Any:
+        if self.subgraph_type == SubgraphType.bidirectional:
+            return out.to_bidirectional(keep_orig_edges=self.keep_orig_edges)
+        return out
+
+    def _sample(
+        self, seed: Any, seed_time: Any = None, numbers: Optional[Numbers] = None, **kwargs: Any
+    ) -> Union[SamplerOutput, HeteroSamplerOutput]:
+        numbers = (self.seed, 0, next(self._calls)) if numbers is None else numbers
+        seeds = seed if isinstance(seed, dict) else {None: seed}
+        times = seed_time if isinstance(seed_time, dict) else {None: seed_time}
+        at = {kind: place for place, kind in enumerate(self.node_types)}
+        given = []
+        for kind, nodes in seeds.items():
+            time = (times or {}).get(kind)
+            if time is None and self.is_temporal:
+                time = self._default_time(kind, nodes)
+            # An empty list is a float tensor in torch.
+            nodes = nodes if nodes.numel() > 0 else nodes.long()
+            given.append((at[kind], on_host(nodes), None if time is None else on_host(time)))
+        if self.subgraph_type == SubgraphType.induced:
+            sample = self._native(self.is_temporal).sample_induced(given, numbers)
+        else:
+            sample = self._native(any(time is not None for *_, time in given)).sample(given, numbers)
+        return self._hetero_output(sample) if isinstance(seed, dict) else self._output(sample)
+
+    def _default_time(self, kind: Type, nodes: Tensor) -> Optional[Tensor]:
+        """Without times of their own, seeds see what was there when they came."""
+        time = self._described.node_time.get(kind)
+        return None if time is None else time[nodes]
+
+    def _native(self, has_times: bool) -> Sampler:
+        """The sampler of these settings. They may be set anew, as PyG's may."""
+        fanouts = self._fanouts()
+        key = (tuple(map(tuple, fanouts)), self.replace, self.disjoint, self.temporal_strategy, has_times)
+        if key not in self._samplers:
+            self._samplers.clear()
+            self._samplers[key] = Sampler(
+                self._graph,
+                fanouts,
+                replace=self.replace,
+                disjoint=self.disjoint,
+                weighted=self.weighted,
+                last=self.temporal_strategy == "last" and self.is_temporal,
+            )
+        return self._samplers[key]
+
+    def _fanouts(self) -> list[list[int]]:
+        if not self.is_hetero:
+            return [[int(number)] for number in self.num_neighbors.get_mapped_values()]
+        # Walked backwards, fan-outs are still told by the relations of the graph.
+        turned = self.sample_direction == "backward"
+        kinds = [kind[::-1] if turned else kind for kind in self.edge_types]
+        by_kind = self.num_neighbors.get_mapped_values(kinds)
+        named = [by_kind["__".join(kind)] for kind in kinds]
+        return [[int(numbers[hop]) for numbers in named] for hop in range(self.num_neighbors.num_hops)]
+
+    def _output(self, sample: Any) -> SamplerOutput:
+        row, col = map(torch.from_dlpack, sample.edges(0))
+        if self.sample_direction == "backward":
+            row, col = col, row
+        trees = sample.trees(0)
+        is_induced = self.subgraph_type == SubgraphType.induced
+        return SamplerOutput(
+            node=torch.from_dlpack(sample.nodes(0)),
+            row=row,
+            col=col,
+            edge=_tensor(sample.edge_ids(0)),
+            batch=_tensor(trees),
+            num_sampled_nodes=None if is_induced else sample.nodes_per_hop(0),
+            num_sampled_edges=None if is_induced else sample.edges_per_hop(0),
+        )
+
+    def _hetero_output(self, sample: Any) -> HeteroSamplerOutput:
+        is_backward = self.sample_direction == "backward"
+        is_induced = self.subgraph_type == SubgraphType.induced
+        kinds = [kind[::-1] if is_backward else kind for kind in self.edge_types]
+        edges = {kind: tuple(map(torch.from_dlpack, sample.edges(at))) for at, kind in enumerate(kinds)}
+        neighbour, asking = (1, 0) if is_backward else (0, 1)
+        trees = {kind: _tensor(sample.trees(at)) for at, kind in enumerate(self.node_types)}
+        nodes = {kind: torch.from_dlpack(sample.nodes(at)) for at, kind in enumerate(self.node_types)}
+        node_hops = {kind: sample.nodes_per_hop(at) for at, kind in enumerate(self.node_types)}
+        edge_hops = {kind: sample.edges_per_hop(at) for at, kind in enumerate(kinds)}
+        return HeteroSamplerOutput(
+            node=nodes,
+            row={kind: ends[neighbour] for kind, ends in edges.items()},
+            col={kind: ends[asking] for kind, ends in edges.items()},
+            edge={kind: _tensor(sample.edge_ids(at)) for at, kind in enumerate(kinds)},
+            batch=trees if self.disjoint else None,
+            num_sampled_nodes=None if is_induced else node_hops,
+            num_sampled_edges=None if is_induced else edge_hops,
+        )
+
+    # A sampler is made anew where it arrives: lists are not sent ####################################################
+
+    def __getstate__(self) -> dict:
+        state = dict(self.__dict__)
+        for made in ("_described", "_graph", "_samplers", "_calls"):
+            del state[made]
+        return state
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._described = describe(*self._made_of)
+        self._graph = self._described.graph()
+        self._samplers = {}
+        self._calls = itertools.count()
+
+
+def _tensor(array: Any) -> Optional[Tensor]:
+    return None if array is None else torch.from_dlpack(array)

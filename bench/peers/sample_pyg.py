@@ -1,4 +1,4 @@
-"""PyG's NeighborLoader on arrays that Headwater exported."""
+"""PyG's NeighborLoader on arrays that Headwater exported, or Headwater's with one import changed."""
 
 import time
 
@@ -8,14 +8,19 @@ import torch
 import common
 
 parser = common.arguments(__doc__)
-parser.add_argument("--workers", type=int, default=0, help="DataLoader processes")
+parser.add_argument("--workers", type=int, default=0, help="DataLoader processes; threads of Headwater's loader")
+parser.add_argument("--headwater", action="store_true", help="headwater.pyg.NeighborLoader instead of PyG's")
 args = parser.parse_args()
 torch.set_num_threads(args.threads)
 
 import torch_geometric  # noqa: E402
 from torch_geometric.data import Data  # noqa: E402
-from torch_geometric.loader import NeighborLoader  # noqa: E402
 from torch_geometric.typing import WITH_PYG_LIB  # noqa: E402
+
+if args.headwater:
+    from headwater.pyg import NeighborLoader
+else:
+    from torch_geometric.loader import NeighborLoader
 
 indptr, indices = common.read(args, "indptr"), common.read(args, "indices")
 nodes = len(indptr) - 1
@@ -47,5 +52,5 @@ for at, batch in enumerate(loader):
         counted_nodes += batch.num_nodes
         counted_edges += batch.num_edges
     last = now
-kind = "pyg-lib" if WITH_PYG_LIB else "torch-sparse"
+kind = "Headwater" if args.headwater else "pyg-lib" if WITH_PYG_LIB else "torch-sparse"
 common.show(args, f"PyG {torch_geometric.__version__} ({kind})", seconds, sum(seconds), counted_nodes, counted_edges)

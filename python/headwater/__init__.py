@@ -9,6 +9,6 @@
 `headwater.pyg` has the loaders of PyG users. It needs torch and torch-geometric; nothing else here does.
 """
 
-from ._headwater import Array, Graph, Sample, Sampler, Topology, __version__
+from ._headwater import Array, Graph, Sample, Sampler, Topology, __version__, take_rows
 
-__all__ = ["Array", "Graph", "Sample", "Sampler", "Topology", "__version__"]
+__all__ = ["Array", "Graph", "Sample", "Sampler", "Topology", "__version__", "take_rows"]

@@ -26,6 +26,9 @@ class Array:
     def __dlpack__(self, **wishes: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
+def take_rows(table: _Array, ids: _Array) -> Array:
+    """`table[ids]`, gathered by threads out of host memory."""
+
 class Topology:
     """Who is next to whom: the neighbour lists of one relation."""
 

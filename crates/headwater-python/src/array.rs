@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use crate::dlpack;
 use crate::dtype::Dtype;
+use crate::recycle::Recycled;
 use crate::threads;
 
 /// An array in host memory: `torch.from_dlpack(a)` and `numpy.asarray(a)` see it where it lies.
@@ -38,6 +39,11 @@ impl Array {
         Self { owner: Arc::new(Elements(elements)), shape, dtype }
     }
 
+    /// Over bytes that somebody owns.
+    pub fn over(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, shape: Vec<usize>, dtype: Dtype) -> Self {
+        Self { owner, shape, dtype }
+    }
+
     /// Ids, as torch has them: signed.
     pub fn ids(ids: Vec<u64>) -> Self {
         Self::new(ids, Dtype::I64)
@@ -45,8 +51,13 @@ impl Array {
 
     /// Local numbers, as wide as torch indexes with.
     pub fn numbers(py: Python<'_>, numbers: &[u32]) -> PyResult<Self> {
-        let widen = || numbers.par_iter().with_min_len(TURNED_TOGETHER).map(|number| i64::from(*number)).collect();
-        Ok(Self::new::<i64>(threads::run(py, widen)?, Dtype::I64))
+        let mut wide = Recycled::new(8 * numbers.len());
+        threads::run(py, || {
+            let to: &mut [i64] = bytemuck::cast_slice_mut(wide.as_mut());
+            let pairs = to.par_iter_mut().with_min_len(TURNED_TOGETHER).zip(numbers);
+            pairs.for_each(|(to, number)| *to = i64::from(*number));
+        })?;
+        Ok(Self::over(Arc::new(wide), vec![numbers.len()], Dtype::I64))
     }
 }
 

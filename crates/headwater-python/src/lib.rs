@@ -6,6 +6,7 @@
 //! | Ours, for others? | `array.rs` |
 //! | Theirs, for us? | `column.rs` |
 //! | Graphs and their samples? | `graph.rs`, `sampler.rs` |
+//! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
 //! | Which exception? | `error.rs` |
 //! | On which threads? | `threads.rs` |
 
@@ -15,6 +16,8 @@ mod dlpack;
 mod dtype;
 mod error;
 mod graph;
+mod recycle;
+mod rows;
 mod sampler;
 mod threads;
 
@@ -28,5 +31,6 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<graph::Topology>()?;
     module.add_class::<graph::Graph>()?;
     module.add_class::<sampler::Sampler>()?;
-    module.add_class::<sampler::Sample>()
+    module.add_class::<sampler::Sample>()?;
+    module.add_function(wrap_pyfunction!(rows::take_rows, module)?)
 }

@@ -1,5 +1,7 @@
 //! Neighbourhoods, drawn without the GIL.
 
+use std::sync::Arc;
+
 use headwater::graph::Column;
 use headwater::graph::sample::{
     Bias, EdgeIds, Fanout, NeighbourSampler, Recency, Replacement, Sample as Drawn, SampleOptions, Seeds, Trees,
@@ -10,6 +12,7 @@ use pyo3::prelude::*;
 
 use crate::array::Array;
 use crate::column::{times, wide};
+use crate::dtype::Dtype;
 use crate::error::of_graph;
 use crate::graph::Graph;
 use crate::threads;
@@ -58,7 +61,7 @@ impl Sampler {
     fn sample(&self, py: Python<'_>, seeds: Vec<SeedArrays<'_>>, numbers: Numbers) -> PyResult<Sample> {
         let held = held(self.types, &seeds)?;
         let drawn = threads::run(py, || self.draw(&held, numbers))?;
-        drawn.map(Sample).map_err(of_graph)
+        drawn.map(|found| Sample(Arc::new(found))).map_err(of_graph)
     }
 
     /// As `sample`, with every edge among the nodes that were found.
@@ -69,7 +72,7 @@ impl Sampler {
             let nodes: Vec<&[u64]> = drawn.nodes.iter().map(|nodes| &nodes.ids[..]).collect();
             induced_subgraph(self.sampler.graph(), &nodes)
         })?;
-        drawn.map(|found| Sample(found.sample)).map_err(of_graph)
+        drawn.map(|found| Sample(Arc::new(found.sample))).map_err(of_graph)
     }
 }
 
@@ -103,13 +106,27 @@ impl Sampler {
 
 /// A sampled neighbourhood. Positions are types and relations of the graph.
 #[pyclass(frozen, module = "headwater")]
-pub struct Sample(Drawn);
+pub struct Sample(Arc<Drawn>);
+
+/// A list of a sample, seen where it lies.
+struct Part {
+    of: Arc<Drawn>,
+    at: usize,
+    list: fn(&Drawn, usize) -> &[u64],
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice((self.list)(&self.of, self.at))
+    }
+}
 
 #[pymethods]
 impl Sample {
     /// Ids of the nodes of a type; a position there is a node's local number.
     fn nodes(&self, node_type: usize) -> PyResult<Array> {
-        Ok(Array::ids(self.of_type(node_type)?.ids.clone()))
+        self.of_type(node_type)?;
+        Ok(self.part(node_type, |of, at| &of.nodes[at].ids))
     }
 
     /// With disjoint trees, the seed that each node of a type belongs to.
@@ -130,7 +147,8 @@ impl Sample {
 
     /// Ids of a relation's edges, when kept.
     fn edge_ids(&self, relation: usize) -> PyResult<Option<Array>> {
-        Ok(self.of_relation(relation)?.ids.as_ref().map(|ids| Array::ids(ids.clone())))
+        let has_ids = self.of_relation(relation)?.ids.is_some();
+        Ok(has_ids.then(|| self.part(relation, |of, at| of.edges[at].ids.as_deref().unwrap_or_default())))
     }
 
     /// How many edges of a relation each hop added.
@@ -144,6 +162,11 @@ impl Sample {
 }
 
 impl Sample {
+    fn part(&self, at: usize, list: fn(&Drawn, usize) -> &[u64]) -> Array {
+        let shape = vec![list(&self.0, at).len()];
+        Array::over(Arc::new(Part { of: Arc::clone(&self.0), at, list }), shape, Dtype::I64)
+    }
+
     fn of_type(&self, at: usize) -> PyResult<&headwater::graph::sample::TypeNodes> {
         self.0.nodes.get(at).ok_or_else(|| PyValueError::new_err(format!("there is no node type {at}")))
     }

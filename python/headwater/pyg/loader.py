@@ -6,10 +6,11 @@ from typing import Any, Callable, Optional, Union
 
 from torch import Tensor
 from torch_geometric.loader import LinkLoader, NodeLoader
-from torch_geometric.sampler import BaseSampler, NegativeSampling
+from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
 from .ahead import Ahead
+from .join import join
 from .sampler import NeighborSampler
 
 
@@ -82,6 +83,18 @@ class NeighborLoader(Ahead, NodeLoader):
         numbered = self._numbered(self.node_sampler, numbers)
         out = self.node_sampler.sample_from_nodes(self.input_data[index], **numbered)
         return self.filter_fn(out) if self.filter_per_worker else out
+
+    def filter_fn(self, out: Any) -> Any:
+        """The batch of a sample."""
+        if not isinstance(self.node_sampler, NeighborSampler):
+            return super().filter_fn(out)
+        if self.transform_sampler_output:
+            out = self.transform_sampler_output(out)
+        data = join(self.data, out, self.custom_cls)
+        store = data if isinstance(out, SamplerOutput) else data[self.input_data.input_type]
+        store.input_id, store.seed_time = out.metadata[:2]
+        store.batch_size = out.metadata[0].size(0)
+        return data if self.transform is None else self.transform(data)
 
 
 class LinkNeighborLoader(Ahead, LinkLoader):
@@ -158,3 +171,24 @@ class LinkNeighborLoader(Ahead, LinkLoader):
         inputs = self.input_data[index]
         out = self.link_sampler.sample_from_edges(inputs, neg_sampling=self.neg_sampling, **numbered)
         return self.filter_fn(out) if self.filter_per_worker else out
+
+    def filter_fn(self, out: Any) -> Any:
+        """The batch of a sample."""
+        if not isinstance(self.link_sampler, NeighborSampler):
+            return super().filter_fn(out)
+        if self.transform_sampler_output:
+            out = self.transform_sampler_output(out)
+        data = join(self.data, out, self.custom_cls)
+        kind = None if isinstance(out, SamplerOutput) else self.input_data.input_type
+        store, source, target = (data, data, data) if kind is None else (data[kind], data[kind[0]], data[kind[-1]])
+        store.input_id = out.metadata[0]
+        if self.neg_sampling is None or self.neg_sampling.is_binary():
+            store.edge_label_index, store.edge_label, store.edge_label_time = out.metadata[1:4]
+        else:
+            source.src_index, target.dst_pos_index, target.dst_neg_index = out.metadata[1:4]
+            source.seed_time = target.seed_time = out.metadata[4]
+            # The graph's own are of all edges.
+            if kind is None or kind in data.edge_types:
+                del store.edge_label_index
+                del store.edge_label_time
+        return data if self.transform is None else self.transform(data)

@@ -1,0 +1,53 @@
+//! Memory of arrays that are gone, used for the next: batches come and go, and fresh pages cost more than filling them.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes that are kept at most.
+const MOST_BYTES: usize = 1 << 30;
+/// Smaller ones are not worth the while.
+const LEAST_BYTES: usize = 1 << 16;
+
+/// What is kept.
+static KEPT: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());
+
+/// Zeroed or used memory of at least so many bytes, which goes back when it is dropped.
+pub struct Recycled {
+    words: Vec<u64>,
+    bytes: usize,
+}
+
+impl Recycled {
+    pub fn new(bytes: usize) -> Self {
+        let words = bytes.div_ceil(8);
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        // The smallest that fits, unless most of it would lie idle.
+        let fits = |words_kept: &Vec<u64>| words_kept.len() >= words && words_kept.len() / 4 <= words;
+        let best = (0..kept.len()).filter(|at| fits(&kept[*at])).min_by_key(|at| kept[*at].len());
+        let found = best.map(|at| kept.swap_remove(at));
+        drop(kept);
+        Self { words: found.unwrap_or_else(|| vec![0; words]), bytes }
+    }
+
+    pub fn as_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..self.bytes]
+    }
+}
+
+impl AsRef<[u8]> for Recycled {
+    fn as_ref(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.bytes]
+    }
+}
+
+impl Drop for Recycled {
+    fn drop(&mut self) {
+        if self.bytes < LEAST_BYTES {
+            return;
+        }
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = kept.iter().map(|words| 8 * words.len()).sum();
+        if all + 8 * self.words.len() <= MOST_BYTES {
+            kept.push(std::mem::take(&mut self.words));
+        }
+    }
+}

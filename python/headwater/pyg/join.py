@@ -1,0 +1,113 @@
+"""A batch out of a sample: its nodes and edges with everything that belongs to them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Optional
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader.utils import filter_custom_hetero_store, filter_custom_store, index_select
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from .._headwater import take_rows
+
+
+def take(value: Any, index: Tensor, dim: int = 0) -> Any:
+    """`value[index]` along a dimension. Rows in host memory are gathered by Headwater's threads."""
+    is_plain = isinstance(value, Tensor) and type(value) is Tensor and value.layout == torch.strided and not value.is_cuda
+    if is_plain and dim == 0 and value.dim() > 0 and value.is_contiguous() and not value.requires_grad:
+        return torch.from_dlpack(take_rows(value, index))
+    if isinstance(value, np.ndarray) and dim == 0 and value.flags.c_contiguous and value.dtype.isnative:
+        return torch.from_dlpack(take_rows(value, index))
+    if isinstance(value, Tensor):
+        index = index.to(value.device)
+    return index_select(value, index, dim=dim)
+
+
+def join(source: Any, out: Any, custom_cls: Optional[type] = None) -> Any:
+    """The batch of a sample that names its edges by where they stand in the user's arrays."""
+    if isinstance(out, SamplerOutput):
+        return _join_one(source, out, custom_cls)
+    if isinstance(out, HeteroSamplerOutput):
+        return _join_types(source, out, custom_cls)
+    raise TypeError(f"a sampler returned a {type(out).__name__}; it should be a SamplerOutput or a HeteroSamplerOutput")
+
+
+def _join_one(source: Any, out: SamplerOutput, custom_cls: Optional[type]) -> Any:
+    if isinstance(source, Data):
+        data = copy.copy(source)
+        _fill_nodes(source._store, data._store, out.node)
+        _fill_edges(source._store, data._store, out.row, out.col, out.edge)
+    else:
+        data = filter_custom_store(*source, out.node, out.row, out.col, out.edge, custom_cls)
+    if "n_id" not in data:
+        data.n_id = out.node
+    if out.edge is not None and "e_id" not in data:
+        data.e_id = out.edge
+    data.batch = out.batch
+    data.num_sampled_nodes = out.num_sampled_nodes
+    data.num_sampled_edges = out.num_sampled_edges
+    if out.orig_row is not None and out.orig_col is not None:
+        data._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
+    return data
+
+
+def _join_types(source: Any, out: HeteroSamplerOutput, custom_cls: Optional[type]) -> Any:
+    if isinstance(source, HeteroData):
+        data = copy.copy(source)
+        nothing = torch.empty(0, dtype=torch.long)
+        for kind in data.node_types:
+            _fill_nodes(source[kind], data[kind], out.node.setdefault(kind, nothing))
+        for kind in data.edge_types:
+            row, col = out.row.setdefault(kind, nothing), out.col.setdefault(kind, nothing)
+            _fill_edges(source[kind], data[kind], row, col, (out.edge or {}).get(kind))
+    else:
+        data = filter_custom_hetero_store(*source, out.node, out.row, out.col, out.edge or {}, custom_cls)
+    for kind, nodes in out.node.items():
+        if "n_id" not in data[kind]:
+            data[kind].n_id = nodes
+    for kind, edges in (out.edge or {}).items():
+        if edges is not None and "e_id" not in data[kind]:
+            data[kind].e_id = edges
+    data.set_value_dict("batch", out.batch)
+    data.set_value_dict("num_sampled_nodes", out.num_sampled_nodes)
+    data.set_value_dict("num_sampled_edges", out.num_sampled_edges)
+    if out.orig_row is not None and out.orig_col is not None:
+        for kind in out.orig_row:
+            data[kind]._orig_edge_index = torch.stack([out.orig_row[kind], out.orig_col[kind]])
+    return data
+
+
+def _fill_nodes(store: Any, filled: Any, nodes: Tensor) -> None:
+    for key, value in store.items():
+        if key == "num_nodes":
+            filled.num_nodes = nodes.numel()
+        elif store.is_node_attr(key):
+            filled[key] = take(value, nodes, store._parent().__cat_dim__(key, value, store))
+
+
+def _fill_edges(store: Any, filled: Any, row: Tensor, col: Tensor, edges: Optional[Tensor]) -> None:
+    for key, value in store.items():
+        if key == "edge_index":
+            filled.edge_index = torch.stack([row, col]).to(value.device)
+        elif key == "adj_t":
+            filled.adj_t = _matrix(value, filled.size()[::-1], row, col, edges)
+        elif store.is_edge_attr(key):
+            dim = store._parent().__cat_dim__(key, value, store)
+            filled[key] = None if edges is None else take(value, edges, dim)
+
+
+def _matrix(value: Any, size: tuple, row: Tensor, col: Tensor, edges: Optional[Tensor]) -> Any:
+    """A sparse matrix of torch-sparse's kind; rows are targets."""
+    from torch_geometric.typing import SparseTensor
+
+    device = value.device() if callable(value.device) else value.device
+    weights = value.storage.value()
+    if weights is not None:
+        weights = None if edges is None else take(weights, edges)
+    return SparseTensor(
+        row=col.to(device), col=row.to(device), value=weights, sparse_sizes=size, is_sorted=False, trust_data=True
+    )

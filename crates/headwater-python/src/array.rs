@@ -51,13 +51,26 @@ impl Array {
 
     /// Local numbers, as wide as torch indexes with.
     pub fn numbers(py: Python<'_>, numbers: &[u32]) -> PyResult<Self> {
-        let mut wide = Recycled::new(8 * numbers.len());
+        Self::widened(py, [numbers], vec![numbers.len()])
+    }
+
+    /// Both ends of edges: two rows of one array.
+    pub fn ends(py: Python<'_>, row: &[u32], col: &[u32]) -> PyResult<Self> {
+        Self::widened(py, [row, col], vec![2, row.len()])
+    }
+
+    fn widened<const N: usize>(py: Python<'_>, parts: [&[u32]; N], shape: Vec<usize>) -> PyResult<Self> {
+        let mut wide = Recycled::new(8 * parts.iter().map(|part| part.len()).sum::<usize>());
         threads::run(py, || {
-            let to: &mut [i64] = bytemuck::cast_slice_mut(wide.as_mut());
-            let pairs = to.par_iter_mut().with_min_len(TURNED_TOGETHER).zip(numbers);
-            pairs.for_each(|(to, number)| *to = i64::from(*number));
+            let mut rest: &mut [i64] = bytemuck::cast_slice_mut(wide.as_mut());
+            for part in parts {
+                let (to, behind) = rest.split_at_mut(part.len());
+                let pairs = to.par_iter_mut().with_min_len(TURNED_TOGETHER).zip(part);
+                pairs.for_each(|(to, number)| *to = i64::from(*number));
+                rest = behind;
+            }
         })?;
-        Ok(Self::over(Arc::new(wide), vec![numbers.len()], Dtype::I64))
+        Ok(Self::over(Arc::new(wide), shape, Dtype::I64))
     }
 }
 

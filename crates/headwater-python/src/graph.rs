@@ -74,7 +74,8 @@ impl Topology {
         let edges = Coo { sources, targets, source_count, target_count, edge_ids, weights, times };
         let made = threads::run(py, || {
             let options = BuildOptions { layout, edge_ids: EdgeIds::Kept };
-            in_time(edges.build(options, &Silent)?, node_times.as_deref())
+            // Samplers read here and there, which large pages make cheap.
+            in_time(edges.build(options, &Silent)?, node_times.as_deref())?.in_memory()
         })?;
         made.map(Self).map_err(of_graph)
     }

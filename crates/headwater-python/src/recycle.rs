@@ -18,12 +18,9 @@ pub struct Recycled {
 
 impl Recycled {
     pub fn new(bytes: usize) -> Self {
-        let words = bytes.div_ceil(8);
+        let words = class(bytes.div_ceil(8));
         let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        // The smallest that fits, unless most of it would lie idle.
-        let fits = |words_kept: &Vec<u64>| words_kept.len() >= words && words_kept.len() / 4 <= words;
-        let best = (0..kept.len()).filter(|at| fits(&kept[*at])).min_by_key(|at| kept[*at].len());
-        let found = best.map(|at| kept.swap_remove(at));
+        let found = kept.iter().position(|own| own.len() == words).map(|at| kept.swap_remove(at));
         drop(kept);
         Self { words: found.unwrap_or_else(|| vec![0; words]), bytes }
     }
@@ -31,6 +28,11 @@ impl Recycled {
     pub fn as_mut(&mut self) -> &mut [u8] {
         &mut bytemuck::cast_slice_mut(&mut self.words)[..self.bytes]
     }
+}
+
+/// Sizes come in steps of an eighth, so that batches of nearly the same size share memory.
+fn class(words: usize) -> usize {
+    words.next_multiple_of((words.next_power_of_two() / 16).max(1))
 }
 
 impl AsRef<[u8]> for Recycled {

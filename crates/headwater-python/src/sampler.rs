@@ -139,10 +139,10 @@ impl Sample {
         Ok(self.of_type(node_type)?.per_hop.clone())
     }
 
-    /// Local numbers of the neighbours of a relation's edges, and of the nodes that asked for them.
-    fn edges(&self, py: Python<'_>, relation: usize) -> PyResult<(Array, Array)> {
+    /// Local numbers of the neighbours of a relation's edges, and below them of the nodes that asked for them.
+    fn edges(&self, py: Python<'_>, relation: usize) -> PyResult<Array> {
         let own = self.of_relation(relation)?;
-        Ok((Array::numbers(py, &own.row)?, Array::numbers(py, &own.col)?))
+        Array::ends(py, &own.row, &own.col)
     }
 
     /// Ids of a relation's edges, when kept.

@@ -216,7 +216,7 @@ def _told(
     if disjoint:
         trees = {kind: tensor(sample.trees(at)) for at, kind in enumerate(node_types)}
         nodes = {kind: torch.stack([trees[kind], own], dim=1) for kind, own in nodes.items()}
-    ends = {name: tuple(map(tensor, sample.edges(at))) for at, name in enumerate(names)}
+    ends = {name: tensor(sample.edges(at)) for at, name in enumerate(names)}
     # Neighbours are told as rows in CSC, and as columns in CSR.
     row, col = (0, 1) if csc else (1, 0)
     edges = {name: tensor(sample.edge_ids(at)) for at, name in enumerate(names)} if keeps_ids else None

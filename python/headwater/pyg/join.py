@@ -92,12 +92,21 @@ def _fill_nodes(store: Any, filled: Any, nodes: Tensor) -> None:
 def _fill_edges(store: Any, filled: Any, row: Tensor, col: Tensor, edges: Optional[Tensor]) -> None:
     for key, value in store.items():
         if key == "edge_index":
-            filled.edge_index = torch.stack([row, col]).to(value.device)
+            filled.edge_index = _stacked(row, col).to(value.device)
         elif key == "adj_t":
             filled.adj_t = _matrix(value, filled.size()[::-1], row, col, edges)
         elif store.is_edge_attr(key):
             dim = store._parent().__cat_dim__(key, value, store)
             filled[key] = None if edges is None else take(value, edges, dim)
+
+
+def _stacked(row: Tensor, col: Tensor) -> Tensor:
+    """Both ends in one tensor. Those of a sample are rows of one already."""
+    both = row._base
+    if both is not None and both is col._base and both.dim() == 2 and both.size(0) == 2:
+        if both[0].data_ptr() == row.data_ptr() and both[1].data_ptr() == col.data_ptr() and both.is_contiguous():
+            return both
+    return torch.stack([row, col])
 
 
 def _matrix(value: Any, size: tuple, row: Tensor, col: Tensor, edges: Optional[Tensor]) -> Any:

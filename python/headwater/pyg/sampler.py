@@ -218,7 +218,7 @@ class NeighborSampler(BaseSampler):
         return [[int(numbers[hop]) for numbers in named] for hop in range(self.num_neighbors.num_hops)]
 
     def _output(self, sample: Any) -> SamplerOutput:
-        row, col = map(torch.from_dlpack, sample.edges(0))
+        row, col = torch.from_dlpack(sample.edges(0))
         if self.sample_direction == "backward":
             row, col = col, row
         trees = sample.trees(0)
@@ -237,7 +237,7 @@ class NeighborSampler(BaseSampler):
         is_backward = self.sample_direction == "backward"
         is_induced = self.subgraph_type == SubgraphType.induced
         kinds = [kind[::-1] if is_backward else kind for kind in self.edge_types]
-        edges = {kind: tuple(map(torch.from_dlpack, sample.edges(at))) for at, kind in enumerate(kinds)}
+        edges = {kind: torch.from_dlpack(sample.edges(at)) for at, kind in enumerate(kinds)}
         neighbour, asking = (1, 0) if is_backward else (0, 1)
         trees = {kind: _tensor(sample.trees(at)) for at, kind in enumerate(self.node_types)}
         nodes = {kind: torch.from_dlpack(sample.nodes(at)) for at, kind in enumerate(self.node_types)}

@@ -6,5 +6,6 @@
 from .install import install
 from .loader import LinkNeighborLoader, NeighborLoader
 from .sampler import NeighborSampler
+from .stores import FeatureStore, GraphStore
 
-__all__ = ["LinkNeighborLoader", "NeighborLoader", "NeighborSampler", "install"]
+__all__ = ["FeatureStore", "GraphStore", "LinkNeighborLoader", "NeighborLoader", "NeighborSampler", "install"]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader.utils import filter_custom_hetero_store, filter_custom_store, index_select
+from torch_geometric.loader.utils import filter_custom_hetero_store, index_select
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from .._headwater import take_rows
@@ -42,7 +42,7 @@ def _join_one(source: Any, out: SamplerOutput, custom_cls: Optional[type]) -> An
         _fill_nodes(source._store, data._store, out.node)
         _fill_edges(source._store, data._store, out.row, out.col, out.edge)
     else:
-        data = filter_custom_store(*source, out.node, out.row, out.col, out.edge, custom_cls)
+        data = _of_stores(source[0], out, custom_cls)
     if "n_id" not in data:
         data.n_id = out.node
     if out.edge is not None and "e_id" not in data:
@@ -66,6 +66,11 @@ def _join_types(source: Any, out: HeteroSamplerOutput, custom_cls: Optional[type
             _fill_edges(source[kind], data[kind], row, col, (out.edge or {}).get(kind))
     else:
         data = filter_custom_hetero_store(*source, out.node, out.row, out.col, out.edge or {}, custom_cls)
+        for attr in source[0].get_all_tensor_attrs():
+            edges = (out.edge or {}).get(attr.group_name)
+            if edges is not None:
+                attr.index = edges
+                data[attr.group_name][attr.attr_name] = source[0].get_tensor(attr)
     for kind, nodes in out.node.items():
         if "n_id" not in data[kind]:
             data[kind].n_id = nodes
@@ -78,6 +83,20 @@ def _join_types(source: Any, out: HeteroSamplerOutput, custom_cls: Optional[type
     if out.orig_row is not None and out.orig_col is not None:
         for kind in out.orig_row:
             data[kind]._orig_edge_index = torch.stack([out.orig_row[kind], out.orig_col[kind]])
+    return data
+
+
+def _of_stores(features: Any, out: SamplerOutput, custom_cls: Optional[type]) -> Any:
+    """What a feature store has of the nodes and edges of a graph of one type. Edges' own are under a triple of names."""
+    data = custom_cls() if custom_cls is not None else Data()
+    data.edge_index = _stacked(out.row, out.col)
+    attrs = [attr for attr in features.get_all_tensor_attrs()]
+    for attr in attrs:
+        attr.index = out.edge if isinstance(attr.group_name, tuple) else out.node
+    data.num_nodes = out.node.numel()
+    wanted = [attr for attr in attrs if attr.index is not None]
+    for attr, tensor in zip(wanted, features.multi_get_tensor(wanted)):
+        data[attr.attr_name] = tensor
     return data
 
 

@@ -179,14 +179,11 @@ def _turned(described: Described, wishes: Wishes) -> Described:
 
 
 def _remote(features: Any, store: Any, wishes: Wishes) -> Described:
-    if wishes.weight_attr is not None:
-        raise NotImplementedError(
-            "'weight_attr' argument not yet supported for '(FeatureStore, GraphStore)' inputs of other libraries"
-        )
     attrs = list(features.get_all_tensor_attrs())
     edge_attrs = store.get_all_edge_attrs()
     is_hetero = [attr.edge_type for attr in edge_attrs] != [None]
     node_time, edge_time = _remote_times(features, attrs, edge_attrs, wishes.time_attr, is_hetero)
+    weights = _remote_weights(features, attrs, wishes.weight_attr, is_hetero)
     # `csc` has (row, colptr, perm); `csr` has (rowptr, col, perm).
     first, second, perm = store.csr() if wishes.is_backward else store.csc()
     if not is_hetero:
@@ -202,10 +199,11 @@ def _remote(features: Any, store: Any, wishes: Wishes) -> Described:
     for kind in edge_types:
         offsets, neighbours = (first[kind], second[kind]) if wishes.is_backward else (second[kind], first[kind])
         seen = kind[-1 if wishes.is_backward else 0] if is_hetero else None
-        time = edge_time.get(kind)
-        if time is not None and perm[kind] is not None:
-            time = time[perm[kind]]
-        carried = _carried(None, time, node_time.get(seen))
+        # Stores keep what belongs to edges in the order that edges were put.
+        own = (weights.get(kind), edge_time.get(kind))
+        if perm[kind] is not None:
+            own = tuple(None if value is None else value[perm[kind]] for value in own)
+        carried = _carried(*own, node_time.get(seen))
         if perm[kind] is not None:
             carried["edge_ids"] = on_host(perm[kind])
         topologies[kind] = Topology.from_lists(on_host(offsets), on_host(neighbours), num_nodes[seen], **carried)
@@ -213,6 +211,20 @@ def _remote(features: Any, store: Any, wishes: Wishes) -> Described:
         node_types, edge_types, num_nodes, topologies, is_hetero, node_time, wishes.time_attr is not None
     )
     return _turned(described, wishes) if is_hetero else described
+
+
+def _remote_weights(features: Any, attrs: list, name: Optional[str], is_hetero: bool) -> dict[Type, Tensor]:
+    """Weights of edges, which are under the types of their edges."""
+    if name is None:
+        return {}
+    found = [copy.copy(attr) for attr in attrs if attr.attr_name == name and isinstance(attr.group_name, tuple)]
+    if not found:
+        # As PyG has it, which takes no weights out of stores at all.
+        raise NotImplementedError(f"The weight attribute '{name}' is under no edge type in the feature store")
+    for attr in found:
+        attr.index = None
+    weights = {attr.group_name: weight for attr, weight in zip(found, features.multi_get_tensor(found))}
+    return weights if is_hetero else {None: next(iter(weights.values()))}
 
 
 def _remote_times(

@@ -1,0 +1,79 @@
+"""The package as a user meets it: without torch, in other processes, and in the words of README."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+SAMPLES = """
+import numpy as np
+from headwater import Graph, Sampler, Topology
+
+source, target = np.random.default_rng(0).integers(0, 1000, (2, 100_000))
+graph = Graph([("node", 1000)], [(0, "to", 0, Topology.from_coo(source, target, 1000, 1000))])
+sampler = Sampler(graph, [[20], [20]])
+
+def draw():
+    return np.asarray(sampler.sample([(0, np.arange(500), None)], (1, 2, 3)).edge_ids(0))
+"""
+
+
+def run(program):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd="/")
+
+
+def test_it_is_imported_without_torch():
+    done = run("import sys; sys.modules['torch'] = None; " + SAMPLES + "\nprint(len(draw()) > 0)")
+    assert (done.stdout.strip(), done.returncode) == ("True", 0), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_forked_process_samples_too():
+    program = SAMPLES + """
+import os, warnings
+warnings.simplefilter("ignore")
+expected = draw()
+child = os.fork()
+if child == 0:
+    os._exit(0 if (draw() == expected).all() else 3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), (draw() == expected).all())
+"""
+    done = run(program)
+    assert done.stdout.strip() == "0 True", done.stderr
+
+
+def test_the_gil_is_free_while_work_is_done():
+    program = SAMPLES + """
+import threading, time
+big = np.random.default_rng(0).integers(0, 200_000, (2, 4_000_000))
+ticks, is_over = 0, False
+def tick():
+    global ticks
+    while not is_over:
+        ticks += 1
+        time.sleep(0.001)
+thread = threading.Thread(target=tick)
+thread.start()
+begun = time.perf_counter()
+Topology.from_coo(big[0], big[1], 200_000, 200_000)
+taken = time.perf_counter() - begun
+is_over = True
+thread.join()
+print(ticks >= 3 or taken < 0.02)
+"""
+    done = run(program)
+    assert done.stdout.strip() == "True", done.stderr
+
+
+def test_examples_of_readme_run():
+    pytest.importorskip("torch_geometric")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        done = run(block)
+        assert done.returncode == 0, f"{block}\n{done.stderr}"

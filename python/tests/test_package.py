@@ -70,9 +70,13 @@ print(ticks >= 3 or taken < 0.02)
     assert done.stdout.strip() == "True", done.stderr
 
 
-def test_examples_of_readme_run():
+PAGES = ["README.md", "docs/from-pyg.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_of_pages_run(page):
     pytest.importorskip("torch_geometric")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
         done = run(block)

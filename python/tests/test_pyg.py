@@ -121,6 +121,23 @@ def test_links_have_labels_and_negatives(data):
     assert batch.src_index.shape == (10,) and batch.dst_neg_index.shape == (10, 2)
 
 
+def test_negatives_depend_on_the_seed_alone(data):
+    def epoch(workers, mode="binary"):
+        negatives = NegativeSampling(mode, amount=2, dst_weight=torch.arange(200.0))
+        loader = LinkNeighborLoader(
+            data, [3], neg_sampling=negatives, batch_size=40, shuffle=True, seed=6, num_workers=workers
+        )
+        return list(loader)
+
+    for mode, key in (("binary", "edge_label_index"), ("triplet", "dst_neg_index")):
+        alone = epoch(0, mode)
+        torch.manual_seed(99)
+        for one, other in zip(alone, epoch(4, mode), strict=True):
+            assert same(one, other) and torch.equal(one[key], other[key])
+    # What has no weight is never drawn.
+    assert all((batch.n_id[batch.dst_neg_index] != 0).all() for batch in alone)
+
+
 @pytest.mark.parametrize("kind", ["induced", "bidirectional"])
 def test_subgraphs_of_other_kinds(data, kind):
     batch = next(iter(NeighborLoader(data, [4, 4], subgraph_type=kind, batch_size=5)))
@@ -194,8 +211,12 @@ def test_pygs_own_loader_runs_on_headwater(data, hetero):
     from torch_geometric.loader import NeighborLoader as Theirs
 
     assert headwater.pyg.install() and headwater.pyg.install()
-    for batch in Theirs(data, [5, 3], batch_size=50, shuffle=True):
-        assert torch.equal(data.edge_index[:, batch.e_id], batch.n_id[batch.edge_index])
+    for workers, context in ((0, None), (2, "fork"), (1, "spawn")):
+        loader = Theirs(data, [5, 3], batch_size=50, num_workers=workers, multiprocessing_context=context)
+        batches = list(loader)
+        assert len(batches) == 4
+        for batch in batches:
+            assert torch.equal(data.edge_index[:, batch.e_id], batch.n_id[batch.edge_index])
     for batch in Theirs(hetero, [4, 4], input_nodes="paper", batch_size=20, disjoint=True):
         for kind in hetero.edge_types:
             ends = (batch[kind[0]].n_id[batch[kind].edge_index[0]], batch[kind[2]].n_id[batch[kind].edge_index[1]])

@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import torch
 
-from .sampler import NeighborSampler, fresh_seed
+from .sampler import NeighborSampler, fresh_seed, mixed
 
 # Batches that are made ahead for every thread, unless `prefetch_factor` says otherwise.
 _AHEAD = 2
@@ -54,7 +54,7 @@ class Ahead:
             self._resumed = None
         if self._owns_order:
             # The order of an epoch depends on the seed and its number alone, so it can be gone through again.
-            self.generator.manual_seed((self.seed * 0x9E3779B97F4A7C15 + self._epoch) % 2**63)
+            self.generator.manual_seed(mixed((self.seed, self._epoch)))
         return self._batches(self._epoch, self._batch)
 
     def _get_iterator(self) -> Iterator[Any]:

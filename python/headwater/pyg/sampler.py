@@ -155,10 +155,17 @@ class NeighborSampler(BaseSampler):
         neg_sampling: Optional[NegativeSampling] = None,
         numbers: Optional[Numbers] = None,
     ) -> Union[SamplerOutput, HeteroSamplerOutput]:
+        numbers = self._next() if numbers is None else numbers
+        if neg_sampling is not None:
+            neg_sampling = _Keyed(NegativeSampling.cast(neg_sampling), numbers)
         sample = partial(self._sample, numbers=numbers)
         return self._directed(
             edge_sample(inputs, sample, self.num_nodes, self.disjoint, self.node_time, neg_sampling)
         )
+
+    def _next(self) -> Numbers:
+        """Numbers for whoever has none."""
+        return (self.seed, 0, next(self._calls))
 
     def _directed(self, out: Any) -> Any:
         if self.subgraph_type == SubgraphType.bidirectional:
@@ -168,7 +175,7 @@ class NeighborSampler(BaseSampler):
     def _sample(
         self, seed: Any, seed_time: Any = None, numbers: Optional[Numbers] = None, **kwargs: Any
     ) -> Union[SamplerOutput, HeteroSamplerOutput]:
-        numbers = (self.seed, 0, next(self._calls)) if numbers is None else numbers
+        numbers = self._next() if numbers is None else numbers
         seeds = seed if isinstance(seed, dict) else {None: seed}
         times = seed_time if isinstance(seed_time, dict) else {None: seed_time}
         at = {kind: place for place, kind in enumerate(self.node_types)}
@@ -267,6 +274,33 @@ class NeighborSampler(BaseSampler):
         self._graph = self._described.graph()
         self._samplers = {}
         self._calls = itertools.count()
+
+
+class _Keyed(NegativeSampling):
+    """Negatives as the user wishes them, drawn under the numbers of their batch and not in the order of threads."""
+
+    def __init__(self, wished: NegativeSampling, numbers: Numbers) -> None:
+        super().__init__(wished.mode, wished.amount, wished.src_weight, wished.dst_weight)
+        self._generator = torch.Generator().manual_seed(mixed(numbers))
+
+    def sample(self, num_samples: int, endpoint: str, num_nodes: Optional[int] = None) -> Tensor:
+        weight = self.src_weight if endpoint == "src" else self.dst_weight
+        if weight is None:
+            if num_nodes is None:
+                raise ValueError("negatives cannot be drawn without a number of nodes")
+            return torch.randint(num_nodes, (num_samples,), generator=self._generator)
+        if num_nodes is not None and weight.numel() != num_nodes:
+            raise ValueError(f"the weights of negatives are {weight.numel()}; there are {num_nodes} nodes")
+        return torch.multinomial(weight, num_samples, replacement=True, generator=self._generator)
+
+
+def mixed(numbers: tuple[int, ...]) -> int:
+    """One number out of several, for torch's generators."""
+    state = 0
+    for number in numbers:
+        state = (state ^ number) * 0x9E3779B97F4A7C15 % 2**64
+        state ^= state >> 29
+    return state % 2**63
 
 
 def _tensor(array: Any) -> Optional[Tensor]:

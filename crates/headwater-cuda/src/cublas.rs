@@ -124,14 +124,16 @@ impl Gemm {
         }
         let Some((_, handle)) = open.iter_mut().find(|(ordinal, _)| *ordinal == gpu.ordinal()) else { return Ok(()) };
         let workspace = handle.workspace_of(stream)?;
-        stream.note_use([&self.a.span, &self.b.span, &self.c.span, &workspace].into_iter());
-        // SAFETY: the handle is live and locked; the workspace's use was noted, so it outlives the product.
+        // SAFETY: the handle is live and locked; the workspace is held until its use is noted.
         unsafe {
             status("cublasSetStream", (cublas.set_stream)(handle.raw, stream.raw().cast()))?;
             let workspace = std::ptr::with_exposed_provenance_mut(to_usize(workspace.pointer()));
             status("cublasSetWorkspace", (cublas.set_workspace)(handle.raw, workspace, WORKSPACE_BYTES))?;
         }
-        stream.launch_traced(&|| "cuBLAS".to_owned(), || self.call(cublas, handle.raw))
+        let launched = stream.launch_traced(&|| "cuBLAS".to_owned(), || self.call(cublas, handle.raw));
+        // After queueing, as for every launch.
+        stream.note_use([&self.a.span, &self.b.span, &self.c.span, &workspace].into_iter());
+        launched
     }
 
     /// cuBLAS thinks in columns: the row-major product a·b is its column-major product b·a.
@@ -154,7 +156,7 @@ impl Gemm {
         };
         let at = |operand: &GemmOperand| std::ptr::with_exposed_provenance_mut(to_usize(operand.span.pointer()));
         let (a, b, c) = (&self.a, &self.b, &self.c);
-        // SAFETY: `check` proved that every operand holds what these sizes and strides reach; uses were noted.
+        // SAFETY: `check` proved that every operand holds what these sizes and strides reach; the caller notes the uses.
         let code = unsafe {
             (cublas.gemm)(
                 handle,

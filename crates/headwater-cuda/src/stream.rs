@@ -13,7 +13,7 @@ use cudarc::driver::sys::{CUevent, CUgreenCtx, CUstream};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, lock};
-use crate::span::{Allocation, Span};
+use crate::span::{Allocation, Span, uses_so_far};
 use crate::trace::Traced;
 
 const NON_BLOCKING: c_uint = 1;
@@ -36,6 +36,8 @@ struct Inner {
     /// Device memory this stream's work used and may use again.
     scratch: Mutex<Vec<Arc<Allocation>>>,
     traced: Traced,
+    /// Uses of memory with numbers below this are over.
+    passed: AtomicU64,
 }
 
 /// What a graph under capture must keep alive, whichever of the captured streams uses it.
@@ -134,8 +136,8 @@ impl Stream {
 
     fn from_parts(gpu: &Gpu, raw: CUstream, origin: Origin, fault: Span) -> Self {
         let (watched, capturing, scratch) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let traced = Traced::default();
-        Self(Arc::new(Inner { gpu: gpu.clone(), raw, origin, fault, watched, capturing, scratch, traced }))
+        let (traced, passed) = (Traced::default(), AtomicU64::new(0));
+        Self(Arc::new(Inner { gpu: gpu.clone(), raw, origin, fault, watched, capturing, scratch, traced, passed }))
     }
 
     /// The GPU this stream belongs to.
@@ -146,9 +148,10 @@ impl Stream {
 
     /// Waits until everything queued so far is done, and returns the first fault its kernels reported.
     pub fn synchronize(&self) -> Result<()> {
-        let driver = self.0.gpu.bind()?;
+        let (driver, before) = (self.0.gpu.bind()?, uses_so_far());
         // SAFETY: the handle is live.
         driver.check("cuStreamSynchronize", unsafe { (driver.cuStreamSynchronize)(self.raw()) })?;
+        self.0.passed.fetch_max(before, Ordering::AcqRel);
         self.take_fault()
     }
 
@@ -165,7 +168,7 @@ impl Stream {
         // SAFETY: both handles are live.
         driver.check("cuStreamWaitEvent", unsafe { (driver.cuStreamWaitEvent)(self.raw(), event.raw, 0) })?;
         // Waiting for a captured event makes this stream part of the capture.
-        let captured = lock(&event.captured).clone();
+        let captured = lock(&event.mark).captured.clone();
         if captured.strong_count() > 0 {
             *lock(&self.0.capturing) = captured;
         }
@@ -182,6 +185,11 @@ impl Stream {
     /// Makes this stream wait for everything queued on `other` so far.
     pub fn wait_for(&self, other: &Self) -> Result<()> {
         if self.same_as(other) { Ok(()) } else { self.wait(&other.record()?) }
+    }
+
+    /// Uses of memory with numbers below this are known to be over.
+    pub(crate) fn passed(&self) -> u64 {
+        self.0.passed.load(Ordering::Acquire)
     }
 
     /// Whether two handles name one queue.
@@ -319,8 +327,26 @@ impl Drop for GreenHandle {
 pub struct Event {
     raw: CUevent,
     gpu: Gpu,
+    mark: Mutex<Mark>,
+}
+
+/// Where an event stands.
+#[derive(Debug, Clone, Default)]
+struct Mark {
     /// The capture it was recorded in, if any.
-    captured: Mutex<Weak<Kept>>,
+    captured: Weak<Kept>,
+    /// The stream, unless it was captured, and the number that uses of memory before the event are below.
+    stream: Weak<Inner>,
+    before: u64,
+}
+
+impl Mark {
+    /// The work before it is over.
+    fn pass(&self) {
+        if let Some(stream) = self.stream.upgrade() {
+            stream.passed.fetch_max(self.before, Ordering::AcqRel);
+        }
+    }
 }
 
 // SAFETY: event handles may be used from any thread; the driver locks internally.
@@ -347,30 +373,41 @@ impl Event {
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle; the context is current.
         driver.check("cuEventCreate", unsafe { (driver.cuEventCreate)(&raw mut raw, flags | BLOCKING_SYNC) })?;
-        Ok(Self { raw, gpu: gpu.clone(), captured: Mutex::default() })
+        Ok(Self { raw, gpu: gpu.clone(), mark: Mutex::default() })
     }
 
     /// Moves the event to the present end of `stream`.
     pub fn record_on(&self, stream: &Stream) -> Result<()> {
-        let driver = self.gpu.bind()?;
+        // Counted before the event is queued: what is noted by now was queued before that.
+        let (driver, before) = (self.gpu.bind()?, uses_so_far());
         // SAFETY: both handles are live.
         driver.check("cuEventRecord", unsafe { (driver.cuEventRecord)(self.raw, stream.raw()) })?;
-        *lock(&self.captured) = lock(&stream.0.capturing).clone();
+        let captured = lock(&stream.0.capturing).clone();
+        let is_captured = captured.strong_count() > 0;
+        let stream = if is_captured { Weak::new() } else { Arc::downgrade(&stream.0) };
+        *lock(&self.mark) = Mark { captured, stream, before };
         Ok(())
     }
 
     /// Whether the work before the event is done.
     pub fn has_passed(&self) -> Result<bool> {
-        let driver = self.gpu.bind()?;
+        // Read first: were the event moved meanwhile, it would be asked about a later place.
+        let (driver, mark) = (self.gpu.bind()?, lock(&self.mark).clone());
         // SAFETY: the handle is live.
-        ready("cuEventQuery", driver, unsafe { (driver.cuEventQuery)(self.raw) })
+        let has_passed = ready("cuEventQuery", driver, unsafe { (driver.cuEventQuery)(self.raw) })?;
+        if has_passed {
+            mark.pass();
+        }
+        Ok(has_passed)
     }
 
     /// Waits until the work before the event is done.
     pub fn synchronize(&self) -> Result<()> {
-        let driver = self.gpu.bind()?;
+        let (driver, mark) = (self.gpu.bind()?, lock(&self.mark).clone());
         // SAFETY: the handle is live.
-        driver.check("cuEventSynchronize", unsafe { (driver.cuEventSynchronize)(self.raw) })
+        driver.check("cuEventSynchronize", unsafe { (driver.cuEventSynchronize)(self.raw) })?;
+        mark.pass();
+        Ok(())
     }
 
     /// Milliseconds from `earlier` to this event. Both must be timed and have passed.

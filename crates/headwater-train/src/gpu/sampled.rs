@@ -309,8 +309,11 @@ impl Running<'_> {
         let sample = &self.streams.sample;
         let step = slots.all.get(place(at)).and_then(|slot| slot.free.as_ref());
         let letters = slots.all.iter().filter_map(|slot| slot.read.as_ref());
-        step.into_iter().chain(letters).try_for_each(|event| sample.wait(event))?;
-        wait(&sample.record()?, "step")
+        let awaited: Vec<&Event> = step.into_iter().chain(letters).collect();
+        awaited.iter().try_for_each(|event| sample.wait(event))?;
+        wait(&sample.record()?, "step")?;
+        // They have passed. Asked, they say so to whoever reads memory that was used before them.
+        Ok(awaited.into_iter().try_for_each(|event| event.has_passed().map(drop))?)
     }
 
     /// Waits until a step is over and tells what it found. Whether to go on.

@@ -119,6 +119,33 @@ fn two_threads_that_wait_for_one_buffer_both_wait() {
 }
 
 #[test]
+fn memory_behind_an_event_that_passed_is_not_waited_for() {
+    let Some(gpu) = gpu() else { return };
+    let stream = Stream::new(&gpu).unwrap();
+    let host = Span::whole(Allocation::pinned(&gpu, 4096).unwrap());
+    let is_emulated = emulator::live(c"driver_calls").is_some();
+    let other = on(&stream, if is_emulated { 4096 } else { 1 << 30 });
+    stream.fill(&host, 7).unwrap();
+    let event = stream.record().unwrap();
+    (0..100).for_each(|_| stream.fill(&other, 1).unwrap());
+    event.synchronize().unwrap();
+    let calls = emulator::live(c"driver_calls");
+    host.allocation().wait_until_unused().unwrap();
+    // Other tests of this process call the emulated driver too, unless each has a process of its own.
+    if is_emulated && std::env::var_os("NEXTEST").is_some() {
+        assert_eq!(emulator::live(c"driver_calls"), calls, "the driver was asked to wait");
+    }
+    assert!(is_emulated || !stream.is_idle().unwrap(), "everything on the stream was waited for");
+    assert!(!host.allocation().has_users());
+    // What was queued after the event is.
+    stream.fill(&host, 9).unwrap();
+    assert!(event.has_passed().unwrap());
+    host.allocation().wait_until_unused().unwrap();
+    // SAFETY: inside the allocation, and the GPU is done with it.
+    assert_eq!(unsafe { host.host_pointer().unwrap().add(host.bytes() - 1).read_volatile() }, 9);
+}
+
+#[test]
 fn a_fault_is_reported_once() {
     let Some(gpu) = gpu() else { return };
     let stream = Stream::new(&gpu).unwrap();

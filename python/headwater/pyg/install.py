@@ -83,12 +83,7 @@ def _neighbor_sample(
     edge_time: Optional[Tensor] = None,
     seed_time: Optional[Tensor] = None,
     edge_weight: Optional[Tensor] = None,
-    csc: bool = False,
-    replace: bool = False,
-    directed: bool = True,
-    disjoint: bool = False,
-    temporal_strategy: str = "uniform",
-    return_edge_id: bool = True,
+    *tail: Any,
 ) -> Any:
     named = "n__to__n"
     times = {"n": node_time} if node_time is not None else None
@@ -103,12 +98,7 @@ def _neighbor_sample(
         {named: edge_time} if edge_time is not None else None,
         {"n": seed_time} if seed_time is not None else None,
         {named: edge_weight} if edge_weight is not None else None,
-        csc,
-        replace,
-        directed,
-        disjoint,
-        temporal_strategy,
-        return_edge_id,
+        *tail,
     )
     rows, cols, nodes, edges, node_hops, edge_hops = found
     edge = edges[named] if edges is not None else None

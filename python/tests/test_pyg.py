@@ -164,6 +164,34 @@ def test_loaders_and_samplers_are_sent(data):
     assert isinstance(arrived.node_sampler, NeighborSampler)
 
 
+def draw_in_another_process(loader, queue):
+    queue.put([batch.n_id.tolist() for batch in loader])
+
+
+def test_spawned_processes_draw_the_same(data):
+    context = torch.multiprocessing.get_context("spawn")
+    loader = NeighborLoader(data, [5, 3], batch_size=50, shuffle=True, seed=9)
+    queue = context.SimpleQueue()
+    processes = [context.Process(target=draw_in_another_process, args=(loader, queue)) for _ in range(2)]
+    [process.start() for process in processes]
+    found = [queue.get() for _ in processes]
+    [process.join(60) for process in processes]
+    assert found == [[batch.n_id.tolist() for batch in loader]] * 2
+
+
+def test_loaders_are_made_anew_out_of_their_attributes(data):
+    """As Lightning does, to put a sampler of its own in."""
+    from torch.utils.data import RandomSampler, SequentialSampler
+
+    loader = NeighborLoader(data, [5, 3], disjoint=True, batch_size=50, shuffle=True, seed=9)
+    assert isinstance(loader.sampler, RandomSampler)
+    names = ("data", "num_neighbors", "input_nodes", "time_attr", "neighbor_sampler", "seed", "dataset", "batch_size")
+    arguments = {name: getattr(loader, name) for name in names}
+    again = NeighborLoader(**arguments, sampler=SequentialSampler(loader.dataset), shuffle=False)
+    plain = NeighborLoader(data, [5, 3], disjoint=True, batch_size=50, seed=9)
+    assert all(same(*pair) for pair in zip(again, plain, strict=True))
+
+
 def test_an_error_in_a_transform_is_the_users_and_leaves_no_thread(data):
     import threading
 

@@ -13,7 +13,8 @@ from typing import Any, Optional
 
 import torch
 
-from .sampler import NeighborSampler, fresh_seed, mixed
+from .order import Order
+from .sampler import NeighborSampler, fresh_seed
 
 # Batches that are made ahead for every thread, unless `prefetch_factor` says otherwise.
 _AHEAD = 2
@@ -37,10 +38,17 @@ class Ahead:
         self._asked_workers = threads
         self.seed = fresh_seed() if seed is None else int(seed)
         self._epoch, self._batch, self._resumed = -1, 0, None
-        self._owns_order = kwargs.get("generator") is None
-        if self._owns_order:
-            kwargs["generator"] = torch.Generator()
+        self._order = None
+        is_ours = all(kwargs.get(name) is None for name in ("generator", "sampler", "batch_sampler"))
+        if is_ours and kwargs.pop("shuffle", False):
+            self._order = kwargs["sampler"] = Order(self.seed)
         return kwargs
+
+    def _made(self) -> None:
+        """What is known only when DataLoader is made."""
+        self.num_workers = self._asked_workers
+        if self._order is not None:
+            self._order.data_source = self.dataset
 
     def _numbered(self, sampler: Any, numbers: Any) -> dict[str, Any]:
         """Our samplers draw by the number of a batch, so that threads do not matter."""
@@ -52,9 +60,6 @@ class Ahead:
         else:
             self._epoch, self._batch = self._resumed
             self._resumed = None
-        if self._owns_order:
-            # The order of an epoch depends on the seed and its number alone, so it can be gone through again.
-            self.generator.manual_seed(mixed((self.seed, self._epoch)))
         return self._batches(self._epoch, self._batch)
 
     def _get_iterator(self) -> Iterator[Any]:
@@ -66,6 +71,8 @@ class Ahead:
         begin = self.worker_init_fn
         first_deed = None if begin is None else (lambda: begin(next(numbers)))
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="headwater", initializer=first_deed)
+        if self._order is not None:
+            self._order.seed, self._order.epoch = self.seed, epoch
         try:
             for number, index in enumerate(self._index_sampler):
                 if number < first:
@@ -90,7 +97,7 @@ class Ahead:
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader is. With `load_state_dict`, the next epoch goes on with the batch after the last one told."""
-        if not self._owns_order:
+        if self.generator is not None:
             raise ValueError("a loader with a generator of its own cannot tell where it is; leave `generator` out")
         is_done = self._batch >= len(self) and self._epoch >= 0
         epoch, batch = (self._epoch + 1, 0) if is_done else (max(self._epoch, 0), self._batch)

@@ -66,6 +66,8 @@ class NeighborLoader(Ahead, NodeLoader):
                 directed=directed,
                 seed=self.seed,
             )
+        # Lightning makes loaders anew out of their attributes; the sampler has the rest.
+        self.num_neighbors, self.time_attr, self.neighbor_sampler = num_neighbors, time_attr, neighbor_sampler
         super().__init__(
             data=data,
             node_sampler=neighbor_sampler,
@@ -76,7 +78,7 @@ class NeighborLoader(Ahead, NodeLoader):
             filter_per_worker=filter_per_worker,
             **kwargs,
         )
-        self.num_workers = self._asked_workers
+        self._made()
 
     def collate_fn(self, index: Any, numbers: Any = None) -> Any:
         """Samples around the input nodes at these positions."""
@@ -150,6 +152,9 @@ class LinkNeighborLoader(Ahead, LinkLoader):
                 directed=directed,
                 seed=self.seed,
             )
+        # Lightning makes loaders anew out of their attributes; the sampler has the rest.
+        self.num_neighbors, self.time_attr, self.neighbor_sampler = num_neighbors, time_attr, neighbor_sampler
+        self.edge_label, self.edge_label_time = edge_label, edge_label_time
         super().__init__(
             data=data,
             link_sampler=neighbor_sampler,
@@ -163,7 +168,7 @@ class LinkNeighborLoader(Ahead, LinkLoader):
             filter_per_worker=filter_per_worker,
             **kwargs,
         )
-        self.num_workers = self._asked_workers
+        self._made()
 
     def collate_fn(self, index: Any, numbers: Any = None) -> Any:
         """Samples around the ends of the input edges at these positions."""

@@ -1,6 +1,7 @@
 """Headwater: graphs that do not fit in GPU memory, trained on as fast as if they did.
 
->>> import headwater
+>>> import headwater, numpy
+>>> edges = numpy.array([[0, 1], [1, 2]])
 >>> topology = headwater.Topology.from_coo(edges[0], edges[1], 3, 3)
 >>> graph = headwater.Graph([("node", 3)], [(0, "to", 0, topology)])
 >>> graph.nodes, graph.edges

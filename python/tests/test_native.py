@@ -109,7 +109,7 @@ def test_read_only_and_empty_arrays_are_read():
     graph = graph_of(empty, empty, 3)
     sample = Sampler(graph, [[2]]).sample([(0, np.array([1]), None)], (0, 0, 0))
     assert np.asarray(sample.nodes(0)).tolist() == [1] and sample.edges(0).shape == (2, 0)
-    assert repr(graph) == "Graph(nodes {node: 3}, edges {node -to-> node: 0})" or "edges" in repr(graph)
+    assert repr(graph).startswith("Graph(nodes {node: 3}, edges {") and repr(graph).endswith(": 0})")
 
 
 @pytest.mark.parametrize(

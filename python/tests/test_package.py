@@ -1,5 +1,7 @@
 """The package as a user meets it: without torch, in other processes, and in the words of README."""
 
+import doctest
+import importlib
 import os
 import re
 import subprocess
@@ -68,6 +70,14 @@ print(ticks >= 3 or taken < 0.02)
 """
     done = run(program)
     assert done.stdout.strip() == "True", done.stderr
+
+
+@pytest.mark.parametrize("name", ["headwater", "headwater.pyg.install", "headwater.pyg.stores"])
+def test_examples_of_docstrings_run(name):
+    if name != "headwater":
+        pytest.importorskip("torch_geometric")
+    found = doctest.testmod(importlib.import_module(name), extraglobs={"torch": sys.modules.get("torch")})
+    assert found.attempted > 0 and found.failed == 0
 
 
 PAGES = ["README.md", "docs/from-pyg.md"]

@@ -94,20 +94,14 @@ def test_a_loader_goes_on_where_another_was(data, done):
     straight = make()
     first, second = list(straight), list(straight)
     stopped = make()
-    for _ in range(2):
-        batches = iter(stopped)
-        told = [next(batches) for _ in range(done)]
-        batches.close()
-        if told and done == 3:
-            break
+    batches = iter(stopped)
+    assert all(same(next(batches), expected) for expected in first[:done])
+    batches.close()
     again = make()
     again.load_state_dict(pickle.loads(pickle.dumps(stopped.state_dict())))
-    rest = list(again)
-    expected = {0: second, 3: first[3:], 7: None}[done]
-    if expected is not None:
-        assert all(same(*pair) for pair in zip(rest, expected, strict=True))
-    else:
-        assert len(rest) == 7 and not same(rest[0], second[0])
+    # After the last batch of an epoch comes the next epoch.
+    for expected in (first[done:], second) if done < 7 else (second,):
+        assert all(same(*pair) for pair in zip(again, expected, strict=True))
 
 
 def test_links_have_labels_and_negatives(data):
@@ -207,6 +201,19 @@ def test_an_error_in_a_transform_is_the_users_and_leaves_no_thread(data):
     assert threading.active_count() == before
 
 
+def test_threads_that_ask_together_have_a_whole_sampler(data):
+    from concurrent.futures import ThreadPoolExecutor
+
+    sampler = NeighborSampler(data, [5], seed=1)
+
+    def settle(number):
+        sampler.num_neighbors = [number % 3 + 1]
+        return sampler._native()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(own is not None for own in pool.map(settle, range(400)))
+
+
 def test_two_loaders_at_once(data):
     one, two = (NeighborLoader(data, [5], batch_size=20, seed=2) for _ in range(2))
     assert all(same(*pair) for pair in zip(one, two, strict=True))
@@ -231,7 +238,7 @@ def test_what_cannot_be_honoured_is_refused_at_once(data, arguments, kind, words
 
 def test_edges_to_nowhere_are_index_errors(data):
     data.edge_index[0, 17] = 200
-    with pytest.raises(IndexError, match=r"edge_index\[0\]\[17\] is 200|200"):
+    with pytest.raises(IndexError, match=r"\[17\] is 200"):
         NeighborLoader(data, [2])
 
 

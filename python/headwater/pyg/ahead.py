@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Optional
 
 import torch
+from torch_geometric.sampler import BaseSampler
 
 from .order import Order
 from .sampler import NeighborSampler, fresh_seed
@@ -43,6 +44,12 @@ class Ahead:
         if is_ours and kwargs.pop("shuffle", False):
             self._order = kwargs["sampler"] = Order(self.seed)
         return kwargs
+
+    def _sampler(self, data: Any, given: Optional[BaseSampler], wished: dict[str, Any]) -> BaseSampler:
+        """The user's sampler, or one of ours. Lightning makes loaders anew out of their attributes, so these are kept."""
+        self.num_neighbors, self.time_attr = wished["num_neighbors"], wished["time_attr"]
+        self.neighbor_sampler = NeighborSampler(data, **wished, seed=self.seed) if given is None else given
+        return self.neighbor_sampler
 
     def _made(self) -> None:
         """What is known only when DataLoader is made."""

@@ -52,25 +52,20 @@ class NeighborLoader(Ahead, NodeLoader):
                 "not set."
             )
         kwargs = self._prepare(kwargs, seed)
-        if neighbor_sampler is None:
-            neighbor_sampler = NeighborSampler(
-                data,
-                num_neighbors=num_neighbors,
-                replace=replace,
-                subgraph_type=subgraph_type,
-                disjoint=disjoint,
-                temporal_strategy=temporal_strategy,
-                time_attr=time_attr,
-                weight_attr=weight_attr,
-                is_sorted=is_sorted,
-                directed=directed,
-                seed=self.seed,
-            )
-        # Lightning makes loaders anew out of their attributes; the sampler has the rest.
-        self.num_neighbors, self.time_attr, self.neighbor_sampler = num_neighbors, time_attr, neighbor_sampler
+        wished = {
+            "num_neighbors": num_neighbors,
+            "replace": replace,
+            "subgraph_type": subgraph_type,
+            "disjoint": disjoint,
+            "temporal_strategy": temporal_strategy,
+            "time_attr": time_attr,
+            "weight_attr": weight_attr,
+            "is_sorted": is_sorted,
+            "directed": directed,
+        }
         super().__init__(
             data=data,
-            node_sampler=neighbor_sampler,
+            node_sampler=self._sampler(data, neighbor_sampler, wished),
             input_nodes=input_nodes,
             input_time=input_time,
             transform=transform,
@@ -138,26 +133,21 @@ class LinkNeighborLoader(Ahead, LinkLoader):
                 f"arguments must be provided for temporal sampling."
             )
         kwargs = self._prepare(kwargs, seed)
-        if neighbor_sampler is None:
-            neighbor_sampler = NeighborSampler(
-                data,
-                num_neighbors=num_neighbors,
-                replace=replace,
-                subgraph_type=subgraph_type,
-                disjoint=disjoint,
-                temporal_strategy=temporal_strategy,
-                time_attr=time_attr,
-                weight_attr=weight_attr,
-                is_sorted=is_sorted,
-                directed=directed,
-                seed=self.seed,
-            )
-        # Lightning makes loaders anew out of their attributes; the sampler has the rest.
-        self.num_neighbors, self.time_attr, self.neighbor_sampler = num_neighbors, time_attr, neighbor_sampler
+        wished = {
+            "num_neighbors": num_neighbors,
+            "replace": replace,
+            "subgraph_type": subgraph_type,
+            "disjoint": disjoint,
+            "temporal_strategy": temporal_strategy,
+            "time_attr": time_attr,
+            "weight_attr": weight_attr,
+            "is_sorted": is_sorted,
+            "directed": directed,
+        }
         self.edge_label, self.edge_label_time = edge_label, edge_label_time
         super().__init__(
             data=data,
-            link_sampler=neighbor_sampler,
+            link_sampler=self._sampler(data, neighbor_sampler, wished),
             edge_label_index=edge_label_index,
             edge_label=edge_label,
             edge_label_time=edge_label_time,

@@ -67,14 +67,15 @@ class NeighborSampler(BaseSampler):
             raise ValueError(f"temporal_strategy is {temporal_strategy!r}; it should be 'uniform' or 'last'")
         if sample_direction == "backward" and time_attr is not None:
             raise NotImplementedError("Temporal Sampling not yet supported for backward sampling")
-        # Lists are made in this process's memory, which threads share and forked processes inherit.
-        del share_memory
+        # Lists are made in this process's memory, which threads share and forked processes inherit. They are sorted stably,
+        # so edges that are in order already stay so.
+        del share_memory, is_sorted
         self.sample_direction = sample_direction
-        wishes = Wishes(time_attr, weight_attr, sample_direction == "backward", is_sorted)
+        wishes = Wishes(time_attr, weight_attr, sample_direction == "backward")
         self._described: Described = describe(data, wishes)
         self._made_of = (data, wishes)
         self._graph: Graph = self._described.graph()
-        self._samplers: dict[Any, Sampler] = {}
+        self._made: Optional[tuple[Any, Sampler]] = None
         self.replace = replace
         self.temporal_strategy = temporal_strategy
         self.subgraph_type = SubgraphType(subgraph_type)
@@ -135,7 +136,7 @@ class NeighborSampler(BaseSampler):
         made = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
         self._num_neighbors = made
         # Wrong fan-outs are said here and not in the first batch.
-        self._native(True)
+        self._native()
 
     @property
     def edge_permutation(self) -> None:
@@ -188,9 +189,9 @@ class NeighborSampler(BaseSampler):
             nodes = nodes if nodes.numel() > 0 else nodes.long()
             given.append((at[kind], on_host(nodes), None if time is None else on_host(time)))
         if self.subgraph_type == SubgraphType.induced:
-            sample = self._native(self.is_temporal).sample_induced(given, numbers)
+            sample = self._native().sample_induced(given, numbers)
         else:
-            sample = self._native(any(time is not None for *_, time in given)).sample(given, numbers)
+            sample = self._native().sample(given, numbers)
         return self._hetero_output(sample) if isinstance(seed, dict) else self._output(sample)
 
     def _default_time(self, kind: Type, nodes: Tensor) -> Optional[Tensor]:
@@ -198,13 +199,14 @@ class NeighborSampler(BaseSampler):
         time = self._described.node_time.get(kind)
         return None if time is None else time[nodes]
 
-    def _native(self, has_times: bool) -> Sampler:
+    def _native(self) -> Sampler:
         """The sampler of these settings. They may be set anew, as PyG's may."""
         fanouts = self._fanouts()
-        key = (tuple(map(tuple, fanouts)), self.replace, self.disjoint, self.temporal_strategy, has_times)
-        if key not in self._samplers:
-            self._samplers.clear()
-            self._samplers[key] = Sampler(
+        key = (fanouts, self.replace, self.disjoint, self.temporal_strategy)
+        # Read once and set once: threads that ask together may make it twice, and each has a whole one.
+        made = self._made
+        if made is None or made[0] != key:
+            sampler = Sampler(
                 self._graph,
                 fanouts,
                 replace=self.replace,
@@ -212,7 +214,8 @@ class NeighborSampler(BaseSampler):
                 weighted=self.weighted,
                 last=self.temporal_strategy == "last" and self.is_temporal,
             )
-        return self._samplers[key]
+            self._made = made = (key, sampler)
+        return made[1]
 
     def _fanouts(self) -> list[list[int]]:
         if not self.is_hetero:
@@ -264,7 +267,7 @@ class NeighborSampler(BaseSampler):
 
     def __getstate__(self) -> dict:
         state = dict(self.__dict__)
-        for made in ("_described", "_graph", "_samplers", "_calls"):
+        for made in ("_described", "_graph", "_made", "_calls"):
             del state[made]
         return state
 
@@ -272,7 +275,7 @@ class NeighborSampler(BaseSampler):
         self.__dict__.update(state)
         self._described = describe(*self._made_of)
         self._graph = self._described.graph()
-        self._samplers = {}
+        self._made = None
         self._calls = itertools.count()
 
 

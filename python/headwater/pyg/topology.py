@@ -50,7 +50,6 @@ class Wishes:
     time_attr: Optional[str]
     weight_attr: Optional[str]
     is_backward: bool
-    is_sorted: bool
 
 
 def describe(data: Any, wishes: Wishes) -> Described:
@@ -145,9 +144,7 @@ def _of_store(
 
 
 def _edges_of(store: Any) -> Tensor:
-    edges = store.get("edge_index") if hasattr(store, "get") else getattr(store, "edge_index", None)
-    if edges is None and "edge_index" in store:
-        edges = store["edge_index"]
+    edges = store["edge_index"] if "edge_index" in store else None
     if edges is None:
         return torch.empty(2, 0, dtype=torch.long)
     if edges.dim() != 2 or edges.size(0) != 2:

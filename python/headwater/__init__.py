@@ -10,6 +10,36 @@
 `headwater.pyg` has the loaders of PyG users. It needs torch and torch-geometric; nothing else here does.
 """
 
-from ._headwater import Array, Graph, Sample, Sampler, Topology, __version__, take_rows
+from ._headwater import (
+    Array,
+    DeviceGraph,
+    DeviceSample,
+    DeviceSampler,
+    Graph,
+    Sample,
+    Sampler,
+    Table,
+    Topology,
+    __version__,
+    gpu_count,
+    gpu_memory,
+    synchronize,
+    take_rows,
+)
 
-__all__ = ["Array", "Graph", "Sample", "Sampler", "Topology", "__version__", "take_rows"]
+__all__ = [
+    "Array",
+    "DeviceGraph",
+    "DeviceSample",
+    "DeviceSampler",
+    "Graph",
+    "Sample",
+    "Sampler",
+    "Table",
+    "Topology",
+    "__version__",
+    "gpu_count",
+    "gpu_memory",
+    "synchronize",
+    "take_rows",
+]

@@ -113,3 +113,77 @@ class Sample:
     def edges(self, relation: int) -> Array: ...
     def edge_ids(self, relation: int) -> Optional[Array]: ...
     def edges_per_hop(self, relation: int) -> list[int]: ...
+
+class DeviceGraph:
+    """A graph where a GPU reads it: in GPU memory, or in pinned host memory."""
+
+    def __init__(self, graph: Graph, device: int = 0, storage: str = "auto") -> None: ...
+    @property
+    def storage(self) -> str: ...
+    @property
+    def device(self) -> int: ...
+    def expected_reads(
+        self, train: Sequence[tuple[int, _Array]], batch: int, fanouts: Sequence[Sequence[int]]
+    ) -> list[Array]:
+        """How often each node of each type will be read in an epoch in which every node of `train` is a seed once."""
+
+class DeviceSampler:
+    """Draws neighbourhoods on a GPU. The same seeds under the same numbers give the sample that `Sampler` gives."""
+
+    def __init__(
+        self,
+        graph: DeviceGraph,
+        fanouts: Sequence[Sequence[int]],
+        *,
+        replace: bool = False,
+        disjoint: bool = False,
+        weighted: bool = False,
+        last: bool = False,
+        edge_ids: bool = True,
+    ) -> None: ...
+    def sample(
+        self, seeds: Sequence[tuple[int, _Array, Optional[_Array]]], numbers: tuple[int, int, int], stream: int
+    ) -> DeviceSample:
+        """The neighbourhood of seeds in host memory, drawn on a stream. Returns when it is there."""
+    def sample_induced(
+        self, seeds: Sequence[tuple[int, _Array, Optional[_Array]]], numbers: tuple[int, int, int], stream: int
+    ) -> DeviceSample:
+        """As `sample`, with every edge among the nodes that were found."""
+
+class DeviceSample:
+    """A sampled neighbourhood in GPU memory, which is written into int64 tensors of the caller's."""
+
+    def node_count(self, node_type: int) -> int: ...
+    def edge_count(self, relation: int) -> int: ...
+    def nodes_per_hop(self, node_type: int) -> list[int]: ...
+    def edges_per_hop(self, relation: int) -> list[int]: ...
+    def nodes_into(self, node_type: int, out: _Array, stream: int) -> None: ...
+    def trees_into(self, node_type: int, out: _Array, stream: int) -> bool: ...
+    def edges_into(self, relation: int, out: _Array, stream: int) -> None: ...
+    def edge_ids_into(self, relation: int, out: _Array, stream: int) -> bool: ...
+
+class Table:
+    """Rows of an array in host memory that a GPU reads, the hot ones out of its own memory."""
+
+    def __init__(self, rows: _Array, device: int = 0, hot_rows: int = 0, *, reads: Optional[_Array] = None) -> None: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def device(self) -> int: ...
+    @property
+    def hot_rows(self) -> int: ...
+    def gather_into(self, ids: _Array, out: _Array, stream: int) -> None:
+        """Queues `out[i] = rows[ids[i]]`. An id that is none is raised by `synchronize`, or by a later gather."""
+    def served(self, stream: int) -> tuple[int, int]:
+        """Rows that came out of GPU memory and out of host memory so far."""
+    def retier(self, reads: _Array) -> None:
+        """Moves the rows that are read most to GPU memory. Waits for all gathers."""
+
+def gpu_count() -> int:
+    """How many GPUs there are; none where there is no driver."""
+
+def gpu_memory(device: int) -> tuple[int, int]:
+    """Free and total bytes of a GPU's memory."""
+
+def synchronize(device: int, stream: int) -> None:
+    """Waits for a stream, and raises what its kernels met."""

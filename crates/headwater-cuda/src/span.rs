@@ -73,6 +73,8 @@ enum Backing {
     Imported,
     /// Host memory somebody else owns and keeps registered for as long as this is held.
     Borrowed(#[expect(dead_code, reason = "held for its drop")] Arc<dyn Any + Send + Sync>),
+    /// Device memory of a library that orders its own uses of it.
+    Lent(#[expect(dead_code, reason = "held for its drop")] Arc<dyn Any + Send + Sync>),
 }
 
 impl std::fmt::Debug for Backing {
@@ -84,6 +86,7 @@ impl std::fmt::Debug for Backing {
             Self::Managed => "Managed",
             Self::Imported => "Imported",
             Self::Borrowed(_) => "Borrowed",
+            Self::Lent(_) => "Lent",
         })
     }
 }
@@ -202,6 +205,16 @@ impl Allocation {
         let mut made = Self::unshared(gpu, pointer, Some(start), bytes, Backing::Borrowed(keeper));
         made.parts = parts;
         Ok(Arc::new(made))
+    }
+
+    /// Device memory of another library in this process, such as torch, which orders its own uses of it by streams. Nobody
+    /// waits when this goes.
+    ///
+    /// # Safety
+    /// `pointer..pointer + bytes` is memory that `gpu` reads and writes, and stays so while `keeper` is held. Whoever frees it
+    /// afterwards does so behind the work of every stream that was given it.
+    pub unsafe fn lent(gpu: &Gpu, pointer: u64, bytes: usize, keeper: Arc<dyn Any + Send + Sync>) -> Arc<Self> {
+        Self::new(gpu, pointer, None, bytes, Backing::Lent(keeper))
     }
 
     fn new(gpu: &Gpu, pointer: u64, host: Option<NonNull<u8>>, bytes: usize, backing: Backing) -> Arc<Self> {
@@ -336,7 +349,7 @@ impl Drop for Allocation {
                 Backing::Device | Backing::Managed => (driver.cuMemFree_v2)(self.pointer),
                 Backing::Imported => (driver.cuIpcCloseMemHandle)(self.pointer),
                 Backing::Pinned => self.host.map_or(0, |start| (driver.cuMemFreeHost)(start.as_ptr().cast())),
-                Backing::StreamOrdered(_) | Backing::Borrowed(_) => return,
+                Backing::StreamOrdered(_) | Backing::Borrowed(_) | Backing::Lent(_) => return,
             }
         };
         count_call();
@@ -425,7 +438,12 @@ impl Span {
     }
 
     pub(crate) fn note_use(&self, stream: &Stream) {
-        if matches!(&self.allocation.backing, Backing::StreamOrdered(home) if home.same_as(stream)) {
+        let is_ordered = match &self.allocation.backing {
+            Backing::StreamOrdered(home) => home.same_as(stream),
+            Backing::Lent(_) => true,
+            _ => false,
+        };
+        if is_ordered {
             return;
         }
         let number = USES.fetch_add(1, Ordering::AcqRel);

@@ -20,6 +20,8 @@ const NAME: &CStr = c"dltensor";
 const USED_NAME: &CStr = c"used_dltensor";
 /// DLPack's number for host memory.
 pub const HOST: i32 = 1;
+/// A GPU's memory.
+pub const CUDA: i32 = 2;
 /// Host memory that a GPU reads.
 const PINNED_HOST: i32 = 3;
 
@@ -54,13 +56,15 @@ struct Managed {
     delete: Option<unsafe extern "C" fn(*mut Managed)>,
 }
 
-/// Memory of somebody else, in rows one after the other.
-pub struct Lent {
+/// Memory of somebody else, in rows one after the other, wherever it lies.
+pub struct Taken {
     /// Of the first element.
     start: NonNull<u8>,
     bytes: usize,
     pub shape: Vec<usize>,
     pub dtype: Dtype,
+    /// The kind of memory and the number of its device, as DLPack has them.
+    device: (i32, i32),
     _lender: Lender,
 }
 
@@ -85,20 +89,13 @@ impl Drop for Lender {
     }
 }
 
-// SAFETY: the memory is only read, and both protocols let whoever holds a lender drop it on any thread.
-unsafe impl Send for Lent {}
+// SAFETY: only the address is kept, and both protocols let whoever holds a lender drop it on any thread.
+unsafe impl Send for Taken {}
 // SAFETY: as above.
-unsafe impl Sync for Lent {}
+unsafe impl Sync for Taken {}
 
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        // SAFETY: the lender promises so many bytes there, and is held.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
-    }
-}
-
-impl Lent {
-    /// The memory of an array on the host. `name` is what errors call it.
+impl Taken {
+    /// The memory of an array, wherever it lies. `name` is what errors call it.
     pub fn new(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
         let found = if array.hasattr("__array_interface__")? {
             Self::by_interface(array, name)?
@@ -111,6 +108,21 @@ impl Lent {
         let bytes = found.shape.iter().try_fold(found.dtype.bytes(), |bytes, length| bytes.checked_mul(*length));
         let bytes = bytes.ok_or_else(|| PyValueError::new_err(format!("{name} is larger than memory")))?;
         Ok(Self { bytes, ..found })
+    }
+
+    /// Whether the CPU reads it.
+    pub fn is_on_host(&self) -> bool {
+        [HOST, PINNED_HOST].contains(&self.device.0)
+    }
+
+    /// The number of the GPU it lies with.
+    pub fn gpu(&self) -> Option<usize> {
+        usize::try_from(self.device.1).ok().filter(|_| self.device.0 == CUDA)
+    }
+
+    /// Where it begins, and how long it is.
+    pub fn range(&self) -> (u64, usize) {
+        (self.start.as_ptr().expose_provenance() as u64, self.bytes)
     }
 
     fn by_interface(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
@@ -126,11 +138,15 @@ impl Lent {
         check_rows(&shape, in_elements.as_deref(), name)?;
         let start = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address))
             .unwrap_or(NonNull::<u64>::dangling().cast());
-        Ok(Self { start, bytes: 0, shape, dtype, _lender: Lender::Object(array.clone().unbind()) })
+        let _lender = Lender::Object(array.clone().unbind());
+        Ok(Self { start, bytes: 0, shape, dtype, device: (HOST, 0), _lender })
     }
 
     fn by_capsule(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
-        let capsule = array.call_method0("__dlpack__")?;
+        // Whoever asks orders its work behind the array's by streams, so nobody has to wait here.
+        let wishes = PyDict::new(array.py());
+        wishes.set_item("stream", -1)?;
+        let capsule = array.call_method("__dlpack__", (), Some(&wishes))?;
         // SAFETY: the capsule is live; a wrong name gives null and an error.
         let raw = unsafe { ffi::PyCapsule_GetPointer(capsule.as_ptr(), NAME.as_ptr()) }.cast::<Managed>();
         let Some(managed) = NonNull::new(raw) else { return Err(PyErr::fetch(array.py())) };
@@ -138,13 +154,9 @@ impl Lent {
         if unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), USED_NAME.as_ptr()) } != 0 {
             return Err(PyErr::fetch(array.py()));
         }
-        let lender = Lender::Tensor(managed);
+        let _lender = Lender::Tensor(managed);
         // SAFETY: the protocol's layout, live until it is deleted.
         let tensor = unsafe { &managed.as_ref().tensor };
-        if ![HOST, PINNED_HOST].contains(&tensor.device.kind) {
-            let why = format!("{name} lies on a device; it should lie in host memory (`.cpu()`)");
-            return Err(PyValueError::new_err(why));
-        }
         let dimensions = usize::try_from(tensor.dimensions).unwrap_or(0);
         // SAFETY: the protocol's arrays have so many elements; without dimensions they may be null.
         let numbers = |all: *mut i64| unsafe {
@@ -157,10 +169,41 @@ impl Lent {
         check_rows(&shape, strides.as_deref(), name)?;
         let DataType { code, bits, lanes } = tensor.dtype;
         let dtype = Dtype::of_dlpack(code, bits, lanes, name)?;
+        let device = (tensor.device.kind, tensor.device.id);
         let start = NonNull::new(tensor.data.cast::<u8>()).unwrap_or(NonNull::<u64>::dangling().cast());
         let offset = usize::try_from(tensor.byte_offset).unwrap_or(0);
         // SAFETY: the offset is inside the lender's memory.
-        Ok(Self { start: unsafe { start.add(offset) }, bytes: 0, shape, dtype, _lender: lender })
+        Ok(Self { start: unsafe { start.add(offset) }, bytes: 0, shape, dtype, device, _lender })
+    }
+}
+
+/// Memory of somebody else that the CPU reads.
+pub struct Lent(Taken);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the lender promises so many bytes of host memory there, and is held.
+        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.bytes) }
+    }
+}
+
+impl std::ops::Deref for Lent {
+    type Target = Taken;
+
+    fn deref(&self) -> &Taken {
+        &self.0
+    }
+}
+
+impl Lent {
+    /// The memory of an array on the host. `name` is what errors call it.
+    pub fn new(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+        let taken = Taken::new(array, name)?;
+        if !taken.is_on_host() {
+            let why = format!("{name} lies on a device; it should lie in host memory (`.cpu()`)");
+            return Err(PyValueError::new_err(why));
+        }
+        Ok(Self(taken))
     }
 }
 

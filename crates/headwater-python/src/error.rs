@@ -1,7 +1,11 @@
 //! Errors as Python's own kinds: an id out of range is an IndexError, too little memory a MemoryError, the rest ValueErrors.
 
+use headwater::cuda::Error as CudaError;
+use headwater::feature::Error as FeatureError;
 use headwater::graph::Error as GraphError;
-use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
+use headwater::memory::Error as MemoryError;
+use headwater::tensor::Error as TensorError;
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 /// What Python raises for an error of the graph's.
@@ -13,6 +17,26 @@ pub fn of_graph(why: GraphError) -> PyErr {
             PyIndexError::new_err(format!("{name}[{position}] is {id}, but there are only {limit} nodes"))
         }
         GraphError::Room { .. } => PyMemoryError::new_err(why.to_string()),
+        GraphError::Cuda(why) | GraphError::Memory(MemoryError::Cuda(why)) => of_cuda(why.clone()),
         _ => PyValueError::new_err(why.to_string()),
+    }
+}
+
+/// What Python raises for an error of a GPU's.
+pub fn of_cuda(why: CudaError) -> PyErr {
+    match &why {
+        CudaError::Fault { .. } => PyIndexError::new_err(why.to_string()),
+        _ if why.is_out_of_memory() || why.is_out_of_host_memory() => PyMemoryError::new_err(why.to_string()),
+        _ => PyRuntimeError::new_err(why.to_string()),
+    }
+}
+
+/// What Python raises for an error of a table's.
+pub fn of_feature(why: FeatureError) -> PyErr {
+    match why {
+        FeatureError::Cuda(why) | FeatureError::Memory(MemoryError::Cuda(why)) => of_cuda(why),
+        FeatureError::Tensor(TensorError::Cuda(why)) => of_cuda(why),
+        FeatureError::NoRoom { .. } => PyMemoryError::new_err(why.to_string()),
+        other => PyValueError::new_err(other.to_string()),
     }
 }

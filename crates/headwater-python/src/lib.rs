@@ -7,11 +7,15 @@
 //! | Theirs, for us? | `column.rs` |
 //! | Graphs and their samples? | `graph.rs`, `sampler.rs` |
 //! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
+//! | The same with a GPU? | `cuda.rs`, `device_graph.rs`, `device_sampler.rs`, `table.rs` |
 //! | Which exception? | `error.rs` |
 //! | On which threads? | `threads.rs` |
 
 mod array;
 mod column;
+mod cuda;
+mod device_graph;
+mod device_sampler;
 mod dlpack;
 mod dtype;
 mod error;
@@ -19,6 +23,7 @@ mod graph;
 mod recycle;
 mod rows;
 mod sampler;
+mod table;
 mod threads;
 
 use pyo3::prelude::*;
@@ -32,5 +37,12 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<graph::Graph>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<sampler::Sample>()?;
-    module.add_function(wrap_pyfunction!(rows::take_rows, module)?)
+    module.add_class::<device_graph::DeviceGraph>()?;
+    module.add_class::<device_sampler::DeviceSampler>()?;
+    module.add_class::<device_sampler::DeviceSample>()?;
+    module.add_class::<table::Table>()?;
+    module.add_function(wrap_pyfunction!(rows::take_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(cuda::gpu_count, module)?)?;
+    module.add_function(wrap_pyfunction!(cuda::gpu_memory, module)?)?;
+    module.add_function(wrap_pyfunction!(cuda::synchronize, module)?)
 }

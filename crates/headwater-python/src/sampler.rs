@@ -24,10 +24,36 @@ pub struct Sampler {
     types: usize,
 }
 
+/// What is asked of a sampler, on the CPU or on a GPU, in Python's words.
+pub struct Wishes {
+    pub fanouts: Vec<Vec<i64>>,
+    pub replace: bool,
+    pub disjoint: bool,
+    pub weighted: bool,
+    pub last: bool,
+    pub edge_ids: bool,
+}
+
+impl Wishes {
+    /// In the core's words.
+    pub fn options(&self) -> PyResult<SampleOptions> {
+        let hop = |numbers: &Vec<i64>| numbers.iter().map(|number| Fanout::from_number(*number)).collect();
+        let fanouts = self.fanouts.iter().map(hop).collect::<headwater::graph::Result<_>>().map_err(of_graph)?;
+        Ok(SampleOptions {
+            fanouts,
+            bias: if self.weighted { Bias::Weights } else { Bias::Uniform },
+            recency: if self.last { Recency::Last } else { Recency::Any },
+            replacement: if self.replace { Replacement::With } else { Replacement::Without },
+            trees: if self.disjoint { Trees::Disjoint } else { Trees::Shared },
+            edge_ids: if self.edge_ids { EdgeIds::Kept } else { EdgeIds::Dropped },
+        })
+    }
+}
+
 /// Nodes of one type that a sample begins at: its position, their ids, their times.
-type SeedArrays<'py> = (usize, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
+pub type SeedArrays<'py> = (usize, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
 /// A run's seed, an epoch and a batch.
-type Numbers = (u64, u64, u64);
+pub type Numbers = (u64, u64, u64);
 
 #[pymethods]
 impl Sampler {
@@ -44,16 +70,8 @@ impl Sampler {
         last: bool,
         edge_ids: bool,
     ) -> PyResult<Self> {
-        let hop = |numbers: &Vec<i64>| numbers.iter().map(|number| Fanout::from_number(*number)).collect();
-        let options = SampleOptions {
-            fanouts: fanouts.iter().map(hop).collect::<headwater::graph::Result<_>>().map_err(of_graph)?,
-            bias: if weighted { Bias::Weights } else { Bias::Uniform },
-            recency: if last { Recency::Last } else { Recency::Any },
-            replacement: if replace { Replacement::With } else { Replacement::Without },
-            trees: if disjoint { Trees::Disjoint } else { Trees::Shared },
-            edge_ids: if edge_ids { EdgeIds::Kept } else { EdgeIds::Dropped },
-        };
-        let sampler = NeighbourSampler::new(graph.0.clone(), options).map_err(of_graph)?;
+        let wishes = Wishes { fanouts, replace, disjoint, weighted, last, edge_ids };
+        let sampler = NeighbourSampler::new(graph.0.clone(), wishes.options()?).map_err(of_graph)?;
         Ok(Self { sampler, types: graph.0.schema().node_types().len() })
     }
 
@@ -77,13 +95,21 @@ impl Sampler {
 }
 
 /// Seeds of a type, with their arrays.
-struct Held {
+pub struct Held {
     node_type: usize,
     nodes: Column<u64>,
     times: Option<Column<i64>>,
 }
 
-fn held(types: usize, seeds: &[SeedArrays<'_>]) -> PyResult<Vec<Held>> {
+impl Held {
+    /// As the core takes them.
+    pub fn seeds(&self) -> Seeds<'_> {
+        Seeds { node_type: self.node_type, nodes: &self.nodes, times: self.times.as_deref() }
+    }
+}
+
+/// The arrays of seeds, checked.
+pub fn held(types: usize, seeds: &[SeedArrays<'_>]) -> PyResult<Vec<Held>> {
     let one = |(node_type, nodes, own_times): &SeedArrays<'_>| {
         if *node_type >= types {
             return Err(PyValueError::new_err(format!("there is no node type {node_type}; there are {types}")));
@@ -96,10 +122,7 @@ fn held(types: usize, seeds: &[SeedArrays<'_>]) -> PyResult<Vec<Held>> {
 
 impl Sampler {
     fn draw(&self, held: &[Held], (seed, epoch, batch): Numbers) -> headwater::graph::Result<Drawn> {
-        let seeds: Vec<Seeds<'_>> = held
-            .iter()
-            .map(|held| Seeds { node_type: held.node_type, nodes: &held.nodes, times: held.times.as_deref() })
-            .collect();
+        let seeds: Vec<Seeds<'_>> = held.iter().map(Held::seeds).collect();
         self.sampler.sample_types(&seeds, batch_key(seed, epoch, batch))
     }
 }

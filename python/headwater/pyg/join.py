@@ -13,6 +13,7 @@ from torch_geometric.loader.utils import filter_custom_hetero_store, index_selec
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from .._headwater import take_rows
+from .tables import Tables
 
 
 def take(value: Any, index: Tensor, dim: int = 0) -> Any:
@@ -27,20 +28,23 @@ def take(value: Any, index: Tensor, dim: int = 0) -> Any:
     return index_select(value, index, dim=dim)
 
 
-def join(source: Any, out: Any, custom_cls: Optional[type] = None) -> Any:
-    """The batch of a sample that names its edges by where they stand in the user's arrays."""
+def join(source: Any, out: Any, custom_cls: Optional[type] = None, tables: Optional[Tables] = None) -> Any:
+    """The batch of a sample that names its edges by where they stand in the user's arrays; on a GPU with its tables."""
+    if tables is not None and isinstance(source, (tuple, list)) and not hasattr(source[0], "placed"):
+        source = (_Remote(source[0], tables), source[1])
     if isinstance(out, SamplerOutput):
-        return _join_one(source, out, custom_cls)
+        return _join_one(source, out, custom_cls, tables)
     if isinstance(out, HeteroSamplerOutput):
-        return _join_types(source, out, custom_cls)
+        return _join_types(source, out, custom_cls, tables)
     raise TypeError(f"a sampler returned a {type(out).__name__}; it should be a SamplerOutput or a HeteroSamplerOutput")
 
 
-def _join_one(source: Any, out: SamplerOutput, custom_cls: Optional[type]) -> Any:
+def _join_one(source: Any, out: SamplerOutput, custom_cls: Optional[type], tables: Optional[Tables]) -> Any:
     if isinstance(source, Data):
         data = copy.copy(source)
-        _fill_nodes(source._store, data._store, out.node)
-        _fill_edges(source._store, data._store, out.row, out.col, out.edge)
+        _fill_nodes(source._store, data._store, out.node, tables)
+        _fill_edges(source._store, data._store, out.row, out.col, out.edge, tables)
+        _fill_rest(source._store, data._store, tables)
     else:
         data = _of_stores(source[0], out, custom_cls)
     if "n_id" not in data:
@@ -55,15 +59,17 @@ def _join_one(source: Any, out: SamplerOutput, custom_cls: Optional[type]) -> An
     return data
 
 
-def _join_types(source: Any, out: HeteroSamplerOutput, custom_cls: Optional[type]) -> Any:
+def _join_types(source: Any, out: HeteroSamplerOutput, custom_cls: Optional[type], tables: Optional[Tables]) -> Any:
     if isinstance(source, HeteroData):
         data = copy.copy(source)
-        nothing = torch.empty(0, dtype=torch.long)
+        nothing = torch.empty(0, dtype=torch.long, device=None if tables is None else tables.place.device)
         for kind in data.node_types:
-            _fill_nodes(source[kind], data[kind], out.node.setdefault(kind, nothing))
+            _fill_nodes(source[kind], data[kind], out.node.setdefault(kind, nothing), tables)
         for kind in data.edge_types:
             row, col = out.row.setdefault(kind, nothing), out.col.setdefault(kind, nothing)
-            _fill_edges(source[kind], data[kind], row, col, (out.edge or {}).get(kind))
+            _fill_edges(source[kind], data[kind], row, col, (out.edge or {}).get(kind), tables)
+        for store, filled in zip(source.stores, data.stores):
+            _fill_rest(store, filled, tables)
     else:
         data = filter_custom_hetero_store(*source, out.node, out.row, out.col, out.edge or {}, custom_cls)
         for attr in source[0].get_all_tensor_attrs():
@@ -86,6 +92,22 @@ def _join_types(source: Any, out: HeteroSamplerOutput, custom_cls: Optional[type
     return data
 
 
+class _Remote:
+    """A feature store of others, asked with ids in host memory. What it gives is brought to the GPU."""
+
+    def __init__(self, features: Any, tables: Tables) -> None:
+        self._features, self._tables = features, tables
+        self.get_all_tensor_attrs = features.get_all_tensor_attrs
+
+    def multi_get_tensor(self, attrs: list, **wishes: Any) -> list:
+        for attr in attrs:
+            attr.index = attr.index.cpu()
+        return [self._tables.place.bring(value) for value in self._features.multi_get_tensor(attrs, **wishes)]
+
+    def get_tensor(self, attr: Any, **wishes: Any) -> Any:
+        return self.multi_get_tensor([attr], **wishes)[0]
+
+
 def _of_stores(features: Any, out: SamplerOutput, custom_cls: Optional[type]) -> Any:
     """What a feature store has of the nodes and edges of a graph of one type. Edges' own are under a triple of names."""
     data = custom_cls() if custom_cls is not None else Data()
@@ -100,23 +122,37 @@ def _of_stores(features: Any, out: SamplerOutput, custom_cls: Optional[type]) ->
     return data
 
 
-def _fill_nodes(store: Any, filled: Any, nodes: Tensor) -> None:
+def _fill_nodes(store: Any, filled: Any, nodes: Tensor, tables: Optional[Tables]) -> None:
+    fetch = take if tables is None else tables.take
     for key, value in store.items():
         if key == "num_nodes":
             filled.num_nodes = nodes.numel()
         elif store.is_node_attr(key):
-            filled[key] = take(value, nodes, store._parent().__cat_dim__(key, value, store))
+            filled[key] = fetch(value, nodes, store._parent().__cat_dim__(key, value, store))
 
 
-def _fill_edges(store: Any, filled: Any, row: Tensor, col: Tensor, edges: Optional[Tensor]) -> None:
+def _fill_edges(
+    store: Any, filled: Any, row: Tensor, col: Tensor, edges: Optional[Tensor], tables: Optional[Tables]
+) -> None:
+    fetch = take if tables is None else tables.take
     for key, value in store.items():
         if key == "edge_index":
-            filled.edge_index = _stacked(row, col).to(value.device)
+            filled.edge_index = _stacked(row, col).to(value.device if tables is None else tables.place.device)
         elif key == "adj_t":
-            filled.adj_t = _matrix(value, filled.size()[::-1], row, col, edges)
+            matrix = _matrix(value, filled.size()[::-1], row, col, edges)
+            filled.adj_t = matrix if tables is None else matrix.to(tables.place.device)
         elif store.is_edge_attr(key):
             dim = store._parent().__cat_dim__(key, value, store)
-            filled[key] = None if edges is None else take(value, edges, dim)
+            filled[key] = None if edges is None else fetch(value, edges, dim)
+
+
+def _fill_rest(store: Any, filled: Any, tables: Optional[Tables]) -> None:
+    """What belongs to the whole graph goes where the batch is."""
+    if tables is None:
+        return
+    for key, value in store.items():
+        if filled[key] is value:
+            filled[key] = tables.whole(value)
 
 
 def _stacked(row: Tensor, col: Tensor) -> Tensor:
@@ -135,7 +171,7 @@ def _matrix(value: Any, size: tuple, row: Tensor, col: Tensor, edges: Optional[T
     device = value.device() if callable(value.device) else value.device
     weights = value.storage.value()
     if weights is not None:
-        weights = None if edges is None else take(weights, edges)
+        weights = None if edges is None else take(weights, edges.to(device))
     return SparseTensor(
         row=col.to(device), col=row.to(device), value=weights, sparse_sizes=size, is_sorted=False, trust_data=True
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Union
 
+import torch
 from torch import Tensor
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
@@ -12,6 +13,7 @@ from torch_geometric.sampler.base import SubgraphType
 from .ahead import Ahead
 from .join import join
 from .sampler import NeighborSampler
+from .tables import Budget
 
 
 class NeighborLoader(Ahead, NodeLoader):
@@ -21,7 +23,10 @@ class NeighborLoader(Ahead, NodeLoader):
     >>> for batch in loader:
     ...     out = model(batch.x, batch.edge_index)[:batch.batch_size]
 
-    Beyond PyG's arguments: `seed` fixes what is drawn and in which order; `num_workers` is a number of threads.
+    Beyond PyG's arguments: `seed` fixes what is drawn and in which order; `num_workers` is a number of threads;
+    `device="cuda"` draws and gathers on a GPU and yields batches there. `features` says where it finds what belongs to nodes:
+    `"tiered"` has the rows that are read most in GPU memory, as many as `budget` allows (bytes, `"8GB"`, or a share below 1),
+    and reads the others out of host memory; `"zero-copy"` has none there, `"all-gpu"` all, `"auto"` what fits.
     """
 
     def __init__(
@@ -44,6 +49,9 @@ class NeighborLoader(Ahead, NodeLoader):
         directed: bool = True,
         *,
         seed: Optional[int] = None,
+        device: Any = None,
+        features: Optional[str] = None,
+        budget: Budget = None,
         **kwargs: Any,
     ) -> None:
         if input_time is not None and time_attr is None:
@@ -51,7 +59,7 @@ class NeighborLoader(Ahead, NodeLoader):
                 "Received conflicting 'input_time' and 'time_attr' arguments: 'input_time' is set while 'time_attr' is "
                 "not set."
             )
-        kwargs = self._prepare(kwargs, seed)
+        kwargs = self._prepare(kwargs, seed, device, features, budget)
         wished = {
             "num_neighbors": num_neighbors,
             "replace": replace,
@@ -87,17 +95,20 @@ class NeighborLoader(Ahead, NodeLoader):
             return super().filter_fn(out)
         if self.transform_sampler_output:
             out = self.transform_sampler_output(out)
-        data = join(self.data, out, self.custom_cls)
+        data = join(self.data, out, self.custom_cls, self.tables)
         store = data if isinstance(out, SamplerOutput) else data[self.input_data.input_type]
-        store.input_id, store.seed_time = out.metadata[:2]
+        store.input_id, store.seed_time = self._brought(out.metadata[:2])
         store.batch_size = out.metadata[0].size(0)
         return data if self.transform is None else self.transform(data)
+
+    def _seeds(self) -> dict[Any, Tensor]:
+        return {self.input_data.input_type: self.input_data.node}
 
 
 class LinkNeighborLoader(Ahead, LinkLoader):
     """Batches of edges with a sampled neighbourhood, as `torch_geometric.loader.LinkNeighborLoader` makes them.
 
-    Beyond PyG's arguments: `seed` fixes what is drawn and in which order; `num_workers` is a number of threads.
+    Beyond PyG's arguments: `seed`, `num_workers`, `device`, `features` and `budget` as in `NeighborLoader`.
     """
 
     def __init__(
@@ -123,6 +134,9 @@ class LinkNeighborLoader(Ahead, LinkLoader):
         directed: bool = True,
         *,
         seed: Optional[int] = None,
+        device: Any = None,
+        features: Optional[str] = None,
+        budget: Budget = None,
         **kwargs: Any,
     ) -> None:
         if (edge_label_time is not None) != (time_attr is not None):
@@ -132,7 +146,7 @@ class LinkNeighborLoader(Ahead, LinkLoader):
                 f"{is_set[edge_label_time is not None]} while 'time_attr' is {is_set[time_attr is not None]}. Both "
                 f"arguments must be provided for temporal sampling."
             )
-        kwargs = self._prepare(kwargs, seed)
+        kwargs = self._prepare(kwargs, seed, device, features, budget)
         wished = {
             "num_neighbors": num_neighbors,
             "replace": replace,
@@ -173,17 +187,27 @@ class LinkNeighborLoader(Ahead, LinkLoader):
             return super().filter_fn(out)
         if self.transform_sampler_output:
             out = self.transform_sampler_output(out)
-        data = join(self.data, out, self.custom_cls)
+        data = join(self.data, out, self.custom_cls, self.tables)
+        told = self._brought(out.metadata)
         kind = None if isinstance(out, SamplerOutput) else self.input_data.input_type
         store, source, target = (data, data, data) if kind is None else (data[kind], data[kind[0]], data[kind[-1]])
-        store.input_id = out.metadata[0]
+        store.input_id = told[0]
         if self.neg_sampling is None or self.neg_sampling.is_binary():
-            store.edge_label_index, store.edge_label, store.edge_label_time = out.metadata[1:4]
+            store.edge_label_index, store.edge_label, store.edge_label_time = told[1:4]
         else:
-            source.src_index, target.dst_pos_index, target.dst_neg_index = out.metadata[1:4]
-            source.seed_time = target.seed_time = out.metadata[4]
+            source.src_index, target.dst_pos_index, target.dst_neg_index = told[1:4]
+            source.seed_time = target.seed_time = told[4]
             # The graph's own are of all edges.
             if kind is None or kind in data.edge_types:
                 del store.edge_label_index
                 del store.edge_label_time
         return data if self.transform is None else self.transform(data)
+
+    def _seeds(self) -> dict[Any, Tensor]:
+        kind = self.input_data.input_type
+        if kind is None:
+            return {None: torch.cat([self.input_data.row, self.input_data.col]).unique()}
+        ends = {kind[0]: [self.input_data.row], kind[-1]: [self.input_data.col]}
+        if kind[0] == kind[-1]:
+            ends = {kind[0]: [self.input_data.row, self.input_data.col]}
+        return {name: torch.cat(lists).unique() for name, lists in ends.items()}

@@ -21,7 +21,8 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
-from .._headwater import Graph, Sampler
+from .._headwater import DeviceGraph, Graph, Sampler
+from ..gpu import Drawer, place_of
 from .topology import Described, Type, Wishes, describe, on_host
 
 Numbers = tuple[int, int, int]
@@ -35,7 +36,8 @@ def fresh_seed() -> int:
 class NeighborSampler(BaseSampler):
     """Draws neighbourhoods as PyG's `NeighborSampler` does, with its arguments.
 
-    What is drawn depends on `seed` and on the number of the batch alone, not on threads.
+    What is drawn depends on `seed` and on the number of the batch alone: not on threads, and not on `device`, which may be a
+    GPU that draws.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class NeighborSampler(BaseSampler):
         sample_direction: Literal["forward", "backward"] = "forward",
         *,
         seed: Optional[int] = None,
+        device: Any = None,
     ) -> None:
         if not directed:
             subgraph_type = SubgraphType.induced
@@ -75,7 +78,9 @@ class NeighborSampler(BaseSampler):
         self._described: Described = describe(data, wishes)
         self._made_of = (data, wishes)
         self._graph: Graph = self._described.graph()
-        self._made: Optional[tuple[Any, Sampler]] = None
+        self._made: Optional[tuple[Any, Any]] = None
+        self.place = place_of(device)
+        self._on_gpu = None if self.place is None else DeviceGraph(self._graph, self.place.ordinal)
         self.replace = replace
         self.temporal_strategy = temporal_strategy
         self.subgraph_type = SubgraphType(subgraph_type)
@@ -199,23 +204,32 @@ class NeighborSampler(BaseSampler):
         time = self._described.node_time.get(kind)
         return None if time is None else time[nodes]
 
-    def _native(self) -> Sampler:
+    def _native(self) -> Union[Sampler, Drawer]:
         """The sampler of these settings. They may be set anew, as PyG's may."""
         fanouts = self._fanouts()
         key = (fanouts, self.replace, self.disjoint, self.temporal_strategy)
         # Read once and set once: threads that ask together may make it twice, and each has a whole one.
         made = self._made
         if made is None or made[0] != key:
-            sampler = Sampler(
-                self._graph,
-                fanouts,
-                replace=self.replace,
-                disjoint=self.disjoint,
-                weighted=self.weighted,
-                last=self.temporal_strategy == "last" and self.is_temporal,
-            )
+            wishes = {
+                "replace": self.replace,
+                "disjoint": self.disjoint,
+                "weighted": self.weighted,
+                "last": self.temporal_strategy == "last" and self.is_temporal,
+            }
+            if self.place is None:
+                sampler = Sampler(self._graph, fanouts, **wishes)
+            else:
+                sampler = Drawer(self._on_gpu, fanouts, self.place, **wishes)
             self._made = made = (key, sampler)
         return made[1]
+
+    def expected_reads(self, train: dict[Type, Tensor], batch: int) -> dict[Type, Tensor]:
+        """How often each node will be read in an epoch in which these are seeds once. A GPU that has the graph counts."""
+        at = {kind: place for place, kind in enumerate(self.node_types)}
+        given = [(at[kind], on_host(nodes)) for kind, nodes in train.items()]
+        reads = self._on_gpu.expected_reads(given, batch, self._fanouts())
+        return {kind: torch.from_dlpack(numbers) for kind, numbers in zip(self.node_types, reads)}
 
     def _fanouts(self) -> list[list[int]]:
         if not self.is_hetero:
@@ -228,13 +242,13 @@ class NeighborSampler(BaseSampler):
         return [[int(numbers[hop]) for numbers in named] for hop in range(self.num_neighbors.num_hops)]
 
     def _output(self, sample: Any) -> SamplerOutput:
-        row, col = torch.from_dlpack(sample.edges(0))
+        row, col = _tensor(sample.edges(0))
         if self.sample_direction == "backward":
             row, col = col, row
         trees = sample.trees(0)
         is_induced = self.subgraph_type == SubgraphType.induced
         return SamplerOutput(
-            node=torch.from_dlpack(sample.nodes(0)),
+            node=_tensor(sample.nodes(0)),
             row=row,
             col=col,
             edge=_tensor(sample.edge_ids(0)),
@@ -247,10 +261,10 @@ class NeighborSampler(BaseSampler):
         is_backward = self.sample_direction == "backward"
         is_induced = self.subgraph_type == SubgraphType.induced
         kinds = [kind[::-1] if is_backward else kind for kind in self.edge_types]
-        edges = {kind: torch.from_dlpack(sample.edges(at)) for at, kind in enumerate(kinds)}
+        edges = {kind: _tensor(sample.edges(at)) for at, kind in enumerate(kinds)}
         neighbour, asking = (1, 0) if is_backward else (0, 1)
         trees = {kind: _tensor(sample.trees(at)) for at, kind in enumerate(self.node_types)}
-        nodes = {kind: torch.from_dlpack(sample.nodes(at)) for at, kind in enumerate(self.node_types)}
+        nodes = {kind: _tensor(sample.nodes(at)) for at, kind in enumerate(self.node_types)}
         node_hops = {kind: sample.nodes_per_hop(at) for at, kind in enumerate(self.node_types)}
         edge_hops = {kind: sample.edges_per_hop(at) for at, kind in enumerate(kinds)}
         return HeteroSamplerOutput(
@@ -267,8 +281,9 @@ class NeighborSampler(BaseSampler):
 
     def __getstate__(self) -> dict:
         state = dict(self.__dict__)
-        for made in ("_described", "_graph", "_made", "_calls"):
+        for made in ("_described", "_graph", "_made", "_calls", "_on_gpu"):
             del state[made]
+        state["place"] = None if self.place is None else str(self.place.device)
         return state
 
     def __setstate__(self, state: dict) -> None:
@@ -277,6 +292,8 @@ class NeighborSampler(BaseSampler):
         self._graph = self._described.graph()
         self._made = None
         self._calls = itertools.count()
+        self.place = place_of(state["place"])
+        self._on_gpu = None if self.place is None else DeviceGraph(self._graph, self.place.ordinal)
 
 
 class _Keyed(NegativeSampling):
@@ -306,5 +323,6 @@ def mixed(numbers: tuple[int, ...]) -> int:
     return state % 2**63
 
 
-def _tensor(array: Any) -> Optional[Tensor]:
-    return None if array is None else torch.from_dlpack(array)
+def _tensor(array: Any) -> Any:
+    """What a sample has, as torch's. A GPU's samples are torch's already."""
+    return array if array is None or isinstance(array, Tensor) else torch.from_dlpack(array)

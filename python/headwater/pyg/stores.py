@@ -6,6 +6,7 @@ type of their edges: `store["paper", "cites", "paper"], "weight"`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Optional
 
 import torch
@@ -15,6 +16,7 @@ from torch_geometric.data import FeatureStore as PyGFeatureStore
 from torch_geometric.data import GraphStore as PyGGraphStore
 
 from .join import take
+from .tables import Tables
 from .topology import on_host
 
 
@@ -31,6 +33,17 @@ class FeatureStore(PyGFeatureStore):
     def __init__(self, tensor_attr_cls: Optional[Any] = None) -> None:
         super().__init__(tensor_attr_cls)
         self._tables: dict[tuple, _Table] = {}
+        self._on_gpu: Optional[Tables] = None
+
+    def placed(self, tables: Tables) -> None:
+        """Ids on a GPU are answered there from now on, out of these tables."""
+        self._on_gpu = tables
+
+    def plain_tables(self) -> Iterator[tuple[Any, Tensor]]:
+        """Tensors of nodes whose rows are under their positions, with the type of the nodes."""
+        for (group, _), table in self._tables.items():
+            if table.ids is None and not isinstance(group, tuple):
+                yield group, table.tensor
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         self._tables[attr.group_name, attr.attr_name] = _Table(on_host(tensor), attr.index)
@@ -40,7 +53,7 @@ class FeatureStore(PyGFeatureStore):
         table = self._tables.get((attr.group_name, attr.attr_name))
         if table is None:
             raise KeyError(f"there is no tensor {attr.attr_name!r} of {attr.group_name!r}")
-        return table.rows(attr.index)
+        return table.rows(attr.index, self._on_gpu)
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         return self._tables.pop((attr.group_name, attr.attr_name), None) is not None
@@ -67,9 +80,11 @@ class _Table:
                 raise ValueError(f"{index.numel()} ids were given for {tensor.size(0)} rows")
             self.ids, self.places = on_host(index).long().sort()
 
-    def rows(self, index: Any) -> Tensor:
+    def rows(self, index: Any, tables: Optional[Tables] = None) -> Tensor:
         if index is None or (isinstance(index, slice) and index == slice(None)):
             return self.tensor
+        if tables is not None and isinstance(index, Tensor) and index.device == tables.place.device:
+            return tables.take(self.tensor, index) if self.ids is None else tables.place.bring(self.rows(index))
         if isinstance(index, slice):
             index = torch.arange(*index.indices(self.tensor.size(0)))
         index = on_host(torch.as_tensor(index)).long()

@@ -38,6 +38,7 @@ mod subgraph;
 #[cfg(test)]
 pub(crate) mod tests;
 mod walk;
+mod widen;
 
 pub use choose::Chooser;
 pub use exclude::Excluded;
@@ -52,6 +53,7 @@ pub use output::{Block, RelationEdges, Sample, TypeNodes};
 pub use seeds::Seeds;
 pub use subgraph::{DeviceSubgraph, GpuSubgraphs, Subgraph, induced_subgraph, khop_subgraph};
 pub use walk::{WalkOptions, random_walks};
+pub use widen::widen_on_cpu;
 
 use headwater_cuda::{Defines, Source};
 
@@ -72,6 +74,7 @@ pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
         negative::kernel_builds,
         subgraph::kernel_builds,
         walk::kernel_builds,
+        widen::kernel_builds,
     ];
     folders.into_iter().flat_map(|folder| folder()).collect()
 }

@@ -14,6 +14,7 @@
 //! Seeds are checked on the host. Neighbours that are no nodes and offsets that fall are found when they are met, and
 //! come out as the errors they are on the CPU; nothing outside the arrays is read.
 
+mod columns;
 mod cuda;
 mod directory;
 mod ledger;

@@ -1,0 +1,133 @@
+//! Rows of an array in host memory, the most read of them in a GPU's.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use headwater::cuda::{Gpu, Stream};
+use headwater::feature::{Layout, RowFormat, Source, Stored, TieredTable};
+use headwater::memory::Foreign;
+use headwater::tensor::ids::IdType;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::column::wide;
+use crate::cuda::{check_not_forked, gpu, on_gpu, stream};
+use crate::dlpack::Lent;
+use crate::dtype::Dtype;
+use crate::error::{of_cuda, of_feature};
+use crate::threads;
+
+/// A table that a GPU reads: `hot_rows` of its rows in GPU memory, the others where they lie in host memory.
+#[pyclass(frozen, module = "headwater")]
+pub struct Table {
+    table: RwLock<TieredTable>,
+    gpu: Gpu,
+    shape: Vec<usize>,
+    dtype: Dtype,
+}
+
+#[pymethods]
+impl Table {
+    /// The first rows are the hot ones, or, with `reads`, a number for every row, those that are read most.
+    #[new]
+    #[pyo3(signature = (rows, device = 0, hot_rows = 0, *, reads = None))]
+    fn new(
+        py: Python<'_>,
+        rows: &Bound<'_, PyAny>,
+        device: usize,
+        hot_rows: u64,
+        reads: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let gpu = gpu(device)?;
+        let lent = Lent::new(rows, "rows")?;
+        let (shape, dtype) = (lent.shape.clone(), lent.dtype);
+        let Some(width) = shape.get(1..) else {
+            return Err(PyValueError::new_err("rows has no dimensions; it should have rows"));
+        };
+        let elements = width.iter().product::<usize>() * dtype.bytes();
+        if elements == 0 {
+            return Err(PyValueError::new_err("rows are empty; a table needs at least a byte a row"));
+        }
+        let reads = reads.map(|array| wide(array, "reads")).transpose()?;
+        let format = RowFormat::packed(elements, Stored::Raw);
+        let table = threads::run(py, || {
+            let source = Source::memory(Foreign::new(Arc::new(lent)), Vec::new(), format)?;
+            let hot = hot_rows.min(source.rows());
+            let layout = Layout::new(source.rows(), hot, hot, 1)?;
+            let mut table = TieredTable::place(&gpu, std::slice::from_ref(&gpu), &source, layout)?;
+            let is_mixed = 0 < hot && hot < source.rows();
+            // Rows that lie in that order already stay where they are.
+            if let Some(reads) = reads.filter(|reads| is_mixed && !reads.is_sorted_by(|a, b| a >= b)) {
+                table.retier(&Stream::new(&gpu)?, &reads)?;
+            }
+            Ok(table)
+        })?;
+        Ok(Self { table: RwLock::new(table.map_err(of_feature)?), gpu, shape, dtype })
+    }
+
+    /// Lengths of the dimensions.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.shape)
+    }
+
+    /// The number of the GPU that reads it.
+    #[getter]
+    fn device(&self) -> usize {
+        self.gpu.ordinal()
+    }
+
+    /// Rows in GPU memory.
+    #[getter]
+    fn hot_rows(&self) -> u64 {
+        self.table.read().unwrap_or_else(PoisonError::into_inner).layout().interleaved_end
+    }
+
+    /// Queues `out[i] = rows[ids[i]]` on a stream. An id that is none is raised by `synchronize`, or by a later gather.
+    fn gather_into(&self, ids: &Bound<'_, PyAny>, out: &Bound<'_, PyAny>, stream: usize) -> PyResult<()> {
+        let stream = self::stream(&self.gpu, stream)?;
+        let (ids, out) = (on_gpu(ids, &self.gpu, "ids")?, on_gpu(out, &self.gpu, "out")?);
+        let id_type = match ids.dtype {
+            Dtype::I64 => IdType::I64,
+            Dtype::U64 => IdType::U64,
+            Dtype::I32 => IdType::I32,
+            Dtype::U32 => IdType::U32,
+            other => return Err(PyValueError::new_err(format!("ids has elements of {other:?}; it should have int64"))),
+        };
+        let expected = [&ids.shape[..], &self.shape[1..]].concat();
+        if out.shape != expected || out.dtype != self.dtype {
+            let why =
+                format!("out is {:?} of {:?}; it should be {expected:?} of {:?}", out.shape, out.dtype, self.dtype);
+            return Err(PyValueError::new_err(why));
+        }
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.gather(&stream, &ids.span, id_type, Stored::Raw, &out.span).map_err(of_feature)?;
+        stream.take_fault().map_err(of_cuda)
+    }
+
+    /// Rows that came out of GPU memory and out of host memory so far. Waits for what is queued on a stream.
+    fn served(&self, py: Python<'_>, stream: usize) -> PyResult<(u64, u64)> {
+        let stream = self::stream(&self.gpu, stream)?;
+        let served = py.detach(|| {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            table.served(&stream)
+        });
+        served.map(|served| (served.replicated.rows, served.host.rows)).map_err(of_feature)
+    }
+
+    /// Moves the rows that are read most to GPU memory. Waits for all gathers.
+    fn retier(&self, py: Python<'_>, reads: &Bound<'_, PyAny>) -> PyResult<()> {
+        check_not_forked()?;
+        let reads = wide(reads, "reads")?;
+        let moved = threads::run(py, || {
+            let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+            table.retier(&Stream::new(&self.gpu)?, &reads).map(|_| ())
+        })?;
+        moved.map_err(of_feature)
+    }
+
+    fn __repr__(&self) -> String {
+        let rows = self.shape.first().copied().unwrap_or(0);
+        format!("Table({rows} rows, {} of them in the memory of cuda:{})", self.hot_rows(), self.gpu.ordinal())
+    }
+}

@@ -1,0 +1,133 @@
+"""A GPU as torch knows it: tensors, streams, and work aside that others wait for.
+
+Results lie in tensors of torch's own, so its allocator knows when their memory is free. Work goes to torch's current stream.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from ._headwater import DeviceGraph, DeviceSample, DeviceSampler, Table, gpu_memory
+
+_aside = threading.local()
+
+
+class Place:
+    """A GPU, and where its work goes."""
+
+    def __init__(self, device: torch.device) -> None:
+        if not torch.cuda.is_available():
+            why = "torch was built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
+            raise RuntimeError(f"device is {str(device)!r}, but {why}; leave `device` out to use the CPU")
+        self.ordinal = torch.cuda.current_device() if device.index is None else device.index
+        self.device = torch.device("cuda", self.ordinal)
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Memory of the current stream."""
+        return torch.empty(tuple(shape), dtype=dtype, device=self.device)
+
+    def stream(self) -> int:
+        """The handle of the current stream."""
+        return torch.cuda.current_stream(self.device).cuda_stream
+
+    def bring(self, value: Tensor) -> Tensor:
+        """A tensor on this GPU."""
+        return value.to(self.device, non_blocking=True)
+
+    def free_bytes(self) -> int:
+        """Memory that nobody holds. What torch keeps for later is given back first."""
+        torch.cuda.empty_cache()
+        return gpu_memory(self.ordinal)[0]
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Work in here goes to a stream of this thread's own."""
+        streams = _aside.__dict__.setdefault("streams", {})
+        if self.ordinal not in streams:
+            streams[self.ordinal] = torch.cuda.Stream(self.device)
+        with torch.cuda.stream(streams[self.ordinal]):
+            yield
+
+    def mark(self) -> Any:
+        """This point of the current stream."""
+        return torch.cuda.current_stream(self.device).record_event()
+
+    def meet(self, mark: Any, tensors: Iterable[Tensor]) -> None:
+        """The current stream goes on behind a mark, with tensors that were made before it."""
+        current = torch.cuda.current_stream(self.device)
+        current.wait_event(mark)
+        for tensor in tensors:
+            if tensor.is_cuda:
+                tensor.record_stream(current)
+
+    def __repr__(self) -> str:
+        return f"Place({self.device})"
+
+
+def place_of(device: Any) -> Optional[Place]:
+    """The GPU that a user means, or none for the CPU."""
+    if device is None:
+        return None
+    wished = torch.device(device)
+    if wished.type == "cpu":
+        return None
+    if wished.type != "cuda":
+        raise ValueError(f"device is {str(wished)!r}; it should be 'cpu' or 'cuda'")
+    return Place(wished)
+
+
+class Drawer:
+    """Draws on a GPU what `Sampler` draws on the CPU, into tensors of torch."""
+
+    def __init__(self, graph: DeviceGraph, fanouts: Sequence[Sequence[int]], place: Place, **wishes: bool) -> None:
+        self._sampler, self._place = DeviceSampler(graph, fanouts, **wishes), place
+
+    def sample(self, seeds: Any, numbers: tuple[int, int, int]) -> Drawn:
+        """The neighbourhood of seeds in host memory."""
+        return Drawn(self._sampler.sample(seeds, numbers, self._place.stream()), self._place)
+
+    def sample_induced(self, seeds: Any, numbers: tuple[int, int, int]) -> Drawn:
+        """As `sample`, with every edge among the nodes that were found."""
+        return Drawn(self._sampler.sample_induced(seeds, numbers, self._place.stream()), self._place)
+
+
+class Drawn:
+    """A sample of a GPU's, read as `Sample` is."""
+
+    def __init__(self, sample: DeviceSample, place: Place) -> None:
+        self._sample, self._place = sample, place
+        self.nodes_per_hop, self.edges_per_hop = sample.nodes_per_hop, sample.edges_per_hop
+
+    def nodes(self, node_type: int) -> Tensor:
+        return self._filled([self._sample.node_count(node_type)], self._sample.nodes_into, node_type)[0]
+
+    def trees(self, node_type: int) -> Optional[Tensor]:
+        return self._or_none([self._sample.node_count(node_type)], self._sample.trees_into, node_type)
+
+    def edges(self, relation: int) -> Tensor:
+        return self._filled([2, self._sample.edge_count(relation)], self._sample.edges_into, relation)[0]
+
+    def edge_ids(self, relation: int) -> Optional[Tensor]:
+        return self._or_none([self._sample.edge_count(relation)], self._sample.edge_ids_into, relation)
+
+    def _or_none(self, shape: list[int], fill: Any, at: int) -> Optional[Tensor]:
+        out, is_there = self._filled(shape, fill, at)
+        return out if is_there else None
+
+    def _filled(self, shape: list[int], fill: Any, at: int) -> tuple[Tensor, Any]:
+        out = self._place.empty(shape, torch.long)
+        return out, fill(at, out, self._place.stream())
+
+
+def gather(table: Table, ids: Tensor, dtype: torch.dtype, place: Place) -> Tensor:
+    """`rows[ids]` of a table, on the current stream."""
+    out = place.empty((ids.numel(), *table.shape[1:]), dtype)
+    if ids.numel() > 0:
+        table.gather_into(ids, out, place.stream())
+    return out

@@ -1,0 +1,39 @@
+"""What tests share: a GPU, real or emulated, and tests that are left out where there is none."""
+
+import contextlib
+import os
+
+import pytest
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """The name of a GPU. On the emulator torch has none, and its tensors in host memory stand in for those of a GPU."""
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        return "cuda"
+    if not os.environ.get("HEADWATER_EMULATOR"):
+        pytest.skip("there is no GPU, and no emulator is set")
+    import headwater.gpu
+
+    class Emulated(headwater.gpu.Place):
+        def __init__(self, device):
+            self.ordinal, self.device = 0, torch.device("cpu")
+
+        def stream(self):
+            return 0
+
+        def free_bytes(self):
+            return 1 << 30
+
+        def aside(self):
+            return contextlib.nullcontext()
+
+        def mark(self):
+            return self
+
+        def meet(self, mark, tensors):
+            assert mark is self and all(isinstance(tensor, torch.Tensor) for tensor in tensors)
+
+    monkeypatch.setattr(headwater.gpu, "Place", Emulated)
+    return "cuda"

@@ -7,8 +7,11 @@
 >>> graph.nodes, graph.edges
 (3, 2)
 
-`headwater.pyg` has the loaders of PyG users. It needs torch and torch-geometric; nothing else here does.
+`headwater.pyg` has the loaders of PyG users, which need torch and torch-geometric. Unified tensors need torch; nothing else
+here does.
 """
+
+from typing import Any
 
 from ._headwater import (
     Array,
@@ -43,3 +46,17 @@ __all__ = [
     "synchronize",
     "take_rows",
 ]
+
+# These need torch, which is imported when the first of them is asked for.
+_OF_TORCH = ("UnifiedTensor", "disable_unified_device", "enable_unified_device", "unified")
+__all__ += _OF_TORCH
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_TORCH:
+        from importlib import import_module
+
+        # A module of this name lies beside the function.
+        found = import_module(f"{__name__}._unified")
+        return getattr(found, name)
+    raise AttributeError(f"module 'headwater' has no attribute {name!r}")

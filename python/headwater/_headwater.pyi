@@ -179,6 +179,24 @@ class Table:
     def retier(self, reads: _Array) -> None:
         """Moves the rows that are read most to GPU memory. Waits for all gathers."""
 
+class Mapped:
+    """A tensor in host memory, for a GPU: `torch.from_dlpack(m)` is a tensor of that GPU over the same memory."""
+
+    def __init__(self, array: _Array, device: int = 0) -> None: ...
+    def __dlpack__(self, **wishes: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+class ManagedMemory:
+    """Bytes that the driver moves between CPU and GPU by itself. They take advice."""
+
+    def __init__(self, bytes: int, device: int = 0) -> None: ...
+    def advise(self, advice: int, device: int) -> None: ...
+    def __dlpack__(self, **wishes: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+def placement(operands: Sequence[str], current: int) -> tuple[str, str]:
+    """Who computes an operator and where its result goes, by the placement table."""
+
 def gpu_count() -> int:
     """How many GPUs there are; none where there is no driver."""
 

@@ -131,3 +131,8 @@ def gather(table: Table, ids: Tensor, dtype: torch.dtype, place: Place) -> Tenso
     if ids.numel() > 0:
         table.gather_into(ids, out, place.stream())
     return out
+
+
+def current() -> Optional[Place]:
+    """The GPU that torch uses now, where it has one."""
+    return Place(torch.device("cuda")) if torch.cuda.is_available() else None

@@ -36,4 +36,5 @@ def gpu(monkeypatch):
             assert mark is self and all(isinstance(tensor, torch.Tensor) for tensor in tensors)
 
     monkeypatch.setattr(headwater.gpu, "Place", Emulated)
+    monkeypatch.setattr(headwater.gpu, "current", lambda: Emulated(None))
     return "cuda"

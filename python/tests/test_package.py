@@ -80,7 +80,7 @@ def test_examples_of_docstrings_run(name):
     assert found.attempted > 0 and found.failed == 0
 
 
-PAGES = ["README.md", "docs/from-pyg.md"]
+PAGES = ["README.md", "docs/from-pyg.md", "docs/from-dgl.md", "docs/from-quiver.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

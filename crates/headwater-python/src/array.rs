@@ -97,7 +97,9 @@ impl Array {
 
     #[pyo3(signature = (**_wishes))]
     fn __dlpack__<'py>(&self, py: Python<'py>, _wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
-        dlpack::lend(py, &self.owner, &self.shape, self.dtype)
+        let address = (*self.owner).as_ref().as_ptr().expose_provenance() as u64;
+        let owner = Arc::new(Arc::clone(&self.owner));
+        dlpack::lend(py, dlpack::Lease { owner, address, device: self.__dlpack_device__() }, &self.shape, self.dtype)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {

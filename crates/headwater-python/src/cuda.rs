@@ -11,7 +11,7 @@ use headwater::cuda::{Allocation, Gpu, Span, Stream};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::dlpack::Taken;
+use crate::dlpack::{Lent, Taken};
 use crate::dtype::Dtype;
 use crate::error::of_cuda;
 
@@ -88,7 +88,14 @@ pub fn on_gpu(array: &Bound<'_, PyAny>, gpu: &Gpu, name: &str) -> PyResult<OnGpu
     Ok(OnGpu { span: Span::whole(memory), shape, dtype })
 }
 
+/// Host memory that was pinned by its owner, which GPUs read at the address that the CPU has.
+pub fn pinned(gpu: &Gpu, lent: Lent) -> Span {
+    let (pointer, bytes) = lent.range();
+    // SAFETY: the lender promises so many pinned bytes there and is held.
+    Span::whole(unsafe { Allocation::lent(gpu, pointer, bytes, Arc::new(lent)) })
+}
+
 /// Whether tests run on the emulator, whose devices read the host's memory.
-fn is_emulated() -> bool {
+pub fn is_emulated() -> bool {
     std::env::var_os("HEADWATER_EMULATOR").is_some()
 }

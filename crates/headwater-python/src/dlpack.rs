@@ -5,6 +5,7 @@
 //! it meanwhile is the user's promise, as between all libraries that share memory.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -113,6 +114,11 @@ impl Taken {
     /// Whether the CPU reads it.
     pub fn is_on_host(&self) -> bool {
         [HOST, PINNED_HOST].contains(&self.device.0)
+    }
+
+    /// Whether it is host memory that GPUs read already.
+    pub fn is_pinned(&self) -> bool {
+        self.device.0 == PINNED_HOST
     }
 
     /// The number of the GPU it lies with.
@@ -226,17 +232,20 @@ struct Loan {
     managed: Managed,
     shape: Vec<i64>,
     strides: Vec<i64>,
-    _owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
+    _owner: Arc<dyn Any + Send + Sync>,
 }
 
-/// A capsule over memory of ours in host memory, which stays until whoever takes it deletes it.
-pub fn lend<'py>(
-    py: Python<'py>,
-    owner: &Arc<dyn AsRef<[u8]> + Send + Sync>,
-    shape: &[usize],
-    dtype: Dtype,
-) -> PyResult<Bound<'py, PyAny>> {
-    let data = (**owner).as_ref().as_ptr().cast_mut().cast::<c_void>();
+/// Memory of ours that is lent: whoever holds it, its address as the device sees it, and the device.
+pub struct Lease {
+    pub owner: Arc<dyn Any + Send + Sync>,
+    pub address: u64,
+    pub device: (i32, i32),
+}
+
+/// A capsule over memory of ours, which stays until whoever takes it deletes it.
+pub fn lend<'py>(py: Python<'py>, lease: Lease, shape: &[usize], dtype: Dtype) -> PyResult<Bound<'py, PyAny>> {
+    let address = usize::try_from(lease.address).unwrap_or(0);
+    let data = std::ptr::with_exposed_provenance_mut::<c_void>(address);
     let (code, bits) = dtype.dlpack();
     let shape: Vec<i64> = shape.iter().map(|length| i64::try_from(*length).unwrap_or(i64::MAX)).collect();
     let mut strides = vec![1i64; shape.len()];
@@ -245,7 +254,7 @@ pub fn lend<'py>(
     }
     let tensor = Tensor {
         data,
-        device: Device { kind: HOST, id: 0 },
+        device: Device { kind: lease.device.0, id: lease.device.1 },
         dimensions: i32::try_from(shape.len()).unwrap_or(0),
         dtype: DataType { code, bits, lanes: 1 },
         shape: std::ptr::null_mut(),
@@ -253,7 +262,7 @@ pub fn lend<'py>(
         byte_offset: 0,
     };
     let managed = Managed { tensor, context: std::ptr::null_mut(), delete: Some(delete_loan) };
-    let loan = Box::into_raw(Box::new(Loan { managed, shape, strides, _owner: Arc::clone(owner) }));
+    let loan = Box::into_raw(Box::new(Loan { managed, shape, strides, _owner: lease.owner }));
     // SAFETY: the box was just made and nobody else has it. Vectors inside do not move.
     let capsule = unsafe {
         (*loan).managed.tensor.shape = (*loan).shape.as_mut_ptr();

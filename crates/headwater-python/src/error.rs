@@ -31,10 +31,20 @@ pub fn of_cuda(why: CudaError) -> PyErr {
     }
 }
 
+/// What Python raises for an error of memory's.
+pub fn of_memory(why: MemoryError) -> PyErr {
+    match why {
+        MemoryError::Cuda(why) => of_cuda(why),
+        _ if why.is_out_of_memory() => PyMemoryError::new_err(why.to_string()),
+        other => PyValueError::new_err(other.to_string()),
+    }
+}
+
 /// What Python raises for an error of a table's.
 pub fn of_feature(why: FeatureError) -> PyErr {
     match why {
-        FeatureError::Cuda(why) | FeatureError::Memory(MemoryError::Cuda(why)) => of_cuda(why),
+        FeatureError::Cuda(why) => of_cuda(why),
+        FeatureError::Memory(why) => of_memory(why),
         FeatureError::Tensor(TensorError::Cuda(why)) => of_cuda(why),
         FeatureError::NoRoom { .. } => PyMemoryError::new_err(why.to_string()),
         other => PyValueError::new_err(other.to_string()),

@@ -8,6 +8,7 @@
 //! | Graphs and their samples? | `graph.rs`, `sampler.rs` |
 //! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
 //! | The same with a GPU? | `cuda.rs`, `device_graph.rs`, `device_sampler.rs`, `table.rs` |
+//! | Host memory that a GPU reads? | `mapped.rs` |
 //! | Which exception? | `error.rs` |
 //! | On which threads? | `threads.rs` |
 
@@ -20,6 +21,7 @@ mod dlpack;
 mod dtype;
 mod error;
 mod graph;
+mod mapped;
 mod recycle;
 mod rows;
 mod sampler;
@@ -41,6 +43,9 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<device_sampler::DeviceSampler>()?;
     module.add_class::<device_sampler::DeviceSample>()?;
     module.add_class::<table::Table>()?;
+    module.add_class::<mapped::Mapped>()?;
+    module.add_class::<mapped::ManagedMemory>()?;
+    module.add_function(wrap_pyfunction!(mapped::placement, module)?)?;
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::gpu_count, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::gpu_memory, module)?)?;

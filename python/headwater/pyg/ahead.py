@@ -7,12 +7,13 @@ between processes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Optional
 
 import torch
 from torch import Tensor
+from torch.utils.data import BatchSampler, SequentialSampler
 from torch_geometric.sampler import BaseSampler
 
 from ..gpu import place_of
@@ -127,7 +128,7 @@ class Ahead:
         if self._order is not None:
             self._order.seed, self._order.epoch = self.seed, epoch
         try:
-            for number, index in enumerate(self._index_sampler):
+            for number, index in enumerate(self._positions()):
                 if number < first:
                     continue
                 waiting.append(pool.submit(self._batch_on, index, (self.seed, epoch, number)))
@@ -138,6 +139,16 @@ class Ahead:
         finally:
             # Whoever stops asking leaves nothing behind.
             pool.shutdown(wait=True, cancel_futures=True)
+
+    def _positions(self) -> Iterable[Any]:
+        """Positions of the inputs of each batch. Whole tensors where they can be: a thousand numbers one by one take time."""
+        is_ours = self._order is not None or type(self.sampler) is SequentialSampler
+        is_plain = type(self.batch_sampler) is BatchSampler and isinstance(self.dataset, range)
+        if not is_ours or not is_plain or len(self.dataset) == 0:
+            return self._index_sampler
+        order = torch.arange(len(self.dataset)) if self._order is None else self._order.positions()
+        pieces = order.split(self.batch_size)
+        return pieces[:-1] if self.drop_last and len(pieces[-1]) < self.batch_size else pieces
 
     def _told(self, future: Future) -> Any:
         batch, mark = future.result(timeout=self.timeout or None)

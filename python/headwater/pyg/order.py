@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.data import RandomSampler
 
 from .sampler import mixed
@@ -19,6 +20,10 @@ class Order(RandomSampler):
         # What RandomSampler has. A loader knows what there is to shuffle when it is made.
         self.data_source, self.replacement, self.generator, self._num_samples = data_source, False, None, None
 
-    def __iter__(self) -> Iterator[int]:
+    def positions(self) -> Tensor:
+        """The order of this epoch."""
         generator = torch.Generator().manual_seed(mixed((self.seed, self.epoch)))
-        return iter(torch.randperm(len(self.data_source), generator=generator).tolist())
+        return torch.randperm(len(self.data_source), generator=generator)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.positions().tolist())

@@ -86,6 +86,9 @@ pub struct BenchTrainArgs {
     /// How many that are.
     #[arg(long, default_value_t = 8)]
     pub exported: u64,
+    /// Write the graph there too: offsets, neighbours, training nodes.
+    #[arg(long, requires = "export")]
+    pub export_graph: bool,
     /// The GPU.
     #[arg(long, default_value_t = 0)]
     pub gpu: usize,

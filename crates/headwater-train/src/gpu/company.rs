@@ -104,10 +104,10 @@ impl Pipeline {
 
 /// Rounds that were queued and may not be over.
 #[derive(Default)]
-struct Queued(VecDeque<Event>);
+pub(super) struct Queued(VecDeque<Event>);
 
 impl Queued {
-    fn add(&mut self, stream: &Stream) -> Result<()> {
+    pub fn add(&mut self, stream: &Stream) -> Result<()> {
         self.0.push_back(stream.record()?);
         while self.0.len() > QUEUED {
             self.0.pop_front().map_or(Ok(()), |event| wait(&event, "company"))?;

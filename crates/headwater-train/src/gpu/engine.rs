@@ -199,6 +199,12 @@ impl Engine {
         pipeline.repeat(&Shared { layers, finish, flat }, repeat)
     }
 
+    /// Milliseconds of a batch that is drawn and gathered while nobody trains.
+    pub fn load(&mut self, task: &Task, drawing: Drawing, batches: u64) -> Result<Option<f64>> {
+        let Work::Sampled(pipeline) = &mut self.work else { return Err(of_another_kind()) };
+        pipeline.load(task, drawing, batches)
+    }
+
     /// A step on the last batch, kernel by kernel: what ran, and for how many milliseconds.
     pub fn kernels(&mut self, step: &Step) -> Result<Vec<(String, f64)>> {
         let Self { layers, flat, finish, work, is_ahead, .. } = self;

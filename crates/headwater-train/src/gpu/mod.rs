@@ -14,6 +14,7 @@
 //! | What goes into GPU memory | [`plan`] |
 //! | When did what run? | [`timeline`] |
 //! | What slows steps down? | [`company`] |
+//! | How fast is the loader alone? | `load.rs` |
 //!
 //! Samples, shuffles and dropouts are drawn as on the CPU, and no sum depends on who comes first: a run repeats to the bit, and
 //! differs from the CPU's by rounding alone.
@@ -32,6 +33,7 @@ mod flat;
 mod full;
 mod layers;
 mod letter;
+mod load;
 mod pace;
 mod passes;
 pub mod plan;

@@ -59,6 +59,15 @@ impl Trainer {
         }
     }
 
+    /// Milliseconds of a batch that is drawn and gathered while nobody trains, over so many. Nothing where another process loads.
+    pub fn load(&mut self, batches: u64) -> Result<Option<f64>> {
+        let drawing = Drawing::new(self)?;
+        match &mut self.engine {
+            Some(engine) => engine.load(&self.task, drawing, batches),
+            None => Err(Error::NotOnGpu { why: "the run is on the CPU" }),
+        }
+    }
+
     /// A step on the last batch, kernel by kernel: what ran, and for how many milliseconds. The run is spoilt.
     pub fn kernels(&mut self) -> Result<Vec<(String, f64)>> {
         let step = self.coming_step(0);

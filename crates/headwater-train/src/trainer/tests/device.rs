@@ -140,4 +140,5 @@ fn a_traced_run_learns_the_same_and_has_every_stage() {
         assert!(trainer.repeat_step(2, company).unwrap().unwrap() > 0.0, "{company:?}");
     }
     assert!(trainer.kernels().unwrap().iter().any(|(name, _)| name.starts_with("layer 0 forward, ")));
+    assert!(trainer.load(3).unwrap().unwrap() > 0.0);
 }

@@ -1,8 +1,11 @@
-//! Batches as arrays, so that another program can train on the same ones.
+//! Batches and graphs as arrays, so that another program can work on the same ones.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
+use headwater::graph::Ids;
 use headwater::graph::generate::Bijection;
 use headwater::graph::random::Key;
 use headwater::graph::sample::{NeighbourSampler, SampleOptions, Seeds};
@@ -64,4 +67,24 @@ pub fn write(args: &BenchTrainArgs, task: &Task, folder: &Path) -> anyhow::Resul
     let about = About { nodes: task.graph.nodes(), width, classes: task.classes, fanout: args.fanout.clone(), batches };
     let path = folder.join("batches.json");
     write_whole(&path, &serde_json::to_vec_pretty(&about)?).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Writes `offsets.npy` and `neighbours.npy`, the lists of targets, and `train.npy`.
+pub fn write_graph(task: &Task, folder: &Path) -> anyhow::Result<()> {
+    let lists = task.graph.relation(0);
+    let save = |name: &str, kind: NpyType, bytes: &[u8], count: usize| -> anyhow::Result<()> {
+        let path = folder.join(format!("{name}.npy"));
+        // Too large to be put together in memory first.
+        let written = File::create(&path).and_then(|mut file| {
+            file.write_all(&header_bytes(kind, &[count]))?;
+            file.write_all(bytes)
+        });
+        written.with_context(|| format!("writing {}", path.display()))
+    };
+    save("offsets", NpyType::U64, bytemuck::cast_slice(lists.offsets()), lists.offsets().len())?;
+    match lists.neighbours() {
+        Ids::U32(ids) => save("neighbours", NpyType::U32, bytemuck::cast_slice(ids), ids.len())?,
+        Ids::U64(ids) => save("neighbours", NpyType::U64, bytemuck::cast_slice(ids), ids.len())?,
+    }
+    save("train", NpyType::U64, bytemuck::cast_slice(&task.train), task.train.len())
 }

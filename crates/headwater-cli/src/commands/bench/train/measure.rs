@@ -52,6 +52,8 @@ pub struct Measured {
     pub step_alone_ms: Option<f64>,
     /// A step alone, and while another stage goes on without a pause.
     pub step_beside_ms: Vec<(Company, f64)>,
+    /// A batch that is drawn and gathered while nobody trains.
+    pub load_ms: Option<f64>,
     /// Part of the time in which at least one stage was running on the GPU.
     pub busy: f64,
     /// Rows of a batch, and how many of them came out of host memory.
@@ -138,6 +140,7 @@ impl Measure<'_> {
         let per_epoch = self.batches_per_epoch() as f64;
         let used = seen.used;
         let step_beside_ms = steps(trainer)?;
+        let is_on_gpu = trainer.feature_mode().is_some();
         let gather_window = trainer.gather_window();
         Ok(Measured {
             suite: format!("{:?}", plan.suite).to_lowercase(),
@@ -164,6 +167,7 @@ impl Measure<'_> {
             train_ms: mean(Stage::Train),
             step_alone_ms: step_beside_ms.first().map(|(_, ms)| *ms),
             step_beside_ms,
+            load_ms: if is_on_gpu { trainer.load(batches)? } else { None },
             busy: busy(&own),
             rows: hot + host,
             host_rows: host,

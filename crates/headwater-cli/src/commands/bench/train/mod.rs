@@ -50,7 +50,11 @@ pub fn run(args: &BenchTrainArgs) -> anyhow::Result<()> {
             drop(made.take());
             let task = Arc::new(make(args, &plan, gpu.as_ref())?);
             if let Some(folder) = &args.export {
-                export::write(args, &task, &folder.join(&plan.shape))?;
+                let folder = folder.join(&plan.shape);
+                export::write(args, &task, &folder)?;
+                if args.export_graph {
+                    export::write_graph(&task, &folder)?;
+                }
             }
             made = Some((plan.shape.clone(), plan.width, task));
         }

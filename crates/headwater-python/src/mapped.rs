@@ -1,0 +1,136 @@
+//! Host memory that a GPU reads and writes where it lies, seen as a tensor of that GPU.
+
+use std::sync::Arc;
+
+use headwater::cuda::{Allocation, Gpu, Span};
+use headwater::memory::Foreign;
+use headwater::tensor::placement::{Compute, Operand, place_on};
+use headwater::tensor::{Affinity, Device};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::cuda::{gpu, is_emulated, pinned};
+use crate::dlpack::{self, Lent};
+use crate::dtype::Dtype;
+use crate::error::{of_cuda, of_memory};
+
+/// A tensor in host memory, for a GPU: `torch.from_dlpack(m)` is a tensor of that GPU over the same memory.
+#[pyclass(frozen, module = "headwater")]
+pub struct Mapped {
+    memory: Arc<Memory>,
+    shape: Vec<usize>,
+    dtype: Dtype,
+}
+
+/// Memory that others queue work on without a word.
+struct Memory {
+    span: Span,
+    gpu: Gpu,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // Whoever read it on the GPU may have been dropped before its work is done, and the registration ends here.
+        let _ = self.gpu.synchronize();
+    }
+}
+
+#[pymethods]
+impl Mapped {
+    /// Registers the memory of a tensor in host memory, which is held. Pinned memory is taken as it is.
+    #[new]
+    #[pyo3(signature = (array, device = 0))]
+    fn new(py: Python<'_>, array: &Bound<'_, PyAny>, device: usize) -> PyResult<Self> {
+        let gpu = gpu(device)?;
+        let lent = Lent::new(array, "array")?;
+        let (shape, dtype) = (lent.shape.clone(), lent.dtype);
+        let span = if lent.is_pinned() {
+            pinned(&gpu, lent)
+        } else {
+            let bytes = Foreign::new(Arc::new(lent));
+            py.detach(|| bytes.map_into(&gpu)).map_err(of_memory)?
+        };
+        Ok(Self { memory: Arc::new(Memory { span, gpu }), shape, dtype })
+    }
+
+    #[pyo3(signature = (**_wishes))]
+    fn __dlpack__<'py>(&self, py: Python<'py>, _wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        let owner: Arc<Memory> = Arc::clone(&self.memory);
+        let lease = dlpack::Lease { owner, address: self.memory.span.pointer(), device: self.__dlpack_device__() };
+        dlpack::lend(py, lease, &self.shape, self.dtype)
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        if is_emulated() {
+            return (dlpack::HOST, 0);
+        }
+        (dlpack::CUDA, i32::try_from(self.memory.gpu.ordinal()).unwrap_or(0))
+    }
+}
+
+/// Bytes that the driver moves between CPU and GPU by itself. They take advice.
+#[pyclass(frozen, module = "headwater")]
+pub struct ManagedMemory {
+    memory: Arc<Memory>,
+}
+
+#[pymethods]
+impl ManagedMemory {
+    #[new]
+    #[pyo3(signature = (bytes, device = 0))]
+    fn new(bytes: usize, device: usize) -> PyResult<Self> {
+        let gpu = gpu(device)?;
+        let span = Span::whole(Allocation::managed(&gpu, bytes).map_err(of_cuda)?);
+        Ok(Self { memory: Arc::new(Memory { span, gpu }) })
+    }
+
+    /// Passes a hint, by the driver's number for it, about a GPU, or the CPU as -1.
+    fn advise(&self, advice: i32, device: i32) -> PyResult<()> {
+        self.memory.span.allocation().advise(advice, device).map_err(of_cuda)
+    }
+
+    #[pyo3(signature = (**_wishes))]
+    fn __dlpack__<'py>(&self, py: Python<'py>, _wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        let owner: Arc<Memory> = Arc::clone(&self.memory);
+        let lease = dlpack::Lease { owner, address: self.memory.span.pointer(), device: self.__dlpack_device__() };
+        dlpack::lend(py, lease, &[self.memory.span.bytes()], Dtype::U8)
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (dlpack::HOST, 0)
+    }
+}
+
+/// Who computes an operator and where its result goes, by the placement table. Operands and places are named as in
+/// `cpu`, `scalar`, `cuda:0`, `unified:gpu`, `unified:host`.
+#[pyfunction]
+pub fn placement(operands: Vec<String>, current: usize) -> PyResult<(String, String)> {
+    let operands = operands.iter().map(|name| operand(name)).collect::<PyResult<Vec<_>>>()?;
+    let placed = place_on(&operands, current).map_err(|why| PyRuntimeError::new_err(why.to_string()))?;
+    let side = match placed.compute {
+        Compute::Cpu => "cpu".to_owned(),
+        Compute::Cuda(at) => format!("cuda:{at}"),
+    };
+    let output = match placed.output {
+        Device::Cpu => "cpu".to_owned(),
+        Device::Cuda(at) => format!("cuda:{at}"),
+        Device::Unified { affinity: Affinity::Gpu } => "unified:gpu".to_owned(),
+        Device::Unified { affinity: Affinity::Host } => "unified:host".to_owned(),
+    };
+    Ok((side, output))
+}
+
+fn operand(name: &str) -> PyResult<Operand> {
+    let unknown = || PyValueError::new_err(format!("{name:?} is no kind of operand"));
+    Ok(match name {
+        "cpu" => Operand::Cpu,
+        "scalar" => Operand::CpuScalar,
+        "unified:gpu" => Operand::Unified(Affinity::Gpu),
+        "unified:host" => Operand::Unified(Affinity::Host),
+        other => {
+            let number = other.strip_prefix("cuda:").and_then(|number| number.parse().ok());
+            Operand::Cuda(number.ok_or_else(unknown)?)
+        }
+    })
+}

@@ -165,7 +165,15 @@ class DeviceSample:
 class Table:
     """Rows of an array in host memory that a GPU reads, the hot ones out of its own memory."""
 
-    def __init__(self, rows: _Array, device: int = 0, hot_rows: int = 0, *, reads: Optional[_Array] = None) -> None: ...
+    def __init__(
+        self,
+        rows: _Array,
+        device: int = 0,
+        hot_rows: int = 0,
+        *,
+        reads: Optional[_Array] = None,
+        id_map: Optional[_Array] = None,
+    ) -> None: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property

@@ -5,7 +5,6 @@ Results lie in tensors of torch's own, so its allocator knows when their memory 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Optional
@@ -15,7 +14,8 @@ from torch import Tensor
 
 from ._headwater import DeviceGraph, DeviceSample, DeviceSampler, Table, gpu_memory
 
-_aside = threading.local()
+# Streams of each GPU that nobody uses just now.
+_idle: dict[int, list[Any]] = {}
 
 
 class Place:
@@ -47,12 +47,14 @@ class Place:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Work in here goes to a stream of this thread's own."""
-        streams = _aside.__dict__.setdefault("streams", {})
-        if self.ordinal not in streams:
-            streams[self.ordinal] = torch.cuda.Stream(self.device)
-        with torch.cuda.stream(streams[self.ordinal]):
-            yield
+        """Work in here goes to a stream that no other thread uses meanwhile. Streams are used again: scratch memory is theirs."""
+        idle = _idle.setdefault(self.ordinal, [])
+        stream = idle.pop() if idle else torch.cuda.Stream(self.device)
+        try:
+            with torch.cuda.stream(stream):
+                yield
+        finally:
+            idle.append(stream)
 
     def mark(self) -> Any:
         """This point of the current stream."""

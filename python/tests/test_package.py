@@ -72,7 +72,13 @@ print(ticks >= 3 or taken < 0.02)
     assert done.stdout.strip() == "True", done.stderr
 
 
-@pytest.mark.parametrize("name", ["headwater", "headwater.pyg.install", "headwater.pyg.stores"])
+EXAMPLES = ["headwater", "headwater._unified", "headwater.pyg.install", "headwater.pyg.stores"]
+EXAMPLES += ["headwater.glt", "headwater.glt.typing"]
+EXAMPLES += [f"headwater.glt.{name}" for name in ("data.topology", "data.feature", "data.unified_tensor")]
+EXAMPLES += [f"headwater.glt.utils.{name}" for name in ("common", "tensor")]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_of_docstrings_run(name):
     if name != "headwater":
         pytest.importorskip("torch_geometric")
@@ -80,7 +86,7 @@ def test_examples_of_docstrings_run(name):
     assert found.attempted > 0 and found.failed == 0
 
 
-PAGES = ["README.md", "docs/from-pyg.md", "docs/from-dgl.md", "docs/from-quiver.md"]
+PAGES = ["README.md"] + [f"docs/from-{name}.md" for name in ("pyg", "glt", "dgl", "quiver")]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use headwater::cuda::{Gpu, Stream};
-use headwater::feature::{Layout, RowFormat, Source, Stored, TieredTable};
+use headwater::feature::{IdMap, Layout, RowFormat, Source, Stored, TieredTable};
 use headwater::memory::Foreign;
 use headwater::tensor::ids::IdType;
 use pyo3::exceptions::PyValueError;
@@ -28,15 +28,17 @@ pub struct Table {
 
 #[pymethods]
 impl Table {
-    /// The first rows are the hot ones, or, with `reads`, a number for every row, those that are read most.
+    /// The first rows are the hot ones, or, with `reads`, a number for every row, those that are read most. `id_map` has the
+    /// row of every id; without it ids are rows.
     #[new]
-    #[pyo3(signature = (rows, device = 0, hot_rows = 0, *, reads = None))]
+    #[pyo3(signature = (rows, device = 0, hot_rows = 0, *, reads = None, id_map = None))]
     fn new(
         py: Python<'_>,
         rows: &Bound<'_, PyAny>,
         device: usize,
         hot_rows: u64,
         reads: Option<&Bound<'_, PyAny>>,
+        id_map: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let gpu = gpu(device)?;
         let lent = Lent::new(rows, "rows")?;
@@ -49,6 +51,7 @@ impl Table {
             return Err(PyValueError::new_err("rows are empty; a table needs at least a byte a row"));
         }
         let reads = reads.map(|array| wide(array, "reads")).transpose()?;
+        let id_map = id_map.map(|array| wide(array, "id_map")).transpose()?;
         let format = RowFormat::packed(elements, Stored::Raw);
         let table = threads::run(py, || {
             let source = Source::memory(Foreign::new(Arc::new(lent)), Vec::new(), format)?;
@@ -60,7 +63,10 @@ impl Table {
             if let Some(reads) = reads.filter(|reads| is_mixed && !reads.is_sorted_by(|a, b| a >= b)) {
                 table.retier(&Stream::new(&gpu)?, &reads)?;
             }
-            Ok(table)
+            match id_map {
+                Some(rows_of_ids) => table.with_id_map(IdMap::of(&rows_of_ids, source.rows())),
+                None => Ok(table),
+            }
         })?;
         Ok(Self { table: RwLock::new(table.map_err(of_feature)?), gpu, shape, dtype })
     }

@@ -14,32 +14,21 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, SequentialSampler
-from torch_geometric.sampler import BaseSampler
 
-from ..gpu import place_of
+from ..gpu import Place
 from .order import Order
-from .sampler import NeighborSampler, fresh_seed
-from .stores import FeatureStore
-from .tables import Budget, Tables, tables_of
+from .sampler import fresh_seed
 
 # Batches that are made ahead for every thread, unless `prefetch_factor` says otherwise.
 _AHEAD = 2
 
 
 class Ahead:
-    """What `NeighborLoader` and `LinkNeighborLoader` share: threads, seeds, and where an epoch was left."""
+    """What loaders share: threads, seeds, and where an epoch was left. It goes before DataLoader among the bases."""
 
-    def _prepare(
-        self, kwargs: dict[str, Any], seed: Optional[int], device: Any, features: Optional[str], budget: Budget
-    ) -> dict[str, Any]:
+    def _prepare(self, kwargs: dict[str, Any], seed: Optional[int], place: Optional[Place] = None) -> dict[str, Any]:
         """Takes what threads need out of the arguments of DataLoader. What cannot be honoured is refused here."""
         kwargs = dict(kwargs)
-        # Lightning makes loaders anew out of their attributes.
-        self.device, self.features, self.budget = device, features, budget
-        self.tables: Optional[Tables] = None
-        is_on_gpu = place_of(device) is not None
-        if not is_on_gpu and (features is not None or budget is not None):
-            raise ValueError("features and budget say where a GPU finds features; give device='cuda' too")
         if kwargs.pop("multiprocessing_context", None) is not None:
             raise ValueError("multiprocessing_context is for processes; batches are made by threads here")
         threads = int(kwargs.pop("num_workers", 0))
@@ -47,8 +36,9 @@ class Ahead:
             raise ValueError(f"num_workers is {threads}; it should not be negative")
         factor = kwargs.pop("prefetch_factor", None)
         kwargs.pop("persistent_workers", None)
+        self._place = place
         # On a GPU one thread draws while another one's rows are on their way.
-        self._threads = max(threads, 2 if is_on_gpu else 1)
+        self._threads = max(threads, 1 if place is None else 2)
         self._ahead = self._threads * (_AHEAD if factor is None else int(factor))
         self._asked_workers = threads
         self.seed = fresh_seed() if seed is None else int(seed)
@@ -59,54 +49,18 @@ class Ahead:
             self._order = kwargs["sampler"] = Order(self.seed)
         return kwargs
 
-    def _sampler(self, data: Any, given: Optional[BaseSampler], wished: dict[str, Any]) -> BaseSampler:
-        """The user's sampler, or one of ours. Lightning makes loaders anew out of their attributes, so these are kept."""
-        self.num_neighbors, self.time_attr = wished["num_neighbors"], wished["time_attr"]
-        if given is None:
-            given = NeighborSampler(data, **wished, seed=self.seed, device=self.device)
-        elif place_of(self.device) is not None and getattr(given, "place", None) is None:
-            raise ValueError("neighbor_sampler draws on the CPU; make it with device='cuda' too, or leave `device` out")
-        self.neighbor_sampler = given
-        return given
-
     def _made(self) -> None:
         """What is known only when DataLoader is made."""
         self.num_workers = self._asked_workers
         if self._order is not None:
             self._order.data_source = self.dataset
-        self._place_features()
-
-    def _place_features(self) -> None:
-        place = getattr(self.neighbor_sampler, "place", None)
-        if place is None:
-            return
-        # Everything about a batch is queued by the thread that draws it.
-        self.filter_per_worker = True
-
-        def reads() -> dict:
-            return self.neighbor_sampler.expected_reads(self._seeds(), self.batch_size or 1)
-
-        self.tables = tables_of(place, self.data, self.features, self.budget, reads)
-        if isinstance(self.data, (tuple, list)) and isinstance(self.data[0], FeatureStore):
-            self.data[0].placed(self.tables)
 
     def _batch_on(self, index: Any, numbers: Any) -> Any:
         """A batch, and on a GPU the point of a stream from which on it is there."""
-        if self.tables is None:
+        if self._place is None:
             return self.collate_fn(index, numbers), None
-        with self.tables.place.aside():
-            batch = self.collate_fn(index, numbers)
-            return batch, self.tables.place.mark()
-
-    def _brought(self, values: Any) -> Any:
-        """Tensors that belong to a batch, where it is."""
-        if self.tables is None:
-            return values
-        return tuple(self.tables.place.bring(value) if isinstance(value, Tensor) else value for value in values)
-
-    def _numbered(self, sampler: Any, numbers: Any) -> dict[str, Any]:
-        """Our samplers draw by the number of a batch, so that threads do not matter."""
-        return {"numbers": numbers} if isinstance(sampler, NeighborSampler) else {}
+        with self._place.aside():
+            return self.collate_fn(index, numbers), self._place.mark()
 
     def __iter__(self) -> Iterator[Any]:
         if self._resumed is None:
@@ -153,7 +107,7 @@ class Ahead:
     def _told(self, future: Future) -> Any:
         batch, mark = future.result(timeout=self.timeout or None)
         if mark is not None:
-            self.tables.place.meet(mark, _tensors(batch))
+            self._place.meet(mark, _tensors(batch))
         if not self.filter_per_worker:
             batch = self.filter_fn(batch)
         self._batch += 1
@@ -173,14 +127,6 @@ class Ahead:
         """Goes on where another loader of the same data and arguments was."""
         self.seed = int(state["seed"])
         self._resumed = (int(state["epoch"]), int(state["batch"]))
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Memory of a GPU is not sent: what lies there is placed anew.
-        return {**self.__dict__, "tables": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._place_features()
 
 
 def _tensors(batch: Any) -> Iterator[Tensor]:

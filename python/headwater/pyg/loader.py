@@ -10,13 +10,13 @@ from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
-from .ahead import Ahead
 from .join import join
+from .placed import Placed
 from .sampler import NeighborSampler
 from .tables import Budget
 
 
-class NeighborLoader(Ahead, NodeLoader):
+class NeighborLoader(Placed, NodeLoader):
     """Batches of nodes with a sampled neighbourhood, as `torch_geometric.loader.NeighborLoader` makes them.
 
     >>> loader = NeighborLoader(data, num_neighbors=[12, 12], batch_size=128, input_nodes=data.train_mask)
@@ -59,7 +59,7 @@ class NeighborLoader(Ahead, NodeLoader):
                 "Received conflicting 'input_time' and 'time_attr' arguments: 'input_time' is set while 'time_attr' is "
                 "not set."
             )
-        kwargs = self._prepare(kwargs, seed, device, features, budget)
+        kwargs = self._wish(kwargs, seed, device, features, budget)
         wished = {
             "num_neighbors": num_neighbors,
             "replace": replace,
@@ -105,7 +105,7 @@ class NeighborLoader(Ahead, NodeLoader):
         return {self.input_data.input_type: self.input_data.node}
 
 
-class LinkNeighborLoader(Ahead, LinkLoader):
+class LinkNeighborLoader(Placed, LinkLoader):
     """Batches of edges with a sampled neighbourhood, as `torch_geometric.loader.LinkNeighborLoader` makes them.
 
     Beyond PyG's arguments: `seed`, `num_workers`, `device`, `features` and `budget` as in `NeighborLoader`.
@@ -146,7 +146,7 @@ class LinkNeighborLoader(Ahead, LinkLoader):
                 f"{is_set[edge_label_time is not None]} while 'time_attr' is {is_set[time_attr is not None]}. Both "
                 f"arguments must be provided for temporal sampling."
             )
-        kwargs = self._prepare(kwargs, seed, device, features, budget)
+        kwargs = self._wish(kwargs, seed, device, features, budget)
         wished = {
             "num_neighbors": num_neighbors,
             "replace": replace,

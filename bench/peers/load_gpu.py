@@ -1,7 +1,8 @@
-"""Loaders for a GPU, in one run: Headwater's and PyG's own, on the graph that `headwater bench train --export DIR --export-graph` wrote.
+"""Loaders for a GPU, in one job: Headwater's and PyG's own, on the graph that `headwater bench train --export DIR --export-graph` wrote.
 
     headwater bench train --like papers100m --model sage --features tiered --export DIR --export-graph
-    python3 bench/peers/load_gpu.py DIR/papers100m --features tiered --share 0.1
+    python3 bench/peers/load_gpu.py DIR/papers100m --features tiered --share 0.1 --peer-batches 0
+    python3 bench/peers/load_gpu.py DIR/papers100m --batches 0
 
 Both get the graph and the features from Headwater's two stores, and the same seeds. PyG's loader forks workers that draw and
 collect, and its batches are copied to the GPU; where no sampler library is installed it draws with Headwater's operators
@@ -28,10 +29,10 @@ parser.add_argument("folder", help="what --export-graph wrote for one shape")
 parser.add_argument("--features", default="tiered", help="where Headwater has the features")
 parser.add_argument("--share", type=float, default=0.1, help="of them in GPU memory, when tiered")
 parser.add_argument("--batch", type=int, default=1024)
-parser.add_argument("--batches", type=int, default=200, help="that are timed, of Headwater's")
+parser.add_argument("--batches", type=int, default=200, help="that are timed, of Headwater's; 0 leaves it out")
 parser.add_argument("--peer-batches", type=int, default=24, help="that are timed, of PyG's; 0 leaves PyG out")
 parser.add_argument("--workers", type=int, default=12, help="processes of PyG's loader")
-parser.add_argument("--threads", type=int, default=2, help="threads of Headwater's")
+parser.add_argument("--threads", type=int, nargs="+", default=[2], help="threads of Headwater's")
 parser.add_argument("--hidden", type=int, default=256)
 parser.add_argument("--no-training", action="store_true")
 args = parser.parse_args()
@@ -49,7 +50,6 @@ def stores():
     x = torch.empty(nodes, width)
     x.fill_(0.5)
     features.put_tensor(x, group_name=None, attr_name="x", index=None)
-    features.put_tensor(torch.zeros(nodes, dtype=torch.long), group_name=None, attr_name="y", index=None)
     graph.put_edge_index((neighbours, offsets), edge_type=None, layout="csc", size=(nodes, nodes))
     return features, graph
 
@@ -70,19 +70,20 @@ class Network(torch.nn.Module):
         return x[: batch.batch_size]
 
 
+labels = torch.zeros(nodes, dtype=torch.uint8, device="cuda").long()
 network = Network().cuda()
 optimiser = torch.optim.Adam(network.parameters(), lr=0.003)
 
 
 def step(batch):
     optimiser.zero_grad(set_to_none=True)
-    F.cross_entropy(network(batch), batch.y[: batch.batch_size]).backward()
+    F.cross_entropy(network(batch), labels[batch.n_id[: batch.batch_size]]).backward()
     optimiser.step()
 
 
 def timed(loader, count, skipped, deed):
     """Milliseconds a batch, of rounds of a quarter of the batches each."""
-    found, rows, at, last = [], 0, 0, None
+    found, rows, at, last, used = [], 0, 0, None, 0.0
     piece = max(count // 4, 1)
     for batch in loader:
         batch = batch.to("cuda", non_blocking=True)
@@ -94,11 +95,14 @@ def timed(loader, count, skipped, deed):
             now = time.perf_counter()
             if last is not None:
                 found.append(1e3 * (now - last) / piece)
+            else:
+                used = time.process_time()
             last = now
         rows += batch.num_nodes
         if at >= skipped + 4 * piece:
             break
-    return {"ms": statistics.median(found), "least": min(found), "most": max(found), "nodes": rows / at}
+    cpu = 1e3 * (time.process_time() - used) / (4 * piece)
+    return {"ms": statistics.median(found), "least": min(found), "most": max(found), "cpu_ms": cpu, "nodes": rows / at}
 
 
 def show(name, kind, found):
@@ -107,18 +111,8 @@ def show(name, kind, found):
 
 print(json.dumps({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "pyg": torch_geometric.__version__}))
 source = stores()
-begun = time.perf_counter()
-wished = {} if args.features != "tiered" else {"budget": args.share}
-ours = headwater.pyg.NeighborLoader(
-    source, about["fanout"], input_nodes=train, batch_size=args.batch, shuffle=True, seed=1, num_workers=args.threads,
-    device="cuda", features=args.features, **wished,
-)
-print(json.dumps({"seconds_to_make_ours": round(time.perf_counter() - begun, 1), "tables": repr(ours.tables)}), flush=True)
-show("headwater", "load", timed(ours, args.batches, 50, None))
-if not args.no_training:
-    show("headwater", "train", timed(ours, args.batches, 50, step))
-print(json.dumps(ours.tables.served), flush=True)
 
+# In a process of its own (`--batches 0`): memory that a GPU reads is copied when a process forks.
 if args.peer_batches > 0:
     if not torch_geometric.typing.WITH_PYG_LIB:
         headwater.pyg.install()
@@ -131,3 +125,17 @@ if args.peer_batches > 0:
     show("pyg", "load", timed(theirs, args.peer_batches, args.workers, None))
     if not args.no_training:
         show("pyg", "train", timed(theirs, args.peer_batches, args.workers, step))
+
+for threads in args.threads if args.batches > 0 else []:
+    begun = time.perf_counter()
+    wished = {} if args.features != "tiered" else {"budget": args.share}
+    ours = headwater.pyg.NeighborLoader(
+        source, about["fanout"], input_nodes=train, batch_size=args.batch, shuffle=True, seed=1, num_workers=threads,
+        device="cuda", features=args.features, **wished,
+    )
+    made = round(time.perf_counter() - begun, 1)
+    print(json.dumps({"threads": threads, "seconds_to_make": made, "tables": repr(ours.tables)}), flush=True)
+    show("headwater", "load", timed(ours, args.batches, 50, None))
+    if not args.no_training:
+        show("headwater", "train", timed(ours, args.batches, 50, step))
+    print(json.dumps(ours.tables.served), flush=True)

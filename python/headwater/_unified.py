@@ -6,6 +6,7 @@ that computes, and its result is made where the table wants it. Without a GPU al
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Optional
@@ -36,8 +37,11 @@ _AFFINITIES = ("gpu", "host")
 _ADVICE = (
     "SetReadMostly UnsetReadMostly SetPreferredLocation UnsetPreferredLocation SetAccessedBy UnsetAccessedBy".split()
 )
-# Registering takes whole pages; less than this is copied into memory of its own.
-_WORTH_REGISTERING = 1 << 20
+# Registering takes whole pages. Arrays up to this lie in the heap and may share theirs with other data, which the driver
+# would then no longer copy; beyond it every array has pages of its own.
+_IN_THE_HEAP = 32 << 20
+# Smaller copies lie in memory that torch has pinned already.
+_SMALL = 1 << 20
 
 
 class UnifiedTensor(Tensor):
@@ -94,12 +98,22 @@ class UnifiedTensor(Tensor):
         return self if place is None else _Seen.apply(_plain(self), self._alias(place))
 
     def _alias(self, place: _gpu.Place) -> Tensor:
-        if place.ordinal not in self._seen:
-            memory = _plain(self).detach() if self._memory is None else self._memory
-            self._seen[place.ordinal] = Mapped(memory, place.ordinal)
-        seen = torch.from_dlpack(self._seen[place.ordinal])
         own = _plain(self)
-        return seen.view(own.dtype).as_strided(own.shape, own.stride()) if self._memory is not None else seen
+        if not own.is_contiguous():
+            # Parts that lie apart are seen through what lies between them.
+            ends = sum((length - 1) * stride for length, stride in zip(own.shape, own.stride())) + 1
+            around = UnifiedTensor._over(own.detach().as_strided((ends,), (1,)), self._affinity, self._memory)
+            seen = around._alias(place)
+            return seen.as_strided(own.shape, own.stride(), seen.storage_offset())
+        if place.ordinal not in self._seen:
+            is_ours = self._memory is None
+            seen = Mapped(own.detach(), place.ordinal, is_pinned=own.is_pinned()) if is_ours else self._memory.mapped()
+            self._seen[place.ordinal] = seen
+        seen = torch.from_dlpack(self._seen[place.ordinal])
+        if self._memory is None:
+            return seen
+        first = own.data_ptr() - torch.from_dlpack(self._memory).data_ptr()
+        return seen[first : first + own.nbytes].view(own.dtype).view(own.shape)
 
     def _rows(self, place: _gpu.Place) -> Table:
         if self._table is None or self._table.device != place.ordinal:
@@ -123,7 +137,7 @@ def unified(
 ) -> UnifiedTensor:
     """A tensor or array in memory that CPU and GPU read.
 
-    Shared memory and NumPy's is read where it lies, without a copy; tensors of torch's own are copied.
+    Shared memory is read where it lies, without a copy, and so are NumPy's arrays of more than 32 MiB; others are copied.
 
     >>> table = headwater.unified(torch.arange(6).view(3, 2))
     >>> table[torch.tensor([2, 0])].tolist()
@@ -143,17 +157,19 @@ def unified(
         if advise is not None:
             made.mem_advise(advise, advise_device)
         return made.requires_grad_(needs_grad)
-    is_lent = (is_numpy or own.is_shared()) and own.device.type == "cpu" and own.is_contiguous()
-    if not is_lent or own.nbytes < _WORTH_REGISTERING:
+    is_lent = own.device.type == "cpu" and (own.is_shared() or (is_numpy and own.nbytes > _IN_THE_HEAP))
+    if not is_lent or not own.is_contiguous():
         own = _copied(own)
     return UnifiedTensor._over(own, affinity).requires_grad_(needs_grad)
 
 
 def _copied(own: Tensor) -> Tensor:
-    # Torch rounds large pinned memory up to a power of two; what is large is registered when a GPU first reads it.
-    is_small = own.nbytes < _WORTH_REGISTERING and torch.cuda.is_available()
-    copy = torch.empty(own.shape, dtype=own.dtype, pin_memory=is_small)
-    return copy.copy_(own)
+    """A copy in memory that a GPU can read. Torch rounds large pinned memory up to a power of two, so what is large gets pages
+    of its own, which are registered when a GPU first reads them."""
+    if own.nbytes <= _SMALL:
+        return torch.empty(own.shape, dtype=own.dtype, pin_memory=torch.cuda.is_available()).copy_(own)
+    pages = torch.frombuffer(mmap.mmap(-1, own.nbytes), dtype=torch.uint8)
+    return pages.view(own.dtype).view(own.shape).copy_(own)
 
 
 def _managed(own: Tensor, affinity: str) -> UnifiedTensor:
@@ -213,10 +229,9 @@ def _made(value: Any, output: str) -> Any:
     if not isinstance(value, Tensor) or not output.startswith("unified"):
         return value
     affinity = output.partition(":")[2]
-    if value.is_cuda:
-        # Host memory is read by the CPU at once, so the copy is waited for.
-        value = value.cpu()
-    return UnifiedTensor._over(_plain(value), affinity)
+    if value.requires_grad:
+        return UnifiedTensor._over(_ToHost.apply(_plain(value)), affinity)
+    return UnifiedTensor._over(_copied(_plain(value)), affinity)
 
 
 def _seen_from(place: _gpu.Place, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
@@ -257,7 +272,7 @@ def _looked(func: Callable, args: tuple, kwargs: dict, is_view: bool) -> Any:
 
     def same(value: Any) -> Any:
         if isinstance(value, Tensor) and not value.is_cuda and value.untyped_storage().data_ptr() == where:
-            return UnifiedTensor._over(value, owner._affinity)
+            return UnifiedTensor._over(value, owner._affinity, owner._memory)
         return value
 
     return tree_map(same, list(found) if isinstance(found, Iterator) else found)
@@ -293,7 +308,8 @@ def _gathered(table: UnifiedTensor, ids: Any) -> Any:
     """`table[ids]` of whole rows by Headwater's gather, or nothing where that is not what is asked for."""
     is_ids = isinstance(ids, Tensor) and ids.dtype in (torch.int64, torch.int32) and ids.dim() > 0
     host = _plain(table)
-    if not is_ids or host.dim() == 0 or not host.is_contiguous() or host.numel() == 0 or _current() is None:
+    is_table = host.dim() > 0 and host.is_contiguous() and host.nbytes > _IN_THE_HEAP
+    if not is_ids or not is_table or _current() is None:
         return None
     side, output = _placed([table, ids])
     if side is None:
@@ -317,6 +333,19 @@ class _Rows(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor) -> tuple:
         (ids,) = ctx.saved_tensors
         return torch.zeros_like(ctx.like).index_add_(0, ids.cpu().long(), slope.cpu()), None, None, None
+
+
+class _ToHost(torch.autograd.Function):
+    """A result in memory that both sides read. Its gradient goes back to where it was computed."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        ctx.device = value.device
+        return _copied(value)
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        return _plain(slope).to(ctx.device)
 
 
 class _Seen(torch.autograd.Function):

@@ -5,17 +5,18 @@ Results lie in tensors of torch's own, so its allocator knows when their memory 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Optional
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_flatten
 
 from ._headwater import DeviceGraph, DeviceSample, DeviceSampler, Table, gpu_memory
 
-# Streams of each GPU that nobody uses just now.
-_idle: dict[int, list[Any]] = {}
+# Streams of each GPU and priority that nobody uses just now.
+_idle: dict[tuple[int, int], list[Any]] = {}
 
 
 class Place:
@@ -47,12 +48,29 @@ class Place:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Work in here goes to a stream that no other thread uses meanwhile. Streams are used again: scratch memory is theirs."""
-        idle = _idle.setdefault(self.ordinal, [])
-        stream = idle.pop() if idle else torch.cuda.Stream(self.device)
+        """Work in here goes to a stream that no other thread uses meanwhile."""
+        with self._stream(0):
+            yield
+
+    def urgently(self, work: Callable[[], Any]) -> Any:
+        """What short work that others wait for makes, before what else the GPU has to do. The current stream goes on behind it."""
+        current = torch.cuda.current_stream(self.device)
+        with self._stream(-1) as urgent:
+            made = work()
+        current.wait_stream(urgent)
+        for tensor in tree_flatten(vars(made))[0]:
+            if isinstance(tensor, Tensor) and tensor.is_cuda:
+                tensor.record_stream(current)
+        return made
+
+    @contextmanager
+    def _stream(self, priority: int) -> Iterator[Any]:
+        # Streams are used again: scratch memory is theirs.
+        idle = _idle.setdefault((self.ordinal, priority), [])
+        stream = idle.pop() if idle else torch.cuda.Stream(self.device, priority)
         try:
             with torch.cuda.stream(stream):
-                yield
+                yield stream
         finally:
             idle.append(stream)
 

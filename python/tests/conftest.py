@@ -29,6 +29,9 @@ def gpu(monkeypatch):
         def aside(self):
             return contextlib.nullcontext()
 
+        def urgently(self, work):
+            return work()
+
         def mark(self):
             return self
 

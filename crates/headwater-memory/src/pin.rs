@@ -7,16 +7,17 @@ use crate::buffer::{Buffer, Pinned};
 use crate::error::Result;
 use crate::foreign::Foreign;
 
-/// Smaller arrays are copied. Registering takes whole pages, and the ends of a small array in the heap share theirs with
-/// other data, which the driver would then no longer copy: it refuses ranges that are registered in part.
-const WORTH_REGISTERING_BYTES: usize = 1 << 20;
+/// Arrays up to this are copied. Registering takes whole pages, and the ends of an array in the heap share theirs with other
+/// data, which the driver would then no longer copy: it refuses ranges that are registered in part. Beyond this, `malloc`
+/// gives every array pages of its own.
+const IN_THE_HEAP_BYTES: usize = 32 << 20;
 
 /// Registers the bytes, or copies them where they are few or cannot be registered, as some file mappings.
 pub fn pin(gpu: &Gpu, bytes: &Foreign) -> Result<Span> {
     match bytes.as_slice() {
         // No bytes have no address to register, but kernels want one.
         [] => Ok(Span::whole(Allocation::shareable(gpu, 0)?)),
-        small if small.len() < WORTH_REGISTERING_BYTES => copied(gpu, small),
+        small if small.len() <= IN_THE_HEAP_BYTES => copied(gpu, small),
         large => bytes.map_into(gpu).or_else(|why| if why.is_out_of_memory() { copied(gpu, large) } else { Err(why) }),
     }
 }

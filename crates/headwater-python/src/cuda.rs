@@ -59,6 +59,14 @@ pub fn synchronize(py: Python<'_>, device: usize, stream: usize) -> PyResult<()>
     py.detach(|| stream.synchronize()).map_err(of_cuda)
 }
 
+/// Raises what kernels of a stream met so far. Others of the same call may be about to say the same, so they are waited for.
+pub fn raise_faults(stream: &Stream) -> PyResult<()> {
+    stream.take_fault().map_err(|why| {
+        let _ = stream.synchronize();
+        of_cuda(why)
+    })
+}
+
 /// The stream that has this handle. 0 is the default one.
 pub fn stream(gpu: &Gpu, handle: usize) -> PyResult<Stream> {
     check_not_forked()?;

@@ -38,14 +38,15 @@ impl Drop for Memory {
 
 #[pymethods]
 impl Mapped {
-    /// Registers the memory of a tensor in host memory, which is held. Pinned memory is taken as it is.
+    /// Registers the memory of a tensor in host memory, which is held. Memory that is pinned already is taken as it is.
     #[new]
-    #[pyo3(signature = (array, device = 0))]
-    fn new(py: Python<'_>, array: &Bound<'_, PyAny>, device: usize) -> PyResult<Self> {
+    #[pyo3(signature = (array, device = 0, *, is_pinned = false))]
+    fn new(py: Python<'_>, array: &Bound<'_, PyAny>, device: usize, is_pinned: bool) -> PyResult<Self> {
         let gpu = gpu(device)?;
         let lent = Lent::new(array, "array")?;
         let (shape, dtype) = (lent.shape.clone(), lent.dtype);
-        let span = if lent.is_pinned() {
+        // Torch does not say so itself.
+        let span = if is_pinned || lent.is_pinned() {
             pinned(&gpu, lent)
         } else {
             let bytes = Foreign::new(Arc::new(lent));
@@ -83,6 +84,11 @@ impl ManagedMemory {
         let gpu = gpu(device)?;
         let span = Span::whole(Allocation::managed(&gpu, bytes).map_err(of_cuda)?);
         Ok(Self { memory: Arc::new(Memory { span, gpu }) })
+    }
+
+    /// The same bytes as a GPU sees them.
+    fn mapped(&self) -> Mapped {
+        Mapped { memory: Arc::clone(&self.memory), shape: vec![self.memory.span.bytes()], dtype: Dtype::U8 }
     }
 
     /// Passes a hint, by the driver's number for it, about a GPU, or the CPU as -1.

@@ -11,10 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::column::wide;
-use crate::cuda::{check_not_forked, gpu, on_gpu, stream};
+use crate::cuda::{check_not_forked, gpu, on_gpu, raise_faults, stream};
 use crate::dlpack::Lent;
 use crate::dtype::Dtype;
-use crate::error::{of_cuda, of_feature};
+use crate::error::of_feature;
 use crate::threads;
 
 /// A table that a GPU reads: `hot_rows` of its rows in GPU memory, the others where they lie in host memory.
@@ -92,6 +92,7 @@ impl Table {
     /// Queues `out[i] = rows[ids[i]]` on a stream. An id that is none is raised by `synchronize`, or by a later gather.
     fn gather_into(&self, ids: &Bound<'_, PyAny>, out: &Bound<'_, PyAny>, stream: usize) -> PyResult<()> {
         let stream = self::stream(&self.gpu, stream)?;
+        raise_faults(&stream)?;
         let (ids, out) = (on_gpu(ids, &self.gpu, "ids")?, on_gpu(out, &self.gpu, "out")?);
         let id_type = match ids.dtype {
             Dtype::I64 => IdType::I64,
@@ -107,8 +108,7 @@ impl Table {
             return Err(PyValueError::new_err(why));
         }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.gather(&stream, &ids.span, id_type, Stored::Raw, &out.span).map_err(of_feature)?;
-        stream.take_fault().map_err(of_cuda)
+        table.gather(&stream, &ids.span, id_type, Stored::Raw, &out.span).map_err(of_feature)
     }
 
     /// Rows that came out of GPU memory and out of host memory so far. Waits for what is queued on a stream.

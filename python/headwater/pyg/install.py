@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import torch
@@ -138,8 +139,7 @@ def _hetero_neighbor_sample(
             "node_times": (node_time_dict or {}).get(seen),
         }
         carried = {name: on_host(value) for name, value in carried.items() if value is not None}
-        lists = _padded(on_host(rowptr_dict[name]), counts[asking])
-        topology = Topology.from_lists(lists, on_host(col_dict[name]), counts[seen], is_sorted=True, **carried)
+        topology = _lists(rowptr_dict[name], col_dict[name], counts[asking], counts[seen], carried)
         relations.append((at[seen], kind[1], at[asking], topology))
     graph = Graph([(kind, counts[kind]) for kind in node_types], relations)
     hops = max((len(numbers) for numbers in num_neighbors_dict.values()), default=0)
@@ -182,12 +182,40 @@ def _counts(
         name = "__".join(kind)
         asking, found = (kind[2], kind[0]) if csc else (kind[0], kind[2])
         seen(asking, rowptrs[name].numel() - 1)
-        seen(found, int(cols[name].max()) + 1 if cols[name].numel() > 0 else 0)
+        seen(found, _highest(cols[name]) + 1)
     for kind, nodes in seeds.items():
         seen(kind, int(nodes.max()) + 1 if nodes.numel() > 0 else 0)
     for kind, own in (times or {}).items():
         seen(kind, own.numel())
     return counts
+
+
+# What was worked out of whole tensors, for as long as these are not others: every batch comes with the same ones.
+_kept: dict[tuple, tuple[Any, Any]] = {}
+_MOST_KEPT = 64
+
+
+def _once(what: tuple, tensors: Sequence[Tensor], make: Callable[[], Any]) -> Any:
+    key = (what, *((own.data_ptr(), own.numel(), own.dtype, own._version) for own in tensors))
+    found = _kept.get(key)
+    if found is None:
+        while len(_kept) >= _MOST_KEPT:
+            _kept.pop(next(iter(_kept)), None)
+        # Tensors are held, so that their addresses stay theirs.
+        found = _kept[key] = (tensors, make())
+    return found[1]
+
+
+def _highest(ids: Tensor) -> int:
+    return _once(("highest",), [ids], lambda: int(ids.max()) if ids.numel() > 0 else -1)
+
+
+def _lists(offsets: Tensor, neighbours: Tensor, rows: int, columns: int, carried: dict[str, Tensor]) -> Topology:
+    def make() -> Topology:
+        padded = _padded(on_host(offsets), rows)
+        return Topology.from_lists(padded, on_host(neighbours), columns, is_sorted=True, **carried)
+
+    return _once(("lists", rows, columns, *carried), [offsets, neighbours, *carried.values()], make)
 
 
 def _padded(offsets: Tensor, rows: int) -> Tensor:

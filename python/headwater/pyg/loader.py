@@ -86,7 +86,8 @@ class NeighborLoader(Placed, NodeLoader):
     def collate_fn(self, index: Any, numbers: Any = None) -> Any:
         """Samples around the input nodes at these positions."""
         numbered = self._numbered(self.node_sampler, numbers)
-        out = self.node_sampler.sample_from_nodes(self.input_data[index], **numbered)
+        inputs = self.input_data[index]
+        out = self._drawn(lambda: self.node_sampler.sample_from_nodes(inputs, **numbered))
         return self.filter_fn(out) if self.filter_per_worker else out
 
     def filter_fn(self, out: Any) -> Any:
@@ -178,7 +179,8 @@ class LinkNeighborLoader(Placed, LinkLoader):
         """Samples around the ends of the input edges at these positions."""
         numbered = self._numbered(self.link_sampler, numbers)
         inputs = self.input_data[index]
-        out = self.link_sampler.sample_from_edges(inputs, neg_sampling=self.neg_sampling, **numbered)
+        wished = {"neg_sampling": self.neg_sampling, **numbered}
+        out = self._drawn(lambda: self.link_sampler.sample_from_edges(inputs, **wished))
         return self.filter_fn(out) if self.filter_per_worker else out
 
     def filter_fn(self, out: Any) -> Any:

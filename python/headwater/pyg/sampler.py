@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import warnings
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any, Literal, Optional, Union
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 from torch_geometric.sampler import (
     BaseSampler,
     EdgeSamplerInput,
@@ -174,9 +176,13 @@ class NeighborSampler(BaseSampler):
         return (self.seed, 0, next(self._calls))
 
     def _directed(self, out: Any) -> Any:
-        if self.subgraph_type == SubgraphType.bidirectional:
+        if self.subgraph_type != SubgraphType.bidirectional:
+            return out
+        if self.place is None:
             return out.to_bidirectional(keep_orig_edges=self.keep_orig_edges)
-        return out
+        # Which of several edges between two nodes is kept depends on a sort, which is another one on a GPU.
+        there = _moved(out, Tensor.cpu).to_bidirectional(keep_orig_edges=self.keep_orig_edges)
+        return _moved(there, self.place.bring)
 
     def _sample(
         self, seed: Any, seed_time: Any = None, numbers: Optional[Numbers] = None, **kwargs: Any
@@ -312,6 +318,13 @@ class _Keyed(NegativeSampling):
         if num_nodes is not None and weight.numel() != num_nodes:
             raise ValueError(f"the weights of negatives are {weight.numel()}; there are {num_nodes} nodes")
         return torch.multinomial(weight, num_samples, replacement=True, generator=self._generator)
+
+
+def _moved(out: Any, move: Any) -> Any:
+    """A sampler's output with all its tensors moved."""
+    fields = {field.name: getattr(out, field.name) for field in dataclasses.fields(out) if field.name != "metadata"}
+    moved = tree_map(lambda value: move(value) if isinstance(value, Tensor) else value, fields)
+    return type(out)(**moved, metadata=out.metadata)
 
 
 def mixed(numbers: tuple[int, ...]) -> int:

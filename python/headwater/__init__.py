@@ -7,9 +7,33 @@
 >>> graph.nodes, graph.edges
 (3, 2)
 
-`headwater.pyg` has the loaders of PyG users. It needs torch and torch-geometric; nothing else here does.
+`headwater.pyg` has the loaders of PyG users; it needs torch and torch-geometric. `headwater.compile` makes layers out of short
+texts; calling one needs torch.
 """
 
-from ._headwater import Array, Graph, Sample, Sampler, Topology, __version__, take_rows
+from typing import Any
 
-__all__ = ["Array", "Graph", "Sample", "Sampler", "Topology", "__version__", "take_rows"]
+from ._headwater import Array, Graph, Sample, Sampler, Topology, __version__, take_rows
+from .compile import compile, constant, when
+
+__all__ = [
+    "Array",
+    "Graph",
+    "Sample",
+    "Sampler",
+    "Topology",
+    "__version__",
+    "compile",
+    "constant",
+    "take_rows",
+    "when",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # What needs torch is imported when it is asked for.
+    if name == "LayerGraph":
+        from .layer_graph import LayerGraph
+
+        return LayerGraph
+    raise AttributeError(f"module 'headwater' has no attribute {name!r}")

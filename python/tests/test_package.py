@@ -72,7 +72,7 @@ print(ticks >= 3 or taken < 0.02)
     assert done.stdout.strip() == "True", done.stderr
 
 
-@pytest.mark.parametrize("name", ["headwater", "headwater.pyg.install", "headwater.pyg.stores"])
+@pytest.mark.parametrize("name", ["headwater", "headwater.compile", "headwater.pyg.install", "headwater.pyg.stores"])
 def test_examples_of_docstrings_run(name):
     if name != "headwater":
         pytest.importorskip("torch_geometric")
@@ -80,14 +80,17 @@ def test_examples_of_docstrings_run(name):
     assert found.attempted > 0 and found.failed == 0
 
 
-PAGES = ["README.md", "docs/from-pyg.md"]
+PAGES = ["README.md", "docs/from-pyg.md", "docs/compile-a-layer.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_examples_of_pages_run(page):
+def test_examples_of_pages_run(page, tmp_path):
     pytest.importorskip("torch_geometric")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
-        done = run(block)
+        # In a file, as a user has it: layers are read from there.
+        file = tmp_path / "example.py"
+        file.write_text(block)
+        done = run(f"import runpy; runpy.run_path({str(file)!r}, run_name='__main__')")
         assert done.returncode == 0, f"{block}\n{done.stderr}"

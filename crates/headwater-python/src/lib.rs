@@ -6,16 +6,19 @@
 //! | Ours, for others? | `array.rs` |
 //! | Theirs, for us? | `column.rs` |
 //! | Graphs and their samples? | `graph.rs`, `sampler.rs` |
+//! | Layers as kernels? | `compile.rs`, `kernels.rs` |
 //! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
 //! | Which exception? | `error.rs` |
 //! | On which threads? | `threads.rs` |
 
 mod array;
 mod column;
+mod compile;
 mod dlpack;
 mod dtype;
 mod error;
 mod graph;
+mod kernels;
 mod recycle;
 mod rows;
 mod sampler;
@@ -32,5 +35,10 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<graph::Graph>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<sampler::Sample>()?;
+    module.add_class::<compile::Layer>()?;
+    module.add_class::<compile::BoundLayer>()?;
+    module.add_class::<kernels::LayerGraph>()?;
+    module.add_class::<kernels::Plan>()?;
+    module.add_function(wrap_pyfunction!(compile::builtin_layer, module)?)?;
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)
 }

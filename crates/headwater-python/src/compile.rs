@@ -175,12 +175,7 @@ impl BoundLayer {
     }
 
     /// Kernels for arrays of these shapes on a graph.
-    fn plan(
-        &self,
-        py: Python<'_>,
-        graph: &LayerGraph,
-        shapes: BTreeMap<String, Vec<usize>>,
-    ) -> PyResult<Plan> {
+    fn plan(&self, py: Python<'_>, graph: &LayerGraph, shapes: BTreeMap<String, Vec<usize>>) -> PyResult<Plan> {
         self.bound.check(graph.adjacency(), &shapes).map_err(|why| of_compile(why, ""))?;
         let made = threads::run(py, || self.bound.plan(graph.statistics()))?;
         Ok(Plan(made.map_err(|why| of_compile(why, ""))?))
@@ -213,15 +208,15 @@ impl BoundLayer {
         let mut shapes = BTreeMap::new();
         for taken in weights {
             let Some(count) = rows(taken.domain) else {
-                let why = format!("{} has a row for each {}, and nobody says how many there are", taken.name, taken.domain);
+                let why =
+                    format!("{} has a row for each {}, and nobody says how many there are", taken.name, taken.domain);
                 return Err(PyValueError::new_err(why));
             };
             let count = Some(count).filter(|_| taken.domain != Domain::Const);
             shapes.insert(taken.name.clone(), count.into_iter().chain(taken.row.iter().copied()).collect());
         }
         let program = self.bound.program();
-        let found =
-            threads::run(py, || first_values(&self.model, program, &|domain| rows(domain).unwrap_or(0), seed))?;
+        let found = threads::run(py, || first_values(&self.model, program, &|domain| rows(domain).unwrap_or(0), seed))?;
         let shaped = |array: headwater::train::Array| {
             let shape: Vec<usize> = shapes.remove(&array.name).unwrap_or_default();
             (array.name, shape, Array::new(array.values, Dtype::F32))

@@ -33,8 +33,7 @@ pub type Held<'a> = (usize, usize, &'a Topology);
 
 /// A whole graph.
 pub fn whole(graph: &Graph, loops: SelfLoops) -> Result<Adjacency> {
-    let counts: Vec<usize> =
-        graph.schema().node_types().iter().map(|node_type| count(node_type.count)).collect();
+    let counts: Vec<usize> = graph.schema().node_types().iter().map(|node_type| count(node_type.count)).collect();
     let relations: Vec<Held<'_>> = graph
         .schema()
         .relations()

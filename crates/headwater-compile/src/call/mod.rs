@@ -130,7 +130,8 @@ impl Bound {
             match shapes.get(name) {
                 Some(found) if *found == wanted => {}
                 Some(found) => {
-                    let reason = rows.map_or_else(String::new, |rows| format!(": the graph has {rows} {}", words(*domain)));
+                    let reason =
+                        rows.map_or_else(String::new, |rows| format!(": the graph has {rows} {}", words(*domain)));
                     return wrong(name, format!("its shape is {found:?}; expected {wanted:?}{reason}"));
                 }
                 None => return wrong(name, format!("it is missing; expected an array of {wanted:?}")),
@@ -176,9 +177,12 @@ impl Bound {
 /// A size that neither the caller nor an array tells is an argument that is missing, and no fault of the text.
 fn missing_size(why: Error, sizes: &[String], arguments: &Arguments) -> Error {
     let Error::Text { why: said, .. } = &why else { return why };
-    let is_it = |size: &&String| !arguments.sizes.contains_key(*size) && said.contains(&format!("size `{size}` is not given"));
+    let is_it =
+        |size: &&String| !arguments.sizes.contains_key(*size) && said.contains(&format!("size `{size}` is not given"));
     match sizes.iter().find(is_it) {
-        Some(size) => Error::Argument { name: size.clone(), why: "no array tells this size; give it by name".to_owned() },
+        Some(size) => {
+            Error::Argument { name: size.clone(), why: "no array tells this size; give it by name".to_owned() }
+        }
         None => why,
     }
 }

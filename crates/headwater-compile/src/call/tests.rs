@@ -110,7 +110,10 @@ fn shapes_that_do_not_fit_are_named() {
     let graph = Recipe::plain(9).graph(1);
     let layer = bound("gat", &GAT, &[], &wish(&[], false)).unwrap();
     assert_eq!((layer.out_row(), layer.self_loops()), (vec![4], true));
-    assert_eq!(layer.taken().iter().map(|taken| taken.row.clone()).collect::<Vec<_>>(), GAT.map(|(_, row)| row.to_vec()));
+    assert_eq!(
+        layer.taken().iter().map(|taken| taken.row.clone()).collect::<Vec<_>>(),
+        GAT.map(|(_, row)| row.to_vec())
+    );
     assert_eq!(layer.taken()[0].domain, Domain::SRC);
     let right: [(&str, &[usize]); 5] = [("x", &[9, 3]), ("W", &[3, 4]), ("al", &[1, 4]), ("ar", &[1, 4]), ("b", &[4])];
     layer.check(&graph, &shapes(&right)).unwrap();

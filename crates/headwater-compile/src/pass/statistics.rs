@@ -122,12 +122,13 @@ impl Statistics {
     /// Whether what is compiled for one is right for the other: the same types, and rows of about the same number.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
-        let same_types = [Domain::NodeType, Domain::EdgeType].iter().all(|types| self.rows(*types) == other.rows(*types));
-        same_types
-            && Domain::ALL.iter().all(|domain| {
-                let (one, two) = (self.rows(*domain).max(1.0), other.rows(*domain).max(1.0));
-                one.max(two) <= MOST_DIFFERENCE * one.min(two)
-            })
+        Domain::ALL.iter().all(|domain| {
+            let (one, two) = (self.rows(*domain), other.rows(*domain));
+            if domain.is_type() {
+                return (one - two).abs() < 0.5;
+            }
+            one.max(two) <= MOST_DIFFERENCE * one.min(two).max(1.0)
+        })
     }
 
     /// Whether a value is better computed once a pair than once an edge.

@@ -61,10 +61,12 @@ def prepare(layer: Layer, graph: Any, given: Given, training: bool) -> Prepared:
     rows = {name: _row(layer, name, tensor) for name, tensor in tensors.items()}
     bound = layer.bound(rows, given.sizes, given.options, wanted, training)
     native = layer_graph.native(bound.self_loops)
+    of_edges = [name for name, (kind, _) in layer.inputs.items() if kind == "edge" and name in tensors]
+    orders = {name: layer_graph.edge_order(name, bound.self_loops) for name in of_edges}
     plan = bound.plan(native, {name: list(tensor.shape) for name, tensor in tensors.items()})
-    for name, (kind, _) in layer.inputs.items():
-        if kind == "edge" and name in tensors:
-            tensors[name] = layer_graph.in_order(tensors[name], name, bound.self_loops)
+    for name, order in orders.items():
+        if order is not None:
+            tensors[name] = tensors[name].index_select(0, order)
     seed = int(torch.randint(2**62, ())) if bound.has_dropout else 0
     return Prepared(bound, plan, native, seed, tensors, by_type, kernels)
 

@@ -77,12 +77,11 @@ class LayerGraph:
             self._native[self_loops] = found
         return found
 
-    def in_order(self, rows: Tensor, name: str, self_loops: bool) -> Tensor:
-        """Rows of edges, as kernels have them."""
+    def edge_order(self, name: str, self_loops: bool) -> Optional[Tensor]:
+        """Which of the caller's edges each edge of the kernels is; None where they are in the same order."""
         if self_loops not in self._orders:
             self._orders[self_loops] = self._edge_order(name, self_loops)
-        order = self._orders[self_loops]
-        return rows if order is None else rows.index_select(0, order)
+        return self._orders[self_loops]
 
     def _edge_order(self, name: str, self_loops: bool) -> Optional[Tensor]:
         found = self.native(self_loops).edge_order()

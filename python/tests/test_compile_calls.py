@@ -101,6 +101,14 @@ def test_arguments_that_do_not_fit_are_named(edges):
     with pytest.raises(ValueError, match=r"^W: its shape is \[2, 6, 5\]; expected \[3, 6, 5\]: the graph has 3 edge types"):
         types = torch.randint(0, 3, (EDGES,))
         rgcn(LayerGraph(edges, NODES, edge_type=types, num_edge_types=3), x, torch.randn(2, D_IN, D_OUT), root, b)
+    looped = headwater.compile(
+        '@layer(self_loops=True)\ndef f(g, x: node[d], w: edge[1]):\n    for n in g.dst_nodes():\n'
+        '        n["out"] = sum(e.w * e.src.x for e in n.incoming_edges())\n'
+    )
+    with pytest.raises(ValueError, match="w has a row an edge, but every node gets an edge to itself"):
+        looped(edges, x, torch.ones(EDGES))
+    with pytest.raises(ValueError, match=r"^w: its shape is \[299, 1\]; expected \[300, 1\]: the graph has 300 edges"):
+        weighted(edges, x, torch.ones(EDGES - 1))
     with pytest.raises(ValueError, match="edge_type has 2, but there are only 2 edge types"):
         rgcn((edges, torch.full((EDGES,), 2)), x, torch.randn(2, D_IN, D_OUT), root, b)
 

@@ -34,6 +34,10 @@ pub struct LayerGraph {
 
 /// Types of the ends of a relation, and its lists.
 type Relation = (usize, usize, Py<Topology>);
+/// A node type and how many nodes it has.
+type NamedType = (String, u64);
+/// A relation with its name between the types of its ends.
+type NamedRelation = (usize, String, usize, Topology);
 
 #[pymethods]
 impl LayerGraph {
@@ -59,7 +63,7 @@ impl LayerGraph {
 
     /// Types by name and count, and relations by the positions of their ends: what a graph was made of.
     #[staticmethod]
-    fn parts(graph: &Graph) -> (Vec<(String, u64)>, Vec<(usize, String, usize, Topology)>) {
+    fn parts(graph: &Graph) -> (Vec<NamedType>, Vec<NamedRelation>) {
         let schema = graph.0.schema();
         let types = schema.node_types().iter().map(|own| (own.name.clone(), own.count)).collect();
         let lists = schema.relations().iter().zip(graph.0.relations());

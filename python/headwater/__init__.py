@@ -7,8 +7,9 @@
 >>> graph.nodes, graph.edges
 (3, 2)
 
-`headwater.pyg` has the loaders of PyG users, which need torch and torch-geometric. Unified tensors need torch; nothing else
-here does.
+`headwater.pyg` has the loaders of PyG users and `headwater.glt` the surface of GraphLearn's; they need torch and
+torch-geometric. `headwater.unified` makes tensors that a GPU reads in host memory, and `headwater.compile` layers out of short
+texts; calling these needs torch. Nothing else here does.
 """
 
 from typing import Any
@@ -29,6 +30,16 @@ from ._headwater import (
     synchronize,
     take_rows,
 )
+from .compile import compile, constant, when
+
+# What needs torch is imported when it is asked for.
+_OF_TORCH = {
+    "LayerGraph": "layer_graph",
+    "UnifiedTensor": "_unified",
+    "disable_unified_device": "_unified",
+    "enable_unified_device": "_unified",
+    "unified": "_unified",
+}
 
 __all__ = [
     "Array",
@@ -41,22 +52,20 @@ __all__ = [
     "Table",
     "Topology",
     "__version__",
+    "compile",
+    "constant",
     "gpu_count",
     "gpu_memory",
     "synchronize",
     "take_rows",
+    "when",
+    *_OF_TORCH,
 ]
-
-# These need torch, which is imported when the first of them is asked for.
-_OF_TORCH = ("UnifiedTensor", "disable_unified_device", "enable_unified_device", "unified")
-__all__ += _OF_TORCH
 
 
 def __getattr__(name: str) -> Any:
     if name in _OF_TORCH:
         from importlib import import_module
 
-        # A module of this name lies beside the function.
-        found = import_module(f"{__name__}._unified")
-        return getattr(found, name)
+        return getattr(import_module(f"{__name__}.{_OF_TORCH[name]}"), name)
     raise AttributeError(f"module 'headwater' has no attribute {name!r}")

@@ -214,3 +214,75 @@ def gpu_memory(device: int) -> tuple[int, int]:
 
 def synchronize(device: int, stream: int) -> None:
     """Waits for a stream, and raises what its kernels met."""
+class Layer:
+    """The text of a layer. `name` is what errors call it."""
+
+    def __init__(self, name: str, text: str) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> list[str]:
+        """Names of what it takes behind the graph, in their order."""
+    @property
+    def inputs(self) -> list[tuple[str, str, list[str]]]:
+        """Rows that are given at every call: name, kind of rows, and the extents of one as they are written."""
+    @property
+    def weights(self) -> list[tuple[str, str, list[str]]]: ...
+    @property
+    def sizes(self) -> list[str]: ...
+    @property
+    def options(self) -> list[tuple[str, Union[bool, int, float, str]]]: ...
+    def bind(
+        self,
+        rows: dict[str, list[int]],
+        sizes: dict[str, int],
+        options: dict[str, Union[bool, int, float, str]],
+        gradients: set[str],
+        training: bool,
+    ) -> BoundLayer:
+        """The layer for one kind of call. `rows` has the extents of a row of each array."""
+
+def builtin_layer(name: str) -> Optional[str]:
+    """The text of a layer that comes with Headwater."""
+
+class BoundLayer:
+    """A layer for one kind of call. It is compiled when it meets a graph."""
+
+    @property
+    def self_loops(self) -> bool: ...
+    @property
+    def has_dropout(self) -> bool: ...
+    @property
+    def plan_count(self) -> int: ...
+    @property
+    def out_row(self) -> list[int]: ...
+    @property
+    def taken(self) -> list[str]: ...
+    def plan(self, graph: LayerGraph, shapes: dict[str, list[int]]) -> Plan:
+        """Kernels for arrays of these shapes on a graph."""
+    def explain(self, graph: Optional[LayerGraph] = None, level: str = "all") -> str: ...
+    def first_weights(self, counts: dict[str, int], seed: int) -> list[tuple[str, list[int], Array]]: ...
+
+class LayerGraph:
+    """A graph as layers take it: nodes of each type that are read and written, and relations between them."""
+
+    def __init__(
+        self,
+        sources: Sequence[int],
+        targets: Sequence[int],
+        relations: Sequence[tuple[int, int, Topology]],
+        self_loops: bool,
+    ) -> None: ...
+    @staticmethod
+    def parts(graph: Graph) -> tuple[list[tuple[str, int]], list[tuple[int, str, int, Topology]]]:
+        """What a graph was made of."""
+    def rows(self, kind: str) -> int: ...
+    def edge_order(self) -> Optional[Array]: ...
+
+class Plan:
+    """Kernels of a layer, forward and backward. Arrays that come out are flat."""
+
+    @property
+    def backward_reads(self) -> list[str]: ...
+    def forward(self, graph: LayerGraph, arrays: dict[str, _Array], seed: int) -> dict[str, Array]: ...
+    def backward(self, graph: LayerGraph, arrays: dict[str, _Array], seed: int) -> dict[str, Array]: ...

@@ -72,7 +72,7 @@ print(ticks >= 3 or taken < 0.02)
     assert done.stdout.strip() == "True", done.stderr
 
 
-EXAMPLES = ["headwater", "headwater._unified", "headwater.pyg.install", "headwater.pyg.stores"]
+EXAMPLES = ["headwater", "headwater._unified", "headwater.compile", "headwater.pyg.install", "headwater.pyg.stores"]
 EXAMPLES += ["headwater.glt", "headwater.glt.typing"]
 EXAMPLES += [f"headwater.glt.{name}" for name in ("data.topology", "data.feature", "data.unified_tensor")]
 EXAMPLES += [f"headwater.glt.utils.{name}" for name in ("common", "tensor")]
@@ -86,14 +86,17 @@ def test_examples_of_docstrings_run(name):
     assert found.attempted > 0 and found.failed == 0
 
 
-PAGES = ["README.md"] + [f"docs/from-{name}.md" for name in ("pyg", "glt", "dgl", "quiver")]
+PAGES = ["README.md", "docs/compile-a-layer.md"] + [f"docs/from-{name}.md" for name in ("pyg", "glt", "dgl", "quiver")]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_examples_of_pages_run(page):
+def test_examples_of_pages_run(page, tmp_path):
     pytest.importorskip("torch_geometric")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
-        done = run(block)
+        # In a file, as a user has it: layers are read from there.
+        file = tmp_path / "example.py"
+        file.write_text(block)
+        done = run(f"import runpy; runpy.run_path({str(file)!r}, run_name='__main__')")
         assert done.returncode == 0, f"{block}\n{done.stderr}"

@@ -49,6 +49,14 @@ pub enum Error {
         /// Numbers that were given.
         found: usize,
     },
+    /// What a caller of a layer gives, and a layer cannot take.
+    #[error("{name}: {why}")]
+    Argument {
+        /// The input, weight, option or size.
+        name: String,
+        /// What is wrong with it, and what was expected.
+        why: String,
+    },
     /// A layer text that cannot be read, or that says something that makes no sense.
     #[error("{name}:{line}:{column}: {why}\n{excerpt}")]
     Text {

@@ -3,12 +3,14 @@
 //! A layer is a short text ([`front`]) or is built by hand ([`inter::Builder`]). Either way it becomes a program of
 //! [`inter`], whose values are rows of a domain: one a node, one an edge, one an edge type. There are no loops: they vanish
 //! when a text is read and come back as schedules. [`pass`] rewrites such programs and derives their gradients, and selects
-//! kernels: programs of [`intra`]. [`cpu`] runs those, and its plain interpreter defines what they mean.
+//! kernels: programs of [`intra`]. [`cpu`] runs those, and its plain interpreter defines what they mean. [`call`] is a layer for
+//! somebody else's arrays and autograd.
 //!
 //! Ordinary networks are the case of one relation: there is no second engine. *It never* samples, and never allocates
 //! outside its back ends.
 
 pub mod adjacency;
+pub mod call;
 pub mod cpu;
 pub mod cuda;
 pub mod error;

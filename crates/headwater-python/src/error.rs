@@ -1,11 +1,14 @@
-//! Errors as Python's own kinds: an id out of range is an IndexError, too little memory a MemoryError, the rest ValueErrors.
+//! Errors as Python's own kinds: an id out of range is an IndexError, too little memory a MemoryError, a fault in a layer's text
+//! a SyntaxError at its place, what a GPU refuses a RuntimeError, the rest ValueErrors.
 
+use headwater::compile::Error as CompileError;
 use headwater::cuda::Error as CudaError;
 use headwater::feature::Error as FeatureError;
 use headwater::graph::Error as GraphError;
 use headwater::memory::Error as MemoryError;
 use headwater::tensor::Error as TensorError;
-use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PyValueError};
+use headwater::train::Error as TrainError;
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PySyntaxError, PyValueError};
 use pyo3::prelude::*;
 
 /// What Python raises for an error of the graph's.
@@ -47,6 +50,26 @@ pub fn of_feature(why: FeatureError) -> PyErr {
         FeatureError::Memory(why) => of_memory(why),
         FeatureError::Tensor(TensorError::Cuda(why)) => of_cuda(why),
         FeatureError::NoRoom { .. } => PyMemoryError::new_err(why.to_string()),
+        other => PyValueError::new_err(other.to_string()),
+    }
+}
+
+/// What Python raises for an error of the compiler's. A fault in `text` has its line.
+pub fn of_compile(why: CompileError, text: &str) -> PyErr {
+    match why {
+        CompileError::Text { name, line, column, why, .. } => {
+            let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default().to_owned();
+            PySyntaxError::new_err((why, (name, line, column, shown)))
+        }
+        other => PyValueError::new_err(other.to_string()),
+    }
+}
+
+/// What Python raises for an error of training's.
+pub fn of_train(why: TrainError) -> PyErr {
+    match why {
+        TrainError::Graph(why) => of_graph(why),
+        TrainError::Compile(why) => of_compile(why, ""),
         other => PyValueError::new_err(other.to_string()),
     }
 }

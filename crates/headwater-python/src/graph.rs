@@ -170,7 +170,7 @@ fn in_time(made: core::Topology, node_times: Option<&[i64]>) -> core::Result<cor
 }
 
 /// A graph in host memory: node types with their counts, and relations between them.
-#[pyclass(frozen, module = "headwater")]
+#[pyclass(frozen, weakref, module = "headwater")]
 pub struct Graph(pub core::Graph);
 
 #[pymethods]

@@ -6,6 +6,7 @@
 //! | Ours, for others? | `array.rs` |
 //! | Theirs, for us? | `column.rs` |
 //! | Graphs and their samples? | `graph.rs`, `sampler.rs` |
+//! | Layers as kernels? | `compile.rs`, `kernels.rs` |
 //! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
 //! | The same with a GPU? | `cuda.rs`, `device_graph.rs`, `device_sampler.rs`, `table.rs` |
 //! | Host memory that a GPU reads? | `mapped.rs` |
@@ -14,6 +15,7 @@
 
 mod array;
 mod column;
+mod compile;
 mod cuda;
 mod device_graph;
 mod device_sampler;
@@ -21,6 +23,7 @@ mod dlpack;
 mod dtype;
 mod error;
 mod graph;
+mod kernels;
 mod mapped;
 mod recycle;
 mod rows;
@@ -49,5 +52,10 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::gpu_count, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::gpu_memory, module)?)?;
-    module.add_function(wrap_pyfunction!(cuda::synchronize, module)?)
+    module.add_function(wrap_pyfunction!(cuda::synchronize, module)?)?;
+    module.add_class::<compile::Layer>()?;
+    module.add_class::<compile::BoundLayer>()?;
+    module.add_class::<kernels::LayerGraph>()?;
+    module.add_class::<kernels::Plan>()?;
+    module.add_function(wrap_pyfunction!(compile::builtin_layer, module)?)
 }

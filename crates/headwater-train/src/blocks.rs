@@ -2,9 +2,11 @@
 
 pub mod scales;
 
+use std::borrow::Cow;
+
 use headwater_compile::adjacency::{Adjacency, RelationEdges};
-use headwater_graph::Graph;
 use headwater_graph::sample::{Block, Sample};
+use headwater_graph::{Graph, Layout, Silent, Topology};
 
 use crate::error::Result;
 use crate::network::Extras;
@@ -26,17 +28,63 @@ pub(crate) struct Lists {
     pub sources: Vec<u32>,
 }
 
-/// A whole graph, whose lists are by target.
-#[expect(clippy::cast_possible_truncation, reason = "more than 2^32 nodes are refused by the graph that is made")]
+/// One relation as it is held: the types of its ends, and its lists.
+pub type Held<'a> = (usize, usize, &'a Topology);
+
+/// A whole graph.
 pub fn whole(graph: &Graph, loops: SelfLoops) -> Result<Adjacency> {
-    let counts: Vec<usize> = graph.schema().node_types().iter().map(|node_type| node_type.count as usize).collect();
+    let counts: Vec<usize> = graph.schema().node_types().iter().map(|node_type| count(node_type.count)).collect();
+    let relations: Vec<Held<'_>> = graph
+        .schema()
+        .relations()
+        .iter()
+        .zip(graph.relations())
+        .map(|(relation, topology)| (relation.source, relation.target, topology))
+        .collect();
+    of_lists(&counts, &counts, &relations, loops)
+}
+
+/// Relations between nodes of some types. `sources` and `targets` are how many of each type are read and written; written ones
+/// are the first of those that are read. Lists of sources are turned, which sorts them.
+#[expect(clippy::cast_possible_truncation, reason = "more than 2^32 nodes are refused by the graph that is made")]
+pub fn of_lists(sources: &[usize], targets: &[usize], relations: &[Held<'_>], loops: SelfLoops) -> Result<Adjacency> {
     let mut lists = Vec::new();
-    for (relation, topology) in graph.schema().relations().iter().zip(graph.relations()) {
-        let offsets = topology.offsets().as_slice().iter().map(|offset| *offset as usize).collect();
+    for &(src_type, dst_type, topology) in relations {
+        let topology = by_target(topology)?;
+        let offsets = topology.offsets().as_slice().iter().map(|offset| count(*offset)).collect();
         let sources = topology.neighbours().iter().map(|node| node as u32).collect();
-        lists.push(Lists { src_type: relation.source, dst_type: relation.target, offsets, sources }.with(loops));
+        lists.push(Lists { src_type, dst_type, offsets, sources }.with(loops));
     }
-    adjacency(&counts, &counts, &lists)
+    adjacency(sources, targets, &lists)
+}
+
+/// Which edge of the relations, counted through them by their ids, each edge of [`of_lists`] is. `None` where ids are not the
+/// positions of edges.
+pub fn edge_order(relations: &[Held<'_>]) -> Result<Option<Vec<u64>>> {
+    let (mut found, mut first) = (Vec::new(), 0);
+    for (.., topology) in relations {
+        let (topology, edges) = (by_target(topology)?, topology.edges());
+        for at in 0..count(edges) {
+            let id = topology.edge_id(at);
+            if id >= edges {
+                return Ok(None);
+            }
+            found.push(first + id);
+        }
+        first += edges;
+    }
+    Ok(Some(found))
+}
+
+fn by_target(topology: &Topology) -> Result<Cow<'_, Topology>> {
+    Ok(match topology.layout() {
+        Layout::Csc => Cow::Borrowed(topology),
+        Layout::Csr => Cow::Owned(topology.transposed(&Silent)?),
+    })
+}
+
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// The block that one layer of a sample runs on.
@@ -125,4 +173,46 @@ pub fn scales(sources: &[f32], targets: &[f32], block: &Adjacency) -> Extras {
     .into_iter()
     .map(|(name, values)| (name.to_owned(), values))
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headwater_compile::inter::{Domain, Path, Side};
+    use headwater_graph::build::{BuildOptions, Coo, EdgeIds};
+    use headwater_graph::{Column, Ids};
+
+    /// Edges 1 to 0, 2 to 1, 0 to 1 and 0 to 0.
+    fn topology(layout: Layout) -> Topology {
+        let ids = |all: [u64; 4]| Ids::U64(Column::from(all.to_vec()));
+        let edges = Coo::new(ids([1, 2, 0, 0]), ids([0, 1, 1, 0]), 3, 2);
+        edges.build(BuildOptions { layout, edge_ids: EdgeIds::Kept }, &Silent).unwrap()
+    }
+
+    fn edges(graph: &Adjacency) -> Vec<(usize, usize)> {
+        let [src, dst] = [Side::Src, Side::Dst].map(|side| graph.map(Domain::Edge, Domain::Node(side), Path::Only));
+        let end = |map: &Option<headwater_compile::adjacency::Map<'_>>, edge| map.map_or(9, |map| map.get(edge));
+        (0..graph.rows(Domain::Edge)).map(|edge| (end(&src, edge), end(&dst, edge))).collect()
+    }
+
+    #[test]
+    fn lists_are_a_graph_whoever_owns_them() {
+        let given = [(1, 0), (2, 1), (0, 1), (0, 0)];
+        for layout in [Layout::Csc, Layout::Csr] {
+            let topology = topology(layout);
+            let relations = [(0, 0, &topology), (0, 0, &topology)];
+            let graph = of_lists(&[3], &[2], &relations, SelfLoops::AsTheyAre).unwrap();
+            let order = edge_order(&relations).unwrap().unwrap();
+            let wanted: Vec<(usize, usize)> = order.iter().map(|edge| given[count(*edge) % 4]).collect();
+            assert_eq!(edges(&graph), wanted, "{layout:?}");
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..8).collect::<Vec<_>>());
+        }
+        let topology = topology(Layout::Csc);
+        let looped = of_lists(&[3], &[2], &[(0, 0, &topology)], SelfLoops::Added).unwrap();
+        assert_eq!(edges(&looped), [(1, 0), (0, 0), (2, 1), (0, 1), (1, 1)]);
+        let far = topology.with_edge_ids(Ids::U64(Column::from(vec![0, 1, 2, 7]))).unwrap();
+        assert_eq!(edge_order(&[(0, 0, &far)]).unwrap(), None);
+    }
 }

@@ -21,7 +21,7 @@
 //!   `W[e.etype]`. Vectors may be learnt for every `node` (`n.E`) or `src_pair` (`E[e.src, e.etype]`).
 //! - Sizes are names that the caller binds, and whole numbers. Options have a kind and a default: `float`, `int`,
 //!   `bool`, `str`, `Literal["mean", "sum"]`. `if` decides by options and sizes, when the text is read. A parameter
-//!   with `= when(condition)` is there only if that holds.
+//!   with `= when(condition)` is there only if that holds; `when(lambda: condition)` says the same.
 //! - `n["z"] = ...` names a value of every element of the loop; each statement is done for all of them before the
 //!   next. In a loop over a node's edges, `n["h"] += ...` adds up over them; `sum`, `mean`, `max` and `relation_mean`
 //!   do it in one line.
@@ -34,6 +34,7 @@ mod builtin;
 mod declare;
 mod expand;
 mod fault;
+mod infer;
 mod known;
 mod python;
 mod signature;
@@ -43,6 +44,7 @@ mod surface;
 mod tests;
 
 pub use builtin::{BUILTIN, builtin};
+pub use infer::infer;
 pub use known::OptionValue;
 pub use signature::{Declared, DeclaredOption, Signature, signature};
 

@@ -227,9 +227,15 @@ fn call(call: &ast::ExprCall, depth: usize) -> Outcome<Call> {
         Some(arg) => Ok((name(arg)?, expression(&given.value, depth)?)),
         None => Err(span(given.range()).fault("expected arguments one by one")),
     };
+    // Where Python itself runs the `def`, conditions on what the text alone knows wait behind a `lambda`.
+    let is_when = matches!(&*call.func, ast::Expr::Name(name) if name.id.as_str() == "when");
+    let argument = |e: &ast::Expr| match e {
+        ast::Expr::Lambda(later) if is_when && later.parameters.is_none() => expression(&later.body, depth),
+        _ => expression(e, depth),
+    };
     Ok(Call {
         function: expression(&call.func, depth)?,
-        arguments: call.arguments.args.iter().map(|e| expression(e, depth)).collect::<Outcome<_>>()?,
+        arguments: call.arguments.args.iter().map(argument).collect::<Outcome<_>>()?,
         keywords: call.arguments.keywords.iter().map(keyword).collect::<Outcome<_>>()?,
     })
 }

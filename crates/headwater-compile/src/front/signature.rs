@@ -1,8 +1,9 @@
 //! What a layer asks for, without arguments: for help, and for callers that decide what to give.
 
 use super::declare::{Declaration, Kind, declarations, size_names};
-use super::fault::{Outcome, Source};
+use super::fault::{Outcome, Source, Span};
 use super::known::OptionValue;
+use super::surface::Expression;
 use super::{layer_of, python};
 use crate::error::Result;
 use crate::inter::Domain;
@@ -12,6 +13,8 @@ use crate::inter::Domain;
 pub struct Signature {
     /// The layer's name.
     pub layer: String,
+    /// Names of all that follows but sizes, in the order of the text.
+    pub parameters: Vec<String>,
     /// Rows that are given at every run.
     pub inputs: Vec<Declared>,
     /// Rows and matrices that are learnt.
@@ -31,6 +34,8 @@ pub struct Declared {
     pub domain: Domain,
     /// Its annotation, as it is written.
     pub annotation: String,
+    /// What a row holds, as it is written: heads, if there are several, and the sizes of one.
+    pub sizes: Vec<String>,
     /// The condition under which it is there, as it is written.
     pub when: Option<String>,
 }
@@ -57,8 +62,14 @@ fn read(source: &Source) -> Outcome<Signature> {
     let layer = layer_of(&functions)?;
     let declared = declarations(layer)?;
     let sizes = size_names(&declared)?.into_iter().map(str::to_owned).collect();
-    let mut signature =
-        Signature { layer: layer.name.text.clone(), inputs: vec![], weights: vec![], sizes, options: vec![] };
+    let mut signature = Signature {
+        layer: layer.name.text.clone(),
+        parameters: declared.iter().map(|declaration| declaration.name.text.clone()).collect(),
+        inputs: vec![],
+        weights: vec![],
+        sizes,
+        options: vec![],
+    };
     for declaration in &declared {
         let name = declaration.name.text.clone();
         match &declaration.kind {
@@ -66,19 +77,20 @@ fn read(source: &Source) -> Outcome<Signature> {
                 let (default, choices) = (rule.default.clone(), rule.choices.clone());
                 signature.options.push(DeclaredOption { name, default, choices });
             }
-            Kind::Input { domain, .. } => signature.inputs.push(shown(source, declaration, *domain)),
-            Kind::Weight { domain, .. } => signature.weights.push(shown(source, declaration, *domain)),
+            Kind::Input { domain, sizes, .. } => signature.inputs.push(shown(source, declaration, *domain, sizes)),
+            Kind::Weight { domain, sizes, .. } => signature.weights.push(shown(source, declaration, *domain, sizes)),
         }
     }
     Ok(signature)
 }
 
-fn shown(source: &Source, declaration: &Declaration, domain: Domain) -> Declared {
-    let written = |at: super::fault::Span| source.text.get(at.start..at.end).unwrap_or_default().to_owned();
+fn shown(source: &Source, declaration: &Declaration, domain: Domain, sizes: &[Expression]) -> Declared {
+    let written = |at: Span| source.text.get(at.start..at.end).unwrap_or_default().to_owned();
     Declared {
         name: declaration.name.text.clone(),
         domain,
         annotation: written(declaration.annotation.at),
+        sizes: sizes.iter().map(|size| written(size.at)).collect(),
         when: declaration.when.map(|condition| written(condition.at)),
     }
 }

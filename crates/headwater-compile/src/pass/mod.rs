@@ -194,7 +194,9 @@ fn clean(program: &Program, statistics: &Statistics, on: Optimisations) -> Resul
     simplify::simplify(&scatter::scatter_last(&program)?)
 }
 
-fn without_dropout(program: &Program) -> Program {
+/// The program with dropouts that keep everything.
+#[must_use]
+pub fn without_dropout(program: &Program) -> Program {
     let mut program = program.clone();
     for value in &mut program.values {
         if let Op::Dropout { probability, .. } = &mut value.op {

@@ -119,12 +119,27 @@ impl Statistics {
         }
     }
 
+    /// Whether what is compiled for one is right for the other: the same types, and rows of about the same number.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        Domain::ALL.iter().all(|domain| {
+            let (one, two) = (self.rows(*domain), other.rows(*domain));
+            if domain.is_type() {
+                return (one - two).abs() < 0.5;
+            }
+            one.max(two) <= MOST_DIFFERENCE * one.min(two).max(1.0)
+        })
+    }
+
     /// Whether a value is better computed once a pair than once an edge.
     #[must_use]
     pub fn pairs_pay(&self, pairs: Domain) -> bool {
         self.rows(pairs) < MOST_PAIRS * self.edges
     }
 }
+
+/// Rows of two graphs may differ by this factor, and what pays for one pays for the other.
+const MOST_DIFFERENCE: f64 = 4.0;
 
 /// How many different neighbours a relation's lists have.
 fn different(relation: &Topology) -> usize {
@@ -135,4 +150,21 @@ fn different(relation: &Topology) -> usize {
         }
     }
     is_met.into_iter().filter(|is_met| *is_met).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn graphs_are_alike_by_types_and_by_about_their_rows() {
+        let one = Statistics::FB15K_237;
+        let with = |edges: f64, edge_types: f64| Statistics { edges, edge_types, ..one };
+        assert!(one.is_like(&one));
+        assert!(one.is_like(&with(4.0 * one.edges, one.edge_types)) && with(one.edges / 4.0, 474.0).is_like(&one));
+        assert!(!one.is_like(&with(4.1 * one.edges, one.edge_types)) && !with(one.edges / 4.1, 474.0).is_like(&one));
+        assert!(!one.is_like(&with(one.edges, 473.0)), "weights have a row a type");
+        let (empty, small) = (with(0.0, 474.0), with(3.0, 474.0));
+        assert!(empty.is_like(&small) && !empty.is_like(&one));
+    }
 }

@@ -1,8 +1,21 @@
 //! How the parameters of each model begin: as PyG's layers do.
 
-use headwater_compile::inter::{Op, Program, Shape};
+use headwater_compile::inter::{Domain, Op, Program, Shape};
 
+use crate::array::Array;
 use crate::init::Init;
+
+/// What the parameters of one layer begin with, by the rules of the model of this name. `rows` says how many rows a domain has.
+#[must_use]
+pub fn first_values(model: &str, program: &Program, rows: &dyn Fn(Domain) -> usize, seed: u64) -> Vec<Array> {
+    let one = |value: &headwater_compile::inter::Value| {
+        let Op::Parameter { name } = &value.op else { return None };
+        let shape = shape(rows(value.domain), value.domain, value.shape);
+        let values = initial(model, name, program).values(seed, name, &shape);
+        Some(Array { name: name.clone(), shape, values })
+    };
+    program.values.iter().filter_map(one).collect()
+}
 
 /// How a parameter of a layer begins.
 pub(super) fn initial(model: &str, name: &str, program: &Program) -> Init {
@@ -30,4 +43,36 @@ fn rows_of(program: &Program, weight: &str) -> usize {
         _ => None,
     });
     found.unwrap_or(1)
+}
+
+/// Extents of a parameter: rows where there may be several, heads where there are, then what a head has.
+pub(super) fn shape(rows: usize, domain: Domain, shape: Shape) -> Vec<usize> {
+    let rows = Some(rows).filter(|_| domain != Domain::Const);
+    let heads = Some(shape.heads()).filter(|heads| *heads > 1);
+    let inner = match shape {
+        Shape::Row { width, .. } => vec![width],
+        Shape::Matrix { rows, cols, .. } => vec![rows, cols],
+    };
+    rows.into_iter().chain(heads).chain(inner).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headwater_compile::front::{self, Arguments};
+
+    #[test]
+    fn a_layer_begins_by_its_model() {
+        let text = "def sage(g, x: node[d], W_neigh: matrix[etype, d, k], b: vector[k]):\n    for n in g.dst_nodes():\n        \
+                    n[\"out\"] = sum(linear(e.src.x, W_neigh[e.etype]) for e in n.incoming_edges()) + b\n";
+        let sizes = [("d", 16), ("k", 300)].map(|(name, size)| (name.to_owned(), size));
+        let read = front::read("f", text, &Arguments { sizes: sizes.into(), ..Arguments::default() }).unwrap();
+        let rows = |domain: Domain| if domain == Domain::EdgeType { 3 } else { 1 };
+        let most = |array: &Array| array.values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+        let named = first_values("sage", &read.program, &rows, 1);
+        assert_eq!(named.iter().map(|array| array.shape.clone()).collect::<Vec<_>>(), [vec![3, 16, 300], vec![300]]);
+        assert!((0.24..=0.25).contains(&most(&named[0])) && (0.24..=0.25).contains(&most(&named[1])));
+        let other = first_values("f", &read.program, &rows, 1);
+        assert!((0.13..0.14).contains(&most(&other[0])) && most(&other[1]) == 0.0, "Glorot, and zeros");
+    }
 }

@@ -6,7 +6,7 @@ use headwater_compile::Optimisations;
 use headwater_compile::adjacency::Adjacency;
 use headwater_compile::cpu::fast::{Array, Executor, Given, Run, Workspace};
 use headwater_compile::front::{self, Arguments, OptionValue};
-use headwater_compile::inter::{Domain, Op, Program, Shape, Unary};
+use headwater_compile::inter::{Domain, Op, Program, Unary};
 use headwater_compile::pass::decorate::{Around, Norm, decorate};
 use headwater_compile::pass::{self, Compiled, Workload};
 
@@ -289,22 +289,11 @@ fn add_parameters(
             let why = format!("{name:?} has a row a node, which needs --full-graph");
             return Err(Error::Model { why });
         }
-        let shape = shape(making.graph.rows(value.domain), value.domain, value.shape);
+        let shape = initial::shape(making.graph.rows(value.domain), value.domain, value.shape);
         let full = format!("{}.{name}", making.prefix);
         let values = initial::initial(making.model, name, program).values(config.seed, &full, &shape);
         let parameter = Parameter { name: full, shape, values, group: making.group };
         own.push((name.clone(), parameters.push(parameter)?));
     }
     Ok(own)
-}
-
-/// Extents of a parameter: rows where there may be several, heads where there are, then what a head has.
-fn shape(rows: usize, domain: Domain, shape: Shape) -> Vec<usize> {
-    let rows = Some(rows).filter(|_| domain != Domain::Const);
-    let heads = Some(shape.heads()).filter(|heads| *heads > 1);
-    let inner = match shape {
-        Shape::Row { width, .. } => vec![width],
-        Shape::Matrix { rows, cols, .. } => vec![rows, cols],
-    };
-    rows.into_iter().chain(heads).chain(inner).collect()
 }

@@ -21,6 +21,7 @@ use headwater_compile::inter::Domain;
 use headwater_compile::pass::Statistics;
 use headwater_graph::random::Key;
 
+pub use self::initial::first_values;
 pub use self::input::{InputPlan, Inputs, Nodes, Read};
 use self::input::{InputStage, Kept, Wanted};
 use self::layer::{Layer, LayerPrograms, Outputs, Place, With, give_all};

@@ -72,7 +72,9 @@ fn a_layer_says_what_it_asks_for() {
     assert_eq!(norm.choices, ["rel_mean", "none", "given", "gcn"]);
     let pairs = &signature.weights[1];
     assert_eq!((pairs.annotation.as_str(), pairs.when.as_deref()), ("vector[src_pair, d_out]", Some("not features")));
-    assert_eq!(pairs.domain, Domain::Pair(crate::inter::Side::Src));
+    assert_eq!((pairs.domain, &pairs.sizes[..]), (Domain::Pair(crate::inter::Side::Src), &["d_out".to_owned()][..]));
+    let order = "x W E root_W root_E b edge_norm src_scale dst_scale norm root bias features";
+    assert_eq!(signature.parameters.join(" "), order);
 }
 
 #[test]

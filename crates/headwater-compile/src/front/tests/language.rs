@@ -326,3 +326,26 @@ fn gradients_are_wanted_of_inputs_that_are_not_constant() {
     assert!(wanted("x") && wanted("y") && !wanted("D"));
     assert_eq!(read.program[read.program.output("out").unwrap()].domain, Domain::DST);
 }
+
+#[test]
+fn a_condition_may_wait_behind_a_lambda() {
+    let text = |condition: &str| {
+        format!(
+            "def f(g, x: node[d_in], b: vector[d_in] = when({condition}), bias: bool = True):\n    \
+             for n in g.nodes():\n        n[\"out\"] = n.x + b if bias else n.x"
+        )
+    };
+    for bias in [true, false] {
+        let given = arguments(&[("bias", OptionValue::Bool(bias))]);
+        let [plain, later] = ["bias", "lambda: bias"].map(|condition| read("f", &text(condition), &given).unwrap());
+        assert_eq!(plain, later);
+        assert_eq!(
+            plain.program.values.iter().filter(|v| matches!(v.op, Op::Parameter { .. })).count(),
+            usize::from(bias)
+        );
+    }
+    for wrong in ["lambda y: bias", "lambda: (lambda: bias)"] {
+        assert!(read("f", &text(wrong), &arguments(&[])).is_err(), "{wrong}");
+    }
+    assert!(read("f", &text("True").replace("n.x + b", "(lambda: n.x)"), &arguments(&[])).is_err());
+}

@@ -1,0 +1,246 @@
+//! A layer called with somebody else's arrays, whose autograd asks for gradients.
+//!
+//! A [`Bound`] is a text with its sizes and options, and with what its caller wants: gradients of these arrays, dropouts or
+//! none. It is compiled when it meets a graph, once for all graphs of about the same rows. A [`Plan`] keeps nothing between
+//! runs: what the backward pass reads goes to the caller and comes back, so the caller decides how long it lives and where.
+
+mod explain;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use explain::Level;
+pub use plan::{Arrays, Plan};
+
+use crate::adjacency::Adjacency;
+use crate::error::{Error, Result};
+use crate::front::{self, Arguments, Declared, Layer};
+use crate::inter::{Domain, Op, Program, Shape};
+use crate::pass::{Optimisations, Statistics, without_dropout};
+
+/// Plans that are kept at most; the oldest goes first.
+const MOST_PLANS: usize = 16;
+
+/// A layer's text.
+#[derive(Debug, Clone, Copy)]
+pub struct Text<'a> {
+    /// What errors call it.
+    pub name: &'a str,
+    /// The text.
+    pub text: &'a str,
+}
+
+/// What a caller wants of a layer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Wish {
+    /// Inputs and weights whose gradients will be asked for.
+    pub gradients: BTreeSet<String>,
+    /// Whether dropouts drop: in training they do.
+    pub training: bool,
+}
+
+/// An array that a layer takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taken {
+    /// Its name.
+    pub name: String,
+    /// Which rows it has. One of [`Domain::Const`] is one row, and has no extent for it.
+    pub domain: Domain,
+    /// Extents of a row, as the text's annotation has them.
+    pub row: Vec<usize>,
+    /// Whether it is learnt.
+    pub is_weight: bool,
+}
+
+/// A layer with sizes and options, for one kind of call.
+#[derive(Debug)]
+pub struct Bound {
+    program: Program,
+    self_loops: bool,
+    has_dropout: bool,
+    wants_gradients: bool,
+    taken: Vec<Taken>,
+    plans: Mutex<Vec<Arc<Plan>>>,
+}
+
+impl Bound {
+    /// Reads a text. Sizes that `arguments` leaves out follow from `rows`: the extents of a row of each array that is given.
+    pub fn new(
+        text: Text<'_>,
+        rows: &BTreeMap<String, Vec<usize>>,
+        mut arguments: Arguments,
+        wish: &Wish,
+    ) -> Result<Self> {
+        front::infer(text.name, text.text, rows, &mut arguments)?;
+        let signature = front::signature(text.name, text.text)?;
+        let read = front::read(text.name, text.text, &arguments);
+        let Layer { program, self_loops, .. } = read.map_err(|why| missing_size(why, &signature.sizes, &arguments))?;
+        let declared: Vec<&Declared> = signature.inputs.iter().chain(&signature.weights).collect();
+        let program = if wish.training { program } else { without_dropout(&program) };
+        Ok(Self {
+            taken: taken(&program, &declared),
+            has_dropout: program.values.iter().any(|value| is_dropout(&value.op)),
+            wants_gradients: !wish.gradients.is_empty(),
+            program: wanting(&program, &wish.gradients)?,
+            self_loops,
+            plans: Mutex::default(),
+        })
+    }
+
+    /// What it computes.
+    #[must_use]
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Whether the graph gets an edge from every node to itself.
+    #[must_use]
+    pub fn self_loops(&self) -> bool {
+        self.self_loops
+    }
+
+    /// Whether a run draws random numbers.
+    #[must_use]
+    pub fn has_dropout(&self) -> bool {
+        self.has_dropout
+    }
+
+    /// The arrays that it takes, inputs and weights, in the order of the text.
+    #[must_use]
+    pub fn taken(&self) -> &[Taken] {
+        &self.taken
+    }
+
+    /// Extents of a row of the output.
+    #[must_use]
+    pub fn out_row(&self) -> Vec<usize> {
+        self.program.output("out").map_or_else(Vec::new, |out| extents(self.program[out].shape, 1))
+    }
+
+    /// Whether arrays of these shapes can be run on a graph; the error names the first that cannot, and one that is missing
+    /// or too much.
+    pub fn check(&self, graph: &Adjacency, shapes: &BTreeMap<String, Vec<usize>>) -> Result<()> {
+        let wrong = |name: &str, why: String| Err(Error::Argument { name: name.to_owned(), why });
+        for Taken { name, domain, row, .. } in &self.taken {
+            let rows = Some(graph.rows(*domain)).filter(|_| *domain != Domain::Const);
+            let wanted: Vec<usize> = rows.into_iter().chain(row.iter().copied()).collect();
+            match shapes.get(name) {
+                Some(found) if *found == wanted => {}
+                Some(found) => {
+                    let reason =
+                        rows.map_or_else(String::new, |rows| format!(": the graph has {rows} {}", words(*domain)));
+                    return wrong(name, format!("its shape is {found:?}; expected {wanted:?}{reason}"));
+                }
+                None => return wrong(name, format!("it is missing; expected an array of {wanted:?}")),
+            }
+        }
+        match shapes.keys().find(|name| !self.taken.iter().any(|taken| taken.name == **name)) {
+            Some(name) => wrong(name, "the layer does not take it with these options".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Kernels for a graph with these rows: those that were made for one like it, or new ones.
+    pub fn plan(&self, statistics: &Statistics) -> Result<Arc<Plan>> {
+        let find = |plans: &[Arc<Plan>]| plans.iter().find(|plan| plan.statistics().is_like(statistics)).cloned();
+        if let Some(found) = find(&self.plans()) {
+            return Ok(found);
+        }
+        let with_gradients = self.wants_gradients || self.has_dropout;
+        let made = Arc::new(Plan::new(&self.program, statistics, with_gradients, Optimisations::CPU)?);
+        let mut plans = self.plans();
+        // Another thread may have been faster.
+        if let Some(found) = find(&plans) {
+            return Ok(found);
+        }
+        if plans.len() == MOST_PLANS {
+            plans.remove(0);
+        }
+        plans.push(Arc::clone(&made));
+        Ok(made)
+    }
+
+    /// How many plans there are.
+    #[must_use]
+    pub fn plan_count(&self) -> usize {
+        self.plans().len()
+    }
+
+    fn plans(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Plan>>> {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A size that neither the caller nor an array tells is an argument that is missing, and no fault of the text.
+fn missing_size(why: Error, sizes: &[String], arguments: &Arguments) -> Error {
+    let Error::Text { why: said, .. } = &why else { return why };
+    let is_it =
+        |size: &&String| !arguments.sizes.contains_key(*size) && said.contains(&format!("size `{size}` is not given"));
+    match sizes.iter().find(is_it) {
+        Some(size) => {
+            Error::Argument { name: size.clone(), why: "no array tells this size; give it by name".to_owned() }
+        }
+        None => why,
+    }
+}
+
+fn is_dropout(op: &Op) -> bool {
+    matches!(op, Op::Dropout { probability, .. } if *probability > 0.0)
+}
+
+/// The program with gradients of these arrays and no others. A weight that does not learn is an input.
+fn wanting(program: &Program, gradients: &BTreeSet<String>) -> Result<Program> {
+    let mut program = program.clone();
+    for value in &mut program.values {
+        match &mut value.op {
+            Op::Parameter { name } if !gradients.contains(name) => {
+                value.op = Op::Input { name: std::mem::take(name), wants_gradient: false };
+            }
+            Op::Input { name, wants_gradient: false } if gradients.contains(name) => {
+                let why = "its gradient is asked for, but the text has it as constant".to_owned();
+                return Err(Error::Argument { name: name.clone(), why });
+            }
+            Op::Input { name, wants_gradient } => *wants_gradient = gradients.contains(name),
+            _ => {}
+        }
+    }
+    Ok(program)
+}
+
+fn taken(program: &Program, declared: &[&Declared]) -> Vec<Taken> {
+    let one = |value: &crate::inter::Value| {
+        let (name, is_weight) = match &value.op {
+            Op::Input { name, .. } => (name, false),
+            Op::Parameter { name } => (name, true),
+            _ => return None,
+        };
+        let sizes = declared.iter().find(|declared| declared.name == *name)?.sizes.len();
+        Some(Taken { name: name.clone(), domain: value.domain, row: extents(value.shape, sizes), is_weight })
+    };
+    program.values.iter().filter_map(one).collect()
+}
+
+/// A shape with so many extents at least: one head is told where the text tells it.
+fn extents(shape: Shape, least: usize) -> Vec<usize> {
+    let (heads, inner) = match shape {
+        Shape::Row { heads, width } => (heads, vec![width]),
+        Shape::Matrix { heads, rows, cols } => (heads, vec![rows, cols]),
+    };
+    let heads = Some(heads).filter(|heads| *heads > 1 || inner.len() < least);
+    heads.into_iter().chain(inner).collect()
+}
+
+fn words(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Const => "",
+        Domain::NodeType => "node types",
+        Domain::EdgeType => "edge types",
+        Domain::Node(crate::inter::Side::Src) => "nodes",
+        Domain::Node(crate::inter::Side::Dst) => "nodes that are written",
+        Domain::Pair(_) => "pairs of a node and an edge type",
+        Domain::Edge => "edges",
+    }
+}

@@ -1,0 +1,226 @@
+//! Layer texts for torch's autograd: read, given sizes by the arrays of a call, and compiled when they meet a graph.
+//!
+//! What runs them is in `kernels.rs`. `python/headwater/compile.py` binds a caller's arguments and keeps what the backward pass
+//! reads.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use headwater::compile::call::{Bound as BoundText, Level, Text, Wish};
+use headwater::compile::front::{self, Arguments, Declared, OptionValue, Signature};
+use headwater::compile::inter::Domain;
+use headwater::compile::pass::Statistics;
+use headwater::train::network::first_values;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::of_compile;
+use crate::kernels::{LayerGraph, Plan};
+use crate::threads;
+
+/// The text of a layer. `name` is what errors call it: the file that it stands in, with as many lines before it as there.
+#[pyclass(frozen, module = "headwater")]
+pub struct Layer {
+    name: String,
+    text: String,
+    signature: Signature,
+}
+
+/// What the text knows when it is read.
+#[derive(FromPyObject, IntoPyObject)]
+enum Known {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+}
+
+impl From<Known> for OptionValue {
+    fn from(known: Known) -> Self {
+        match known {
+            Known::Bool(is_on) => Self::Bool(is_on),
+            Known::Int(number) => Self::Int(number),
+            Known::Float(number) => Self::Float(number),
+            Known::Text(text) => Self::Text(text),
+        }
+    }
+}
+
+impl From<&OptionValue> for Known {
+    fn from(value: &OptionValue) -> Self {
+        match value {
+            OptionValue::Bool(is_on) => Self::Bool(*is_on),
+            OptionValue::Int(number) => Self::Int(*number),
+            OptionValue::Float(number) => Self::Float(*number),
+            OptionValue::Text(text) => Self::Text(text.clone()),
+        }
+    }
+}
+
+/// A name, what kind of rows it has, and the extents of one as they are written.
+type Written = (String, String, Vec<String>);
+
+#[pymethods]
+impl Layer {
+    #[new]
+    fn new(name: String, text: String) -> PyResult<Self> {
+        let signature = front::signature(&name, &text).map_err(|why| of_compile(why, &text))?;
+        Ok(Self { name, text, signature })
+    }
+
+    /// The layer's name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.signature.layer
+    }
+
+    /// Names of what it takes behind the graph, in their order.
+    #[getter]
+    fn parameters(&self) -> Vec<String> {
+        self.signature.parameters.clone()
+    }
+
+    /// Rows that are given at every call.
+    #[getter]
+    fn inputs(&self) -> Vec<Written> {
+        self.signature.inputs.iter().map(written).collect()
+    }
+
+    /// What is learnt.
+    #[getter]
+    fn weights(&self) -> Vec<Written> {
+        self.signature.weights.iter().map(written).collect()
+    }
+
+    /// Names of sizes.
+    #[getter]
+    fn sizes(&self) -> Vec<String> {
+        self.signature.sizes.clone()
+    }
+
+    /// Options and their defaults.
+    #[getter]
+    fn options(&self) -> Vec<(String, Known)> {
+        self.signature.options.iter().map(|option| (option.name.clone(), (&option.default).into())).collect()
+    }
+
+    /// The layer for one kind of call. `rows` has the extents of a row of each array, `gradients` those whose gradients are
+    /// wanted.
+    fn bind(
+        &self,
+        rows: BTreeMap<String, Vec<usize>>,
+        sizes: BTreeMap<String, usize>,
+        options: HashMap<String, Known>,
+        gradients: BTreeSet<String>,
+        training: bool,
+    ) -> PyResult<BoundLayer> {
+        let options = options.into_iter().map(|(name, value)| (name, value.into())).collect();
+        let text = Text { name: &self.name, text: &self.text };
+        let made = BoundText::new(text, &rows, Arguments { sizes, options }, &Wish { gradients, training });
+        let bound = made.map_err(|why| of_compile(why, &self.text))?;
+        Ok(BoundLayer { bound: Arc::new(bound), model: self.signature.layer.clone() })
+    }
+}
+
+fn written(declared: &Declared) -> Written {
+    (declared.name.clone(), declared.domain.to_string(), declared.sizes.clone())
+}
+
+/// The text of a layer that comes with Headwater.
+#[pyfunction]
+pub fn builtin_layer(name: &str) -> Option<&'static str> {
+    front::builtin(name)
+}
+
+/// A layer for one kind of call. It is compiled when it meets a graph.
+#[pyclass(frozen, module = "headwater")]
+pub struct BoundLayer {
+    bound: Arc<BoundText>,
+    /// By whose rules weights begin.
+    model: String,
+}
+
+#[pymethods]
+impl BoundLayer {
+    /// Whether every node gets an edge to itself.
+    #[getter]
+    fn self_loops(&self) -> bool {
+        self.bound.self_loops()
+    }
+
+    /// Whether a run draws random numbers.
+    #[getter]
+    fn has_dropout(&self) -> bool {
+        self.bound.has_dropout()
+    }
+
+    /// How many plans there are.
+    #[getter]
+    fn plan_count(&self) -> usize {
+        self.bound.plan_count()
+    }
+
+    /// Extents of a row of the output.
+    #[getter]
+    fn out_row(&self) -> Vec<usize> {
+        self.bound.out_row()
+    }
+
+    /// Names of the arrays that it takes.
+    #[getter]
+    fn taken(&self) -> Vec<String> {
+        self.bound.taken().iter().map(|taken| taken.name.clone()).collect()
+    }
+
+    /// Kernels for arrays of these shapes on a graph.
+    fn plan(&self, py: Python<'_>, graph: &LayerGraph, shapes: BTreeMap<String, Vec<usize>>) -> PyResult<Plan> {
+        self.bound.check(graph.adjacency(), &shapes).map_err(|why| of_compile(why, ""))?;
+        let made = threads::run(py, || self.bound.plan(graph.statistics()))?;
+        Ok(Plan(made.map_err(|why| of_compile(why, ""))?))
+    }
+
+    /// What it is compiled to, for a graph or for one that is often taken.
+    #[pyo3(signature = (graph = None, level = "all"))]
+    fn explain(&self, py: Python<'_>, graph: Option<&LayerGraph>, level: &str) -> PyResult<String> {
+        let Some((_, level)) = Level::NAMED.into_iter().find(|(name, _)| *name == level) else {
+            let names = Level::NAMED.map(|(name, _)| name).join(", ");
+            return Err(PyValueError::new_err(format!("level is {level:?}; it should be one of {names}")));
+        };
+        let statistics = graph.map_or(&Statistics::FB15K_237, LayerGraph::statistics);
+        let made = threads::run(py, || self.bound.plan(statistics))?;
+        Ok(made.map_err(|why| of_compile(why, ""))?.explain(level))
+    }
+
+    /// What the weights begin with: name, shape and values of each. `counts` has the rows of `node.src`, `ntype` and `etype`.
+    fn first_weights(
+        &self,
+        py: Python<'_>,
+        counts: HashMap<String, usize>,
+        seed: u64,
+    ) -> PyResult<Vec<(String, Vec<usize>, Array)>> {
+        let rows = |domain: Domain| match domain {
+            Domain::Const => Some(1),
+            _ => counts.get(&domain.to_string()).copied(),
+        };
+        let weights = self.bound.taken().iter().filter(|taken| taken.is_weight);
+        let mut shapes = BTreeMap::new();
+        for taken in weights {
+            let Some(count) = rows(taken.domain) else {
+                let why =
+                    format!("{} has a row for each {}, and nobody says how many there are", taken.name, taken.domain);
+                return Err(PyValueError::new_err(why));
+            };
+            let count = Some(count).filter(|_| taken.domain != Domain::Const);
+            shapes.insert(taken.name.clone(), count.into_iter().chain(taken.row.iter().copied()).collect());
+        }
+        let program = self.bound.program();
+        let found = threads::run(py, || first_values(&self.model, program, &|domain| rows(domain).unwrap_or(0), seed))?;
+        let shaped = |array: headwater::train::Array| {
+            let shape: Vec<usize> = shapes.remove(&array.name).unwrap_or_default();
+            (array.name, shape, Array::new(array.values, Dtype::F32))
+        };
+        Ok(found.into_iter().map(shaped).collect())
+    }
+}

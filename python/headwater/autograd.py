@@ -1,0 +1,177 @@
+"""Compiled layers under torch's autograd.
+
+A call is prepared: tensors are looked at, the graph is brought into the kernels' order, and the layer is compiled if it was not
+before. Then it runs. What the backward kernels read is kept with `save_for_backward`, so that torch frees it, checks that nobody
+wrote to it, and hands it to whoever hooks saved tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from . import _headwater
+from .layer_graph import LayerGraph, graph_of
+
+if TYPE_CHECKING:
+    from .compile import Given, Layer
+
+
+@dataclass
+class Prepared:
+    """A call that can run."""
+
+    bound: _headwater.BoundLayer
+    plan: _headwater.Plan
+    graph: _headwater.LayerGraph
+    seed: int
+    tensors: dict[str, Tensor]
+    # Types of nodes and how many of each are written, where the caller has tensors by type.
+    by_type: Optional[dict[Any, int]]
+    kernels: Any
+
+
+def call(layer: Layer, graph: Any, given: Given, training: bool) -> Any:
+    """The layer's output, with or without a way back."""
+    prepared = prepare(layer, graph, given, training)
+    if any(tensor.requires_grad for tensor in prepared.tensors.values()) and torch.is_grad_enabled():
+        out = _Run.apply(prepared, list(prepared.tensors), *prepared.tensors.values())
+    else:
+        out = _out(prepared, _forward(prepared))
+    if prepared.by_type is None:
+        return out
+    return dict(zip(prepared.by_type, out.split(list(prepared.by_type.values()))))
+
+
+def prepare(layer: Layer, graph: Any, given: Given, training: bool) -> Prepared:
+    """Checks everything, and compiles what was not compiled."""
+    arrays = given.arrays
+    layer_graph, by_type = None, None
+    if any(isinstance(value, dict) for value in arrays.values()):
+        layer_graph = graph_of(graph, {})
+        arrays, by_type = _joined(layer, layer_graph, arrays)
+    tensors = {name: _checked(layer, name, value) for name, value in arrays.items()}
+    kernels = _kernels(tensors)
+    layer_graph = layer_graph or graph_of(graph, _rows_told(layer, tensors))
+    wanted = frozenset(name for name, tensor in tensors.items() if tensor.requires_grad and torch.is_grad_enabled())
+    rows = {name: _row(layer, name, tensor) for name, tensor in tensors.items()}
+    bound = layer.bound(rows, given.sizes, given.options, wanted, training)
+    native = layer_graph.native(bound.self_loops)
+    of_edges = [name for name, (kind, _) in layer.inputs.items() if kind == "edge" and name in tensors]
+    orders = {name: layer_graph.edge_order(name, bound.self_loops) for name in of_edges}
+    plan = bound.plan(native, {name: list(tensor.shape) for name, tensor in tensors.items()})
+    for name, order in orders.items():
+        if order is not None:
+            tensors[name] = tensors[name].index_select(0, order)
+    seed = int(torch.randint(2**62, ())) if bound.has_dropout else 0
+    return Prepared(bound, plan, native, seed, tensors, by_type, kernels)
+
+
+class _OnHost:
+    """Kernels that run on CPU threads, on tensors where they lie."""
+
+    @staticmethod
+    def forward(prepared: Prepared, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+        return _tensors(prepared.plan.forward(prepared.graph, arrays, prepared.seed))
+
+    @staticmethod
+    def backward(prepared: Prepared, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+        return _tensors(prepared.plan.backward(prepared.graph, arrays, prepared.seed))
+
+
+def _tensors(arrays: dict[str, _headwater.Array]) -> dict[str, Tensor]:
+    return {name: torch.from_dlpack(array) for name, array in arrays.items()}
+
+
+def _kernels(tensors: dict[str, Tensor]) -> Any:
+    """Who runs the kernels, by where the tensors lie. Kernels for another device are another class like `_OnHost`."""
+    for name, tensor in tensors.items():
+        if tensor.device.type != "cpu":
+            raise RuntimeError(
+                f"{name} lies on {tensor.device}; compiled layers run on CPU tensors so far. The compiler writes CUDA kernels, "
+                "but nothing yet hands them torch's device memory and stream. Call `.cpu()`"
+            )
+    return _OnHost
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, prepared: Prepared, names: list[str], *tensors: Tensor) -> Tensor:
+        made = _forward(prepared)
+        out = _out(prepared, made)
+        # The output itself may be read on the way back, and is kept as such.
+        known = {**dict(zip(names, tensors)), **made, "out": out}
+        ctx.kept = [name for name in prepared.plan.backward_reads if name != "d.out"]
+        ctx.save_for_backward(*(known[name] for name in ctx.kept))
+        ctx.names, ctx.shapes = names, [tensor.shape for tensor in tensors]
+        # Tensors are held by what was saved alone.
+        prepared.tensors = {}
+        ctx.prepared = prepared
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        arrays = {name: tensor.detach() for name, tensor in zip(ctx.kept, ctx.saved_tensors)}
+        arrays["d.out"] = gradient.detach().contiguous()
+        made = ctx.prepared.kernels.backward(ctx.prepared, arrays)
+        own = zip(ctx.names, ctx.shapes, ctx.needs_input_grad[2:])
+        return (None, None, *(made[f"d.{name}"].view(shape) if needed else None for name, shape, needed in own))
+
+
+def _forward(prepared: Prepared) -> dict[str, Tensor]:
+    arrays = {name: tensor.detach() for name, tensor in prepared.tensors.items()}
+    return prepared.kernels.forward(prepared, arrays)
+
+
+def _out(prepared: Prepared, made: dict[str, Tensor]) -> Tensor:
+    return made.pop("out").view(prepared.graph.rows("node.dst"), *prepared.bound.out_row)
+
+
+def _checked(layer: Layer, name: str, value: Any) -> Tensor:
+    """A tensor as kernels read it. One that is not contiguous is copied."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} is a {type(value).__name__}; it should be a tensor")
+    if value.dtype != torch.float32:
+        raise ValueError(f"{name} is of {value.dtype}; it should be torch.float32")
+    if value.layout != torch.strided:
+        raise ValueError(f"{name} is sparse; it should be dense")
+    kind, sizes = layer.arrays[name]
+    if value.dim() == len(sizes) and sizes[-1] == "1" and kind != "const":
+        # One number a row needs no dimension of its own.
+        value = value.unsqueeze(-1)
+    return value.contiguous()
+
+
+def _row(layer: Layer, name: str, tensor: Tensor) -> list[int]:
+    """Extents of a row."""
+    return list(tensor.shape if layer.arrays[name][0] == "const" else tensor.shape[1:])
+
+
+def _rows_told(layer: Layer, tensors: dict[str, Tensor]) -> dict[str, int]:
+    """How many nodes, edge types and so on there are, by the first tensor that has a row for each."""
+    told: dict[str, int] = {}
+    for name, (kind, _) in layer.arrays.items():
+        if name in tensors and tensors[name].dim() > 0:
+            told.setdefault(kind, tensors[name].size(0))
+    return told
+
+
+def _joined(layer: Layer, graph: LayerGraph, arrays: dict[str, Any]) -> tuple[dict[str, Any], Optional[dict[Any, int]]]:
+    """Tensors by type, type after type."""
+    joined, by_type = {}, None
+    for name, value in arrays.items():
+        if isinstance(value, dict):
+            is_edge = layer.arrays[name][0] == "edge"
+            kinds = graph.edge_types if is_edge else graph.node_types
+            if set(value) != set(kinds):
+                raise ValueError(f"{name} has the types {list(value)}; the graph has {kinds}")
+            value = torch.cat([value[kind] for kind in kinds])
+            if not is_edge:
+                by_type = dict(zip(kinds, graph.targets))
+        joined[name] = value
+    return joined, by_type

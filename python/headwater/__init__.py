@@ -7,9 +7,26 @@
 >>> graph.nodes, graph.edges
 (3, 2)
 
-`headwater.pyg` has the loaders of PyG users. It needs torch and torch-geometric; nothing else here does.
+`Dataset`, `generate`, `ingest` and `from_pyg` are graphs with features and labels.
+
+`headwater.pyg` has the loaders of PyG users. It needs torch and torch-geometric; so do `from_pyg` and `Dataset.to_pyg`,
+and nothing else here does.
 """
 
-from ._headwater import Array, Graph, Sample, Sampler, Topology, __version__, take_rows
+from ._headwater import Array, Graph, Sample, Sampler, Topology, __version__, shapes, take_rows
+from .dataset import Dataset, from_pyg, generate, ingest
 
-__all__ = ["Array", "Graph", "Sample", "Sampler", "Topology", "__version__", "take_rows"]
+__all__ = [
+    "Array",
+    "Dataset",
+    "Graph",
+    "Sample",
+    "Sampler",
+    "Topology",
+    "__version__",
+    "from_pyg",
+    "generate",
+    "ingest",
+    "shapes",
+    "take_rows",
+]

@@ -1,6 +1,7 @@
 """The native part of Headwater."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Optional, Protocol, Union
 
 __version__: str
@@ -75,6 +76,8 @@ class Graph:
         self, node_types: Sequence[tuple[str, int]], relations: Sequence[tuple[int, str, int, Topology]]
     ) -> None: ...
     @property
+    def node_types(self) -> list[tuple[str, int]]: ...
+    @property
     def nodes(self) -> int: ...
     @property
     def edges(self) -> int: ...
@@ -113,3 +116,91 @@ class Sample:
     def edges(self, relation: int) -> Array: ...
     def edge_ids(self, relation: int) -> Optional[Array]: ...
     def edges_per_hop(self, relation: int) -> list[int]: ...
+
+_Given = Optional[_Array]
+
+class RawDataset:
+    """A dataset by positions of its types and relations; `headwater.Dataset` has names for them."""
+
+    @staticmethod
+    def open(path: str) -> RawDataset: ...
+    @staticmethod
+    def in_memory(
+        name: str,
+        graph: Graph,
+        nodes: Sequence[tuple[_Given, _Given, Optional[int], _Given, Sequence[_Given]]],
+        edges: Sequence[tuple[_Given, _Given]],
+    ) -> RawDataset:
+        """Nodes have features, labels, classes, times and three splits; edges have features and labels."""
+    def save(self, path: str) -> None: ...
+    def verify(self) -> None: ...
+    @property
+    def path(self) -> Optional[Path]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def origin(self) -> str: ...
+    @property
+    def layout(self) -> str: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def node_types(self) -> list[tuple[str, int]]: ...
+    @property
+    def relations(self) -> list[tuple[str, str, str, int]]: ...
+    def classes(self, node_type: int) -> Optional[int]: ...
+    def graph(self) -> Graph: ...
+    def topology(self, relation: int) -> Topology: ...
+    def edges(self, relation: int) -> Array: ...
+    def of_nodes(self, node_type: int, what: str) -> Optional[Array]: ...
+    def of_edges(self, relation: int, what: str) -> Optional[Array]: ...
+    def original_id(self, node_type: int, node: int) -> Optional[str]: ...
+
+def generate_rmat(
+    path: str,
+    *,
+    nodes_log2: int = 20,
+    edges_per_node: int = 16,
+    features: int = 0,
+    classes: int = 0,
+    even: bool = False,
+    simple: bool = False,
+    by_rank: bool = False,
+    seed: int = 1,
+) -> RawDataset:
+    """A power-law graph as Graph500 draws it."""
+
+def generate_planted(
+    path: str,
+    *,
+    nodes: int = 10_000,
+    edges_per_node: int = 10,
+    classes: int = 8,
+    features: int = 64,
+    homophily: float = 0.7,
+    separation: float = 1.0,
+    seed: int = 1,
+) -> RawDataset:
+    """Communities with features and labels that a graph network can learn."""
+
+def generate_like(name: str, path: str, *, scale: float = 1.0, seed: int = 1) -> RawDataset:
+    """The shape of a published dataset."""
+
+def shapes() -> list[str]:
+    """The datasets whose shapes are known."""
+
+def ingest(
+    source: Optional[str],
+    path: str,
+    *,
+    format: Optional[str],
+    name: Optional[str],
+    layout: str,
+    reverse: bool,
+    nodes: Sequence[tuple[Optional[str], int]],
+    sparse_features: str,
+    edges: Sequence[tuple[str, str, str, str]],
+    ids: str,
+    text: Mapping[str, Any],
+) -> RawDataset:
+    """A dataset out of what others wrote."""

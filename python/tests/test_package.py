@@ -72,9 +72,13 @@ print(ticks >= 3 or taken < 0.02)
     assert done.stdout.strip() == "True", done.stderr
 
 
-@pytest.mark.parametrize("name", ["headwater", "headwater.pyg.install", "headwater.pyg.stores"])
+EXAMPLES = ["headwater"]
+WITH_PYG = ["headwater.dataset", "headwater.pyg.install", "headwater.pyg.stores"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES + WITH_PYG)
 def test_examples_of_docstrings_run(name):
-    if name != "headwater":
+    if name in WITH_PYG:
         pytest.importorskip("torch_geometric")
     found = doctest.testmod(importlib.import_module(name), extraglobs={"torch": sys.modules.get("torch")})
     assert found.attempted > 0 and found.failed == 0

@@ -6,12 +6,14 @@
 //! | Ours, for others? | `array.rs` |
 //! | Theirs, for us? | `column.rs` |
 //! | Graphs and their samples? | `graph.rs`, `sampler.rs` |
+//! | Graphs with features and labels, and where they come from? | `dataset.rs`, `source.rs` |
 //! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
 //! | Which exception? | `error.rs` |
 //! | On which threads? | `threads.rs` |
 
 mod array;
 mod column;
+mod dataset;
 mod dlpack;
 mod dtype;
 mod error;
@@ -19,6 +21,7 @@ mod graph;
 mod recycle;
 mod rows;
 mod sampler;
+mod source;
 mod threads;
 
 use pyo3::prelude::*;
@@ -32,5 +35,11 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<graph::Graph>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<sampler::Sample>()?;
+    module.add_class::<dataset::RawDataset>()?;
+    module.add_function(wrap_pyfunction!(source::generate_rmat, module)?)?;
+    module.add_function(wrap_pyfunction!(source::generate_planted, module)?)?;
+    module.add_function(wrap_pyfunction!(source::generate_like, module)?)?;
+    module.add_function(wrap_pyfunction!(source::shapes, module)?)?;
+    module.add_function(wrap_pyfunction!(source::ingest, module)?)?;
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)
 }

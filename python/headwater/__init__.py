@@ -7,7 +7,8 @@
 >>> graph.nodes, graph.edges
 (3, 2)
 
-`Dataset`, `generate`, `ingest` and `from_pyg` are graphs with features and labels.
+`Dataset`, `generate`, `ingest` and `from_pyg` are graphs with features and labels, `scores` and `plan` say which rows are
+read most and where they should lie.
 
 `headwater.pyg` has the loaders of PyG users. It needs torch and torch-geometric; so do `from_pyg` and `Dataset.to_pyg`,
 and nothing else here does.
@@ -15,11 +16,13 @@ and nothing else here does.
 
 from ._headwater import Array, Graph, Sample, Sampler, Topology, __version__, shapes, take_rows
 from .dataset import Dataset, from_pyg, generate, ingest
+from .tiers import Plan, plan, scores
 
 __all__ = [
     "Array",
     "Dataset",
     "Graph",
+    "Plan",
     "Sample",
     "Sampler",
     "Topology",
@@ -27,6 +30,8 @@ __all__ = [
     "from_pyg",
     "generate",
     "ingest",
+    "plan",
+    "scores",
     "shapes",
     "take_rows",
 ]

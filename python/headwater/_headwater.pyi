@@ -204,3 +204,27 @@ def ingest(
     text: Mapping[str, Any],
 ) -> RawDataset:
     """A dataset out of what others wrote."""
+
+def score(
+    graph: Graph,
+    kind: str,
+    train: Sequence[_Given],
+    fanout: Sequence[int],
+    batch: int,
+    batches: Optional[int],
+    seed: int,
+) -> list[Array]:
+    """One array a node type."""
+
+def score_kinds() -> list[str]:
+    """The names of all scores."""
+
+_Tier = tuple[str, int, float, float, float]
+
+def plan(
+    tables: Sequence[tuple[_Array, int, Optional[float]]],
+    room: tuple[int, int, int, bool],
+    links: Optional[Sequence[float]],
+    in_order: bool,
+) -> tuple[list[tuple[tuple[int, int, int], list[_Tier], float]], list[_Tier], float]:
+    """Where rows lie and what that costs: for every table, and for all of them together."""

@@ -1,4 +1,4 @@
-"""Datasets in folders and in memory, made, read and handed on."""
+"""Datasets in folders and in memory, scores and plans."""
 
 import json
 import pickle
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import headwater
 import numpy as np
 import pytest
-from headwater import Dataset, Topology
+from headwater import Dataset, Graph, Topology
 
 
 @pytest.fixture(scope="module")
@@ -311,3 +311,93 @@ def test_folders_of_edges_of_bf16_come_back_in_torch(tmp_path):
     assert found.dtype == torch.bfloat16 and torch.equal(found, features)
     found += 1
     assert torch.equal(torch.from_dlpack(Dataset.open(saved.path).features()), features)
+
+
+# Scores and plans.
+
+
+def reverse_pagerank(source, target, start, iterations):
+    """A node hands its score on to those that point at it, in equal parts."""
+    nodes, scores = len(start), start.copy()
+    degree = np.bincount(target, minlength=nodes)
+    for _ in range(iterations):
+        pulled = np.zeros(nodes)
+        np.add.at(pulled, source, scores[target] / degree[target])
+        scores = 0.15 / nodes + 0.85 * pulled
+    return scores
+
+
+def test_scores_are_those_of_plain_loops():
+    source, target = np.random.default_rng(3).integers(0, 40, (2, 300))
+    train = np.arange(10)
+    dataset = Dataset.from_arrays((source, target), num_nodes=40, train=train)
+    of = lambda kind, **more: np.asarray(headwater.scores(dataset, kind, **more)["node"])  # noqa: E731
+    assert (of("out-degree") == np.bincount(source, minlength=40)).all()
+    assert (of("in-degree") == np.bincount(target, minlength=40)).all()
+    even = np.full(40, 1 / 40)
+    assert np.allclose(of("pagerank"), reverse_pagerank(source, target, even, 100), atol=1e-5)
+    weighted = np.where(np.arange(40) < 10, 4 / 40, 1 / 40)
+    assert np.allclose(of("weighted-pagerank"), reverse_pagerank(source, target, weighted, 5), atol=1e-9)
+    everything = of("presampled", fanout=[-1], batch=10, batches=3)
+    reached = np.zeros(40, int)
+    reached[source[np.isin(target, train)]] = reached[train] = 3
+    assert (everything == reached).all()
+    # A node that every batch begins with or takes is read once a batch.
+    expected = of("expected", fanout=[-1], batch=10)
+    assert np.allclose(expected[:10], 1.0, atol=1e-5) and (expected[reached == 0] == 0).all()
+    assert (expected[(reached > 0) & (np.arange(40) >= 10)] > 0.5).all()
+
+
+def test_scores_of_types_and_of_graphs_without_training_nodes():
+    found = headwater.scores(typed(), "out-degree")
+    assert {name: np.asarray(own).tolist() for name, own in found.items()} == {"author": [1, 2], "paper": [1, 0, 1]}
+    graph = Graph([("node", 6)], [(0, "to", 0, Topology.from_coo(*ring(), 6, 6))])
+    assert np.allclose(np.asarray(headwater.scores(graph, "pagerank")["node"]), 1 / 6)
+    weighted = headwater.scores(graph, "weighted-pagerank", train=np.array([0]))["node"]
+    start = np.array([1.0, 1 / 6, 1 / 6, 1 / 6, 1 / 6, 1 / 6])
+    assert np.allclose(np.asarray(weighted), reverse_pagerank(*ring(), start, 5), atol=1e-9)
+    with pytest.raises(ValueError, match="no training nodes"):
+        headwater.scores(graph, "expected")
+    with pytest.raises(ValueError, match="pagerank"):
+        headwater.scores(graph, "page-rank")
+    with pytest.raises(IndexError, match="6"):
+        headwater.scores(graph, "expected", train=np.array([6]))
+    with pytest.raises(ValueError, match="nodes"):
+        headwater.scores(graph, "expected", train={"nodes": np.array([0])})
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_a_plan_places_the_most_read_rows_first(dtype):
+    reads = np.array([1, 50, 3, 30, 16], dtype=dtype)
+    links = {"device": 10, "peer": 1, "host": 1, "disk": 0.5}
+    found = headwater.plan(reads, 8, gpu_bytes=16, host_bytes=8, links=links)
+    table = found.tables["node"]
+    assert (table.replicated_end, table.interleaved_end, table.host_end) == (2, 2, 3)
+    assert np.allclose([tier.hit_rate for tier in found.tiers], [0.8, 0.0, 0.16, 0.04])
+    assert np.allclose([tier.bytes_per_epoch for tier in found.tiers], [640, 0, 128, 32])
+    assert found.seconds_per_epoch == pytest.approx(128e-9) and "replicated" in repr(found)
+    as_given = headwater.plan(reads, 8, gpu_bytes=16, host_bytes=8, in_order=True)
+    assert as_given.tiers[0].hit_rate == pytest.approx(0.51)
+
+
+def test_tables_share_memories():
+    found = headwater.plan({"a": np.array([9, 1]), "b": np.array([5, 4])}, {"a": 4, "b": 4}, gpu_bytes=12, host_bytes=4)
+    assert {name: own.replicated_end for name, own in found.tables.items()} == {"a": 1, "b": 2}
+    grouped = headwater.plan(np.arange(100), 4, gpu_bytes=40, host_bytes=400, gpus=4, reads_per_epoch=1e6)
+    assert grouped.tiers[1].rows > 0 and sum(tier.rows for tier in grouped.tiers) == 100
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "words"),
+    [
+        (lambda: headwater.plan(np.arange(9), 4, gpu_bytes=4, host_bytes=4, disk=False), MemoryError, "7 rows"),
+        (lambda: headwater.plan(np.array([-1]), 4, gpu_bytes=4, host_bytes=4), ValueError, "-1"),
+        (lambda: headwater.plan(np.array([np.nan]), 4, gpu_bytes=4, host_bytes=4), ValueError, "NaN"),
+        (lambda: headwater.plan({"a": np.arange(2)}, {"b": 4}, gpu_bytes=4, host_bytes=4), ValueError, "b"),
+        (lambda: headwater.plan(np.arange(2), 4, gpu_bytes=4, host_bytes=4, links={"gpu": 1}), ValueError, "device"),
+        (lambda: headwater.plan(np.arange(2), 4, gpu_bytes=4, host_bytes=4, gpus=0), ValueError, "gpus"),
+    ],
+)
+def test_wrong_plans_are_pythons_errors(make, kind, words):
+    with pytest.raises(kind, match=words):
+        make()

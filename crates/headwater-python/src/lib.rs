@@ -8,6 +8,7 @@
 //! | Graphs and their samples? | `graph.rs`, `sampler.rs` |
 //! | Graphs with features and labels, and where they come from? | `dataset.rs`, `source.rs` |
 //! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
+//! | Which nodes are read most, and where do their rows lie? | `score.rs`, `plan.rs` |
 //! | Which exception? | `error.rs` |
 //! | On which threads? | `threads.rs` |
 
@@ -18,9 +19,11 @@ mod dlpack;
 mod dtype;
 mod error;
 mod graph;
+mod plan;
 mod recycle;
 mod rows;
 mod sampler;
+mod score;
 mod source;
 mod threads;
 
@@ -41,5 +44,8 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(source::generate_like, module)?)?;
     module.add_function(wrap_pyfunction!(source::shapes, module)?)?;
     module.add_function(wrap_pyfunction!(source::ingest, module)?)?;
+    module.add_function(wrap_pyfunction!(score::score, module)?)?;
+    module.add_function(wrap_pyfunction!(score::score_kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)
 }

@@ -1,6 +1,6 @@
 """The native part of Headwater."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, Protocol, Union
 
@@ -228,3 +228,36 @@ def plan(
     in_order: bool,
 ) -> tuple[list[tuple[tuple[int, int, int], list[_Tier], float]], list[_Tier], float]:
     """Where rows lie and what that costs: for every table, and for all of them together."""
+
+class RawTrainer:
+    """A run in its folder; `headwater.Trainer` is what users see."""
+
+    @staticmethod
+    def open(dataset: RawDataset, folder: str, given: dict[str, Any], resume: bool) -> RawTrainer: ...
+    @property
+    def config(self) -> dict[str, Any]: ...
+    @property
+    def note(self) -> Optional[str]: ...
+    @property
+    def epoch(self) -> int: ...
+    def run(
+        self, on_epoch: Callable[[dict[str, Any]], Any], on_batch: Optional[Callable[[int, int, float], Any]]
+    ) -> tuple[dict[str, Any], bool]:
+        """The summary, and whether it came to its end."""
+
+def run_history(run: str) -> list[dict[str, Any]]:
+    """Every epoch of a run, as far as it was written down."""
+
+def run_config(run: str) -> dict[str, Any]:
+    """All fields of a run."""
+
+def run_dataset(run: str) -> Optional[Path]:
+    """Where the dataset of a run was; None where it was in memory."""
+
+def run_checkpoints(run: str) -> list[Path]:
+    """The files of its checkpoints, the newest last."""
+
+def run_predict(
+    run: str, dataset: RawDataset, nodes: Union[_Array, list[int], None], form: str, checkpoint: str
+) -> Array:
+    """What the network of a run says of nodes, all of them where none are named."""

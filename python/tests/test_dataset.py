@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -401,3 +403,16 @@ def test_tables_share_memories():
 def test_wrong_plans_are_pythons_errors(make, kind, words):
     with pytest.raises(kind, match=words):
         make()
+
+
+def test_all_of_it_works_without_torch(tmp_path):
+    program = f"""
+import sys
+sys.modules['torch'] = None
+import headwater, numpy
+dataset = headwater.generate("planted", {str(tmp_path / "d")!r}, nodes=60, classes=2, features=4)
+trainer = headwater.Trainer(dataset, epochs=1, hidden=4, device="cpu", output={str(tmp_path / "r")!r})
+print(len(trainer.fit(progress=False).history), len(headwater.scores(dataset)["node"]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "1 60", done.stderr

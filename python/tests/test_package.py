@@ -72,7 +72,7 @@ print(ticks >= 3 or taken < 0.02)
     assert done.stdout.strip() == "True", done.stderr
 
 
-EXAMPLES = ["headwater", "headwater.tiers"]
+EXAMPLES = ["headwater", "headwater.tiers", "headwater.trainer"]
 WITH_PYG = ["headwater.dataset", "headwater.pyg.install", "headwater.pyg.stores"]
 
 

@@ -4,10 +4,15 @@
 use std::io;
 use std::path::Path;
 
+use headwater::feature::Error as FeatureError;
 use headwater::graph::Error as GraphError;
 use headwater::graph::ingest::fault::Fault;
 use headwater::tensor::Error as TensorError;
-use pyo3::exceptions::{PyFileExistsError, PyIndexError, PyMemoryError, PyOSError, PyValueError};
+use headwater::train::Error as TrainError;
+use pyo3::exceptions::{
+    PyFileExistsError, PyFileNotFoundError, PyFloatingPointError, PyIndexError, PyMemoryError, PyOSError,
+    PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 
 /// What Python raises for an error of the graph's.
@@ -27,6 +32,25 @@ pub fn of_graph(why: GraphError) -> PyErr {
         // Something is there already; other faults of a folder have none yet.
         GraphError::DatasetFolder { path, .. } if path.exists() => PyFileExistsError::new_err(why.to_string()),
         GraphError::Room { .. } | GraphError::Memory(_) => PyMemoryError::new_err(why.to_string()),
+        _ => PyValueError::new_err(why.to_string()),
+    }
+}
+
+/// What Python raises for an error of a run.
+pub fn of_train(why: TrainError) -> PyErr {
+    match why {
+        TrainError::Graph(why) => of_graph(why),
+        TrainError::Io { ref path, why: ref said, .. } => of_file(path, said, &why.to_string()),
+        TrainError::Feature(FeatureError::File { ref path, why: ref said, .. }) => {
+            of_file(path, said, &why.to_string())
+        }
+        // As Python says of any keyword.
+        TrainError::NoField { .. } => PyTypeError::new_err(why.to_string()),
+        TrainError::Setting { field: "nodes", .. } => PyIndexError::new_err(why.to_string()),
+        TrainError::NoCheckpoint { .. } => PyFileNotFoundError::new_err(why.to_string()),
+        TrainError::Memory(_) | TrainError::NoRoom { .. } => PyMemoryError::new_err(why.to_string()),
+        TrainError::Cuda(_) | TrainError::Stage { .. } => PyRuntimeError::new_err(why.to_string()),
+        TrainError::NotFinite { .. } => PyFloatingPointError::new_err(why.to_string()),
         _ => PyValueError::new_err(why.to_string()),
     }
 }

@@ -9,8 +9,10 @@
 //! | Graphs with features and labels, and where they come from? | `dataset.rs`, `source.rs` |
 //! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
 //! | Which nodes are read most, and where do their rows lie? | `score.rs`, `plan.rs` |
+//! | Runs, and what they leave? | `trainer.rs`, `run.rs`, with the plain values of `value.rs` |
 //! | Which exception? | `error.rs` |
 //! | On which threads? | `threads.rs` |
+//! | Who hears warnings? | `warnings.rs` |
 
 mod array;
 mod column;
@@ -22,16 +24,21 @@ mod graph;
 mod plan;
 mod recycle;
 mod rows;
+mod run;
 mod sampler;
 mod score;
 mod source;
 mod threads;
+mod trainer;
+mod value;
+mod warnings;
 
 use pyo3::prelude::*;
 
 /// The native part of `headwater`.
 #[pymodule]
 fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    warnings::listen();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<array::Array>()?;
     module.add_class::<graph::Topology>()?;
@@ -47,5 +54,11 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(score::score, module)?)?;
     module.add_function(wrap_pyfunction!(score::score_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_class::<trainer::RawTrainer>()?;
+    module.add_function(wrap_pyfunction!(run::run_history, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_config, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_dataset, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_checkpoints, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_predict, module)?)?;
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)
 }

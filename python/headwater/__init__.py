@@ -7,9 +7,12 @@
 >>> graph.nodes, graph.edges
 (3, 2)
 
+`Dataset`, `generate`, `ingest` and `from_pyg` are graphs with features and labels, `Trainer` trains on them, `scores` and `plan`
+say which rows are read most and where they should lie.
+
 `headwater.pyg` has the loaders of PyG users and `headwater.glt` the surface of GraphLearn's; they need torch and
 torch-geometric. `headwater.unified` makes tensors that a GPU reads in host memory, and `headwater.compile` layers out of short
-texts; calling these needs torch. Nothing else here does.
+texts; calling these needs torch. So do `from_pyg` and `Dataset.to_pyg`, and nothing else here does.
 """
 
 from typing import Any
@@ -27,10 +30,15 @@ from ._headwater import (
     __version__,
     gpu_count,
     gpu_memory,
+    shapes,
     synchronize,
     take_rows,
 )
 from .compile import compile, constant, when
+from .dataset import Dataset, from_pyg, generate, ingest
+from .run import Run
+from .tiers import Plan, plan, scores
+from .trainer import Trainer
 
 # What needs torch is imported when it is asked for.
 _OF_TORCH = {
@@ -43,19 +51,29 @@ _OF_TORCH = {
 
 __all__ = [
     "Array",
+    "Dataset",
     "DeviceGraph",
     "DeviceSample",
     "DeviceSampler",
     "Graph",
+    "Plan",
+    "Run",
     "Sample",
     "Sampler",
     "Table",
     "Topology",
+    "Trainer",
     "__version__",
     "compile",
     "constant",
+    "from_pyg",
+    "generate",
     "gpu_count",
     "gpu_memory",
+    "ingest",
+    "plan",
+    "scores",
+    "shapes",
     "synchronize",
     "take_rows",
     "when",

@@ -72,15 +72,16 @@ print(ticks >= 3 or taken < 0.02)
     assert done.stdout.strip() == "True", done.stderr
 
 
-EXAMPLES = ["headwater", "headwater._unified", "headwater.compile", "headwater.pyg.install", "headwater.pyg.stores"]
-EXAMPLES += ["headwater.glt", "headwater.glt.typing"]
-EXAMPLES += [f"headwater.glt.{name}" for name in ("data.topology", "data.feature", "data.unified_tensor")]
-EXAMPLES += [f"headwater.glt.utils.{name}" for name in ("common", "tensor")]
+EXAMPLES = ["headwater", "headwater.tiers", "headwater.trainer"]
+WITH_PYG = ["headwater._unified", "headwater.compile", "headwater.dataset", "headwater.pyg.install", "headwater.pyg.stores"]
+WITH_PYG += ["headwater.glt", "headwater.glt.typing"]
+WITH_PYG += [f"headwater.glt.{name}" for name in ("data.topology", "data.feature", "data.unified_tensor")]
+WITH_PYG += [f"headwater.glt.utils.{name}" for name in ("common", "tensor")]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", EXAMPLES + WITH_PYG)
 def test_examples_of_docstrings_run(name):
-    if name != "headwater":
+    if name in WITH_PYG:
         pytest.importorskip("torch_geometric")
     found = doctest.testmod(importlib.import_module(name), extraglobs={"torch": sys.modules.get("torch")})
     assert found.attempted > 0 and found.failed == 0

@@ -77,6 +77,12 @@ pub struct Links {
     pub disk_gb_per_s: f64,
 }
 
+impl Links {
+    /// As machines with fast ones have them, for plans where nothing was measured.
+    pub const TYPICAL: Self =
+        Self { device_gb_per_s: 1600.0, peer_gb_per_s: 150.0, host_gb_per_s: 50.0, disk_gb_per_s: 3.0 };
+}
+
 /// What is expected of a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Forecast {

@@ -49,7 +49,7 @@ pub use error::{Error, Result};
 pub use foreign::{Foreign, Owner};
 pub use gathered::add_gathered;
 pub use huge::{filled, read_tail};
-pub use map_file::map_file;
+pub use map_file::{map_file, map_file_for_writers};
 pub use mapping::Mapping;
 pub use nontemporal::{prefetch_element, stream_copy, stream_fence};
 pub use pin::pin;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytemuck::Pod;
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rayon::prelude::*;
@@ -18,6 +19,7 @@ pub struct Array {
     owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
     shape: Vec<usize>,
     dtype: Dtype,
+    is_read_only: bool,
 }
 
 /// A vector that lends its bytes.
@@ -36,12 +38,22 @@ impl Array {
     /// Over elements of one kind, in one dimension.
     pub fn new<T: Pod + Send + Sync>(elements: Vec<T>, dtype: Dtype) -> Self {
         let shape = vec![elements.len()];
-        Self { owner: Arc::new(Elements(elements)), shape, dtype }
+        Self::over(Arc::new(Elements(elements)), shape, dtype)
     }
 
     /// Over bytes that somebody owns.
     pub fn over(owner: Arc<dyn AsRef<[u8]> + Send + Sync>, shape: Vec<usize>, dtype: Dtype) -> Self {
-        Self { owner, shape, dtype }
+        Self { owner, shape, dtype, is_read_only: false }
+    }
+
+    /// The same elements in other dimensions, which have as many.
+    pub fn shaped(self, shape: Vec<usize>) -> Self {
+        Self { shape, ..self }
+    }
+
+    /// The same for readers alone, where `is_read_only` says that writing would end the process.
+    pub fn for_readers(self, is_read_only: bool) -> Self {
+        Self { is_read_only, ..self }
     }
 
     /// Ids, as torch has them: signed.
@@ -92,11 +104,15 @@ impl Array {
 
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dlpack::interface(py, (*self.owner).as_ref(), &self.shape, self.dtype)
+        dlpack::interface(py, (*self.owner).as_ref(), &self.shape, self.dtype, self.is_read_only)
     }
 
     #[pyo3(signature = (**_wishes))]
     fn __dlpack__<'py>(&self, py: Python<'py>, _wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        if self.is_read_only {
+            // The protocol has no word for it that every library knows.
+            return Err(PyBufferError::new_err("the array lies in memory that must not be written; copy it first"));
+        }
         let address = (*self.owner).as_ref().as_ptr().expose_provenance() as u64;
         let owner = Arc::new(Arc::clone(&self.owner));
         dlpack::lend(py, dlpack::Lease { owner, address, device: self.__dlpack_device__() }, &self.shape, self.dtype)

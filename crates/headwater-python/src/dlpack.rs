@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -67,6 +67,34 @@ pub struct Taken {
     /// The kind of memory and the number of its device, as DLPack has them.
     device: (i32, i32),
     _lender: Lender,
+    _read_only: Option<ReadOnly>,
+}
+
+/// Where memory lies that its owners do not let be written, while it is lent.
+static READ_ONLY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// One of them, by its first byte.
+struct ReadOnly(usize);
+
+impl ReadOnly {
+    fn new(start: usize) -> Self {
+        READ_ONLY.lock().unwrap_or_else(PoisonError::into_inner).push(start);
+        Self(start)
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        let mut known = READ_ONLY.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = known.iter().position(|start| *start == self.0) {
+            known.swap_remove(at);
+        }
+    }
+}
+
+/// Whether bytes were lent by somebody who does not let them be written: trying would end the process.
+pub fn is_read_only(bytes: &[u8]) -> bool {
+    READ_ONLY.lock().unwrap_or_else(PoisonError::into_inner).contains(&bytes.as_ptr().addr())
 }
 
 /// Who is held.
@@ -136,7 +164,7 @@ impl Taken {
         let field = |key: &str| interface.get_item(key);
         let shape: Vec<usize> = field("shape")?.extract()?;
         let dtype = Dtype::of_typestr(&field("typestr")?.extract::<String>()?, name)?;
-        let (address, _is_read_only): (usize, bool) = field("data")?.extract()?;
+        let (address, is_read_only): (usize, bool) = field("data")?.extract()?;
         let strides: Option<Vec<isize>> =
             interface.cast::<PyDict>()?.get_item("strides")?.and_then(|all| all.extract().ok());
         let size = isize::try_from(dtype.bytes()).unwrap_or(1);
@@ -145,7 +173,8 @@ impl Taken {
         let start = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address))
             .unwrap_or(NonNull::<u64>::dangling().cast());
         let _lender = Lender::Object(array.clone().unbind());
-        Ok(Self { start, bytes: 0, shape, dtype, device: (HOST, 0), _lender })
+        let _read_only = is_read_only.then(|| ReadOnly::new(start.addr().get()));
+        Ok(Self { start, bytes: 0, shape, dtype, device: (HOST, 0), _lender, _read_only })
     }
 
     fn by_capsule(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
@@ -179,7 +208,8 @@ impl Taken {
         let start = NonNull::new(tensor.data.cast::<u8>()).unwrap_or(NonNull::<u64>::dangling().cast());
         let offset = usize::try_from(tensor.byte_offset).unwrap_or(0);
         // SAFETY: the offset is inside the lender's memory.
-        Ok(Self { start: unsafe { start.add(offset) }, bytes: 0, shape, dtype, device, _lender })
+        let start = unsafe { start.add(offset) };
+        Ok(Self { start, bytes: 0, shape, dtype, device, _lender, _read_only: None })
     }
 }
 
@@ -291,11 +321,17 @@ unsafe extern "C" fn drop_capsule(capsule: *mut ffi::PyObject) {
 }
 
 /// NumPy's interface over memory of ours. The object that has it is held by whoever reads.
-pub fn interface<'py>(py: Python<'py>, bytes: &[u8], shape: &[usize], dtype: Dtype) -> PyResult<Bound<'py, PyDict>> {
+pub fn interface<'py>(
+    py: Python<'py>,
+    bytes: &[u8],
+    shape: &[usize],
+    dtype: Dtype,
+    is_read_only: bool,
+) -> PyResult<Bound<'py, PyDict>> {
     let fields = PyDict::new(py);
     fields.set_item("version", 3)?;
     fields.set_item("shape", PyTuple::new(py, shape)?)?;
     fields.set_item("typestr", dtype.typestr())?;
-    fields.set_item("data", (bytes.as_ptr().expose_provenance(), false))?;
+    fields.set_item("data", (bytes.as_ptr().expose_provenance(), is_read_only))?;
     Ok(fields)
 }

@@ -1,5 +1,7 @@
 //! Kinds of elements that cross between libraries, and their names in each protocol.
 
+use headwater::tensor::DType;
+use headwater::tensor::npy::NpyType;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -63,6 +65,29 @@ impl Dtype {
     /// The name in NumPy's interface.
     pub fn typestr(self) -> &'static str {
         self.row().3
+    }
+
+    /// The kind that files of datasets have. Complex numbers are in none.
+    pub fn in_files(self, name: &str) -> PyResult<NpyType> {
+        Ok(match self {
+            Bool => NpyType::Tensor(DType::Bool),
+            I8 => NpyType::Tensor(DType::I8),
+            I16 => NpyType::I16,
+            I32 => NpyType::Tensor(DType::I32),
+            I64 => NpyType::Tensor(DType::I64),
+            U8 => NpyType::Tensor(DType::U8),
+            U16 => NpyType::U16,
+            U32 => NpyType::U32,
+            U64 => NpyType::U64,
+            F16 => NpyType::Tensor(DType::F16),
+            Bf16 => NpyType::Tensor(DType::BF16),
+            F32 => NpyType::Tensor(DType::F32),
+            F64 => NpyType::Tensor(DType::F64),
+            C64 | C128 => {
+                let why = format!("{name} has complex elements; it should have whole numbers or floats");
+                return Err(PyValueError::new_err(why));
+            }
+        })
     }
 
     pub fn of_dlpack(code: u8, bits: u8, lanes: u16, name: &str) -> PyResult<Self> {

@@ -1,14 +1,22 @@
 //! Errors as Python's own kinds: an id out of range is an IndexError, too little memory a MemoryError, a fault in a layer's text
-//! a SyntaxError at its place, what a GPU refuses a RuntimeError, the rest ValueErrors.
+//! a SyntaxError at its place, what the system says of a file an OSError of its kind, what a GPU refuses a RuntimeError, the rest
+//! ValueErrors.
+
+use std::io;
+use std::path::Path;
 
 use headwater::compile::Error as CompileError;
 use headwater::cuda::Error as CudaError;
 use headwater::feature::Error as FeatureError;
 use headwater::graph::Error as GraphError;
+use headwater::graph::ingest::fault::Fault;
 use headwater::memory::Error as MemoryError;
 use headwater::tensor::Error as TensorError;
 use headwater::train::Error as TrainError;
-use pyo3::exceptions::{PyIndexError, PyMemoryError, PyRuntimeError, PySyntaxError, PyValueError};
+use pyo3::exceptions::{
+    PyFileExistsError, PyFileNotFoundError, PyFloatingPointError, PyIndexError, PyMemoryError, PyOSError,
+    PyRuntimeError, PySyntaxError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 
 /// What Python raises for an error of the graph's.
@@ -19,8 +27,17 @@ pub fn of_graph(why: GraphError) -> PyErr {
             let id = id.cast_signed();
             PyIndexError::new_err(format!("{name}[{position}] is {id}, but there are only {limit} nodes"))
         }
+        GraphError::File { path, why: said, .. } => of_file(path, said, &why.to_string()),
+        GraphError::Tensor(TensorError::Io { path, source }) => of_file(path, source, &why.to_string()),
+        GraphError::Source { path, fault, .. } => match &**fault {
+            Fault::Io(said) => of_file(path, said, &why.to_string()),
+            _ => PyValueError::new_err(why.to_string()),
+        },
+        // Something is there already; other faults of a folder have none yet.
+        GraphError::DatasetFolder { path, .. } if path.exists() => PyFileExistsError::new_err(why.to_string()),
         GraphError::Room { .. } => PyMemoryError::new_err(why.to_string()),
         GraphError::Cuda(why) | GraphError::Memory(MemoryError::Cuda(why)) => of_cuda(why.clone()),
+        GraphError::Memory(_) => PyMemoryError::new_err(why.to_string()),
         _ => PyValueError::new_err(why.to_string()),
     }
 }
@@ -65,11 +82,35 @@ pub fn of_compile(why: CompileError, text: &str) -> PyErr {
     }
 }
 
-/// What Python raises for an error of training's.
+/// What Python raises for an error of a run.
 pub fn of_train(why: TrainError) -> PyErr {
     match why {
         TrainError::Graph(why) => of_graph(why),
         TrainError::Compile(why) => of_compile(why, ""),
-        other => PyValueError::new_err(other.to_string()),
+        TrainError::Io { ref path, why: ref said, .. } => of_file(path, said, &why.to_string()),
+        TrainError::Feature(FeatureError::File { ref path, why: ref said, .. }) => {
+            of_file(path, said, &why.to_string())
+        }
+        // As Python says of any keyword.
+        TrainError::NoField { .. } => PyTypeError::new_err(why.to_string()),
+        TrainError::Setting { field: "nodes", .. } => PyIndexError::new_err(why.to_string()),
+        TrainError::NoCheckpoint { .. } => PyFileNotFoundError::new_err(why.to_string()),
+        TrainError::Memory(_) | TrainError::NoRoom { .. } => PyMemoryError::new_err(why.to_string()),
+        TrainError::Cuda(why) => of_cuda(why),
+        TrainError::Stage { .. } => PyRuntimeError::new_err(why.to_string()),
+        TrainError::NotFinite { .. } => PyFloatingPointError::new_err(why.to_string()),
+        _ => PyValueError::new_err(why.to_string()),
+    }
+}
+
+/// What Python raises where the system refused a file: the kind follows from the number, as in Python itself.
+fn of_file(path: &Path, said: &io::Error, words: &str) -> PyErr {
+    match said.raw_os_error() {
+        Some(number) => {
+            let text = said.to_string();
+            let text = text.split(" (os error").next().unwrap_or_default().to_owned();
+            PyOSError::new_err((number, text, path.display().to_string()))
+        }
+        None => PyOSError::new_err(words.to_owned()),
     }
 }

@@ -16,7 +16,8 @@ use crate::threads;
 #[derive(Clone)]
 pub struct Topology(pub core::Topology);
 
-fn layout(name: &str) -> PyResult<Layout> {
+/// By its name.
+pub fn layout(name: &str) -> PyResult<Layout> {
     match name.to_ascii_lowercase().as_str() {
         "csc" => Ok(Layout::Csc),
         "csr" => Ok(Layout::Csr),
@@ -187,6 +188,12 @@ impl Graph {
         let schema = Schema::new(types, ends.collect()).map_err(of_graph)?;
         let lists = relations.iter().map(|(.., lists)| lists.get().0.clone()).collect();
         core::Graph::new(schema, lists).map(Self).map_err(of_graph)
+    }
+
+    /// Names and counts.
+    #[getter]
+    fn node_types(&self) -> Vec<(String, u64)> {
+        self.0.schema().node_types().iter().map(|own| (own.name.clone(), own.count)).collect()
     }
 
     /// Nodes of all types.

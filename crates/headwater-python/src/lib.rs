@@ -7,16 +7,21 @@
 //! | Theirs, for us? | `column.rs` |
 //! | Graphs and their samples? | `graph.rs`, `sampler.rs` |
 //! | Layers as kernels? | `compile.rs`, `kernels.rs` |
-//! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
 //! | The same with a GPU? | `cuda.rs`, `device_graph.rs`, `device_sampler.rs`, `table.rs` |
 //! | Host memory that a GPU reads? | `mapped.rs` |
+//! | Graphs with features and labels, and where they come from? | `dataset.rs`, `source.rs` |
+//! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
+//! | Which nodes are read most, and where do their rows lie? | `score.rs`, `plan.rs` |
+//! | Runs, and what they leave? | `trainer.rs`, `run.rs`, with the plain values of `value.rs` |
 //! | Which exception? | `error.rs` |
 //! | On which threads? | `threads.rs` |
+//! | Who hears warnings? | `warnings.rs` |
 
 mod array;
 mod column;
 mod compile;
 mod cuda;
+mod dataset;
 mod device_graph;
 mod device_sampler;
 mod dlpack;
@@ -25,17 +30,25 @@ mod error;
 mod graph;
 mod kernels;
 mod mapped;
+mod plan;
 mod recycle;
 mod rows;
+mod run;
 mod sampler;
+mod score;
+mod source;
 mod table;
 mod threads;
+mod trainer;
+mod value;
+mod warnings;
 
 use pyo3::prelude::*;
 
 /// The native part of `headwater`.
 #[pymodule]
 fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    warnings::listen();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<array::Array>()?;
     module.add_class::<graph::Topology>()?;
@@ -57,5 +70,20 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compile::BoundLayer>()?;
     module.add_class::<kernels::LayerGraph>()?;
     module.add_class::<kernels::Plan>()?;
-    module.add_function(wrap_pyfunction!(compile::builtin_layer, module)?)
+    module.add_function(wrap_pyfunction!(compile::builtin_layer, module)?)?;
+    module.add_class::<dataset::RawDataset>()?;
+    module.add_function(wrap_pyfunction!(source::generate_rmat, module)?)?;
+    module.add_function(wrap_pyfunction!(source::generate_planted, module)?)?;
+    module.add_function(wrap_pyfunction!(source::generate_like, module)?)?;
+    module.add_function(wrap_pyfunction!(source::shapes, module)?)?;
+    module.add_function(wrap_pyfunction!(source::ingest, module)?)?;
+    module.add_function(wrap_pyfunction!(score::score, module)?)?;
+    module.add_function(wrap_pyfunction!(score::score_kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_class::<trainer::RawTrainer>()?;
+    module.add_function(wrap_pyfunction!(run::run_history, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_config, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_dataset, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_checkpoints, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_predict, module)?)
 }

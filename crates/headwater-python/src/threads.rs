@@ -1,6 +1,8 @@
 //! The threads that work runs on. A process that was forked has none of its parent's, and gets its own.
 
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -22,9 +24,55 @@ fn own() -> PyResult<Arc<ThreadPool>> {
     if let Some((_, threads)) = known.as_ref().filter(|(of, _)| *of == process) {
         return Ok(Arc::clone(threads));
     }
-    let made = ThreadPoolBuilder::new().thread_name(|at| format!("headwater-{at}")).build();
-    let made = Arc::new(made.map_err(|why| PyRuntimeError::new_err(format!("threads could not be started: {why}")))?);
+    let made = Arc::new(make(0)?);
     // The parent's threads are not here, so their end cannot be waited for.
     std::mem::forget(known.replace((process, Arc::clone(&made))));
     Ok(made)
+}
+
+/// So many threads; 0 for as many as there are cores.
+fn make(count: usize) -> PyResult<ThreadPool> {
+    let made = ThreadPoolBuilder::new().num_threads(count).thread_name(|at| format!("headwater-{at}")).build();
+    made.map_err(|why| PyRuntimeError::new_err(format!("threads could not be started: {why}")))
+}
+
+/// Threads of a run. One of them waits while callbacks are called, which may want the process's threads themselves.
+pub struct Threads(ThreadPool);
+
+impl Threads {
+    /// So many; 0 for as many as there are cores.
+    pub fn new(count: usize) -> PyResult<Self> {
+        make(count).map(Self)
+    }
+
+    /// As [`run`], on these threads.
+    pub fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
+        py.detach(|| self.0.install(work))
+    }
+
+    /// Runs work on these threads while the caller's thread does something with Python, and returns what came of both.
+    pub fn beside<T: Send, U>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce() -> T + Send,
+        meanwhile: impl FnOnce(Python<'_>) -> U,
+    ) -> PyResult<(T, U)> {
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| self.0.install(work));
+            let other = meanwhile(py);
+            let broke = |_| PyRuntimeError::new_err("the work broke off; this is a fault of Headwater");
+            // Nothing waits for Python there any more, but what it holds may be large and take a while to go.
+            let done = py.detach(|| worker.join()).map_err(broke)?;
+            Ok((done, other))
+        })
+    }
+}
+
+/// Waits for a message without the GIL.
+pub fn wait<T: Send>(
+    py: Python<'_>,
+    messages: &Mutex<Receiver<T>>,
+    most: Duration,
+) -> std::result::Result<T, RecvTimeoutError> {
+    py.detach(|| messages.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(most))
 }

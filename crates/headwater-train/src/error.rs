@@ -183,6 +183,22 @@ pub enum Error {
         /// The known name that looks most like it.
         nearest: Option<String>,
     },
+    /// A field that no run has, given by a program.
+    #[error("there is no field {field:?}{}", hint(nearest.as_deref()))]
+    NoField {
+        /// The field.
+        field: String,
+        /// The known name that looks most like it.
+        nearest: Option<String>,
+    },
+    /// A field with a value of another kind.
+    #[error("{field}: {why}")]
+    Field {
+        /// Which.
+        field: String,
+        /// What it is, and what would be right.
+        why: String,
+    },
     /// A file that describes no run.
     #[error("{}: {why}", path.display())]
     RunFile {

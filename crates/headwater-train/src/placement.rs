@@ -7,7 +7,7 @@ use headwater_graph::sample::SampleOptions;
 use headwater_graph::score::{End, Expected, NodeScores, Outgoing, degrees, expected_reads, hottest_first};
 use headwater_graph::{Dataset, Graph, PlacedGraph, Silent};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::run_config::{DeviceName, Features, RunConfig};
 use crate::task::Task;
 
@@ -59,6 +59,8 @@ pub fn place(task: &mut Task, config: &RunConfig, dataset: &Dataset, purpose: Pu
     // A GPU reads host memory, and holds the most read rows itself.
     let is_on_gpu = matches!(config.device, DeviceName::Cuda(_));
     let features = if is_on_gpu && config.features != Features::Disk { Features::Memory } else { config.features };
+    let is_held = arrays.iter().any(|(_, array)| array.is_held());
+    let features = if is_held { without_files(features)? } else { features };
     let Placement::OnDisk { hot_share } = Placement::new(features, config.hot_share, bytes, available) else {
         // A whole graph is read once and from front to back, and whoever asks about a few nodes should not wait for all rows.
         let is_sampled = purpose == Purpose::Training && !config.full_graph;
@@ -82,9 +84,22 @@ pub fn place(task: &mut Task, config: &RunConfig, dataset: &Dataset, purpose: Pu
     Ok(())
 }
 
+/// Where features of a dataset in memory lie: there, since there is no file to leave some of them in.
+fn without_files(features: Features) -> Result<Features> {
+    match features {
+        Features::Disk | Features::Tiered => Err(Error::Setting {
+            field: "features",
+            value: features.name().to_owned(),
+            expected: "auto or memory: the dataset is in memory, and has no file to read rows from until it is saved"
+                .to_owned(),
+        }),
+        _ => Ok(Features::Memory),
+    }
+}
+
 /// Rows that batches read here and there, in memory of large pages. Where there is none, they stay as they are mapped.
 fn in_large_pages(task: &mut Task, arrays: &[(usize, &Array)]) -> Result<()> {
-    for (at, array) in arrays {
+    for (at, array) in arrays.iter().filter(|(_, array)| !array.is_held()) {
         let elements = array.shape().iter().skip(1).product::<usize>();
         let stored = Stored::of(array.kind().dtype().map_err(headwater_tensor::Error::from)?)?;
         let format = RowFormat::packed(elements, stored);
@@ -138,6 +153,15 @@ fn scores(task: &Task, config: &RunConfig) -> Result<NodeScores> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_in_memory_stays_there() {
+        assert_eq!(without_files(Features::Auto).unwrap(), Features::Memory);
+        for features in [Features::Disk, Features::Tiered] {
+            let refused = without_files(features).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("features is {}", features.name())), "{refused}");
+        }
+    }
 
     #[test]
     fn placements() {

@@ -1,4 +1,4 @@
-//! What a network says of nodes, as an array that other programs read.
+//! What a network says of nodes, as an array in memory or in a file that other programs read.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -43,6 +43,15 @@ pub struct Predictions<'a> {
     pub loss: Loss,
 }
 
+/// What was said of some nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    /// Classes, or 1 and 0.
+    Whole(Vec<i64>),
+    /// Numbers.
+    Real(Vec<f32>),
+}
+
 impl Predictions<'_> {
     /// Puts a `.npy` file in its place: all of it, or nothing.
     pub fn write(&self, path: &Path, progress: &dyn Progress) -> Result<()> {
@@ -50,36 +59,46 @@ impl Predictions<'_> {
         put(&Real, path, |sink| self.fill(sink, progress))
     }
 
-    fn fill(&self, sink: &mut dyn Write, progress: &dyn Progress) -> io::Result<()> {
+    /// All of them in memory, and their shape.
+    pub fn collect(&self) -> Result<(Said, Vec<usize>)> {
+        let mut rows = vec![0.0; self.nodes.len() * self.outputs.width()];
+        self.outputs.gather(self.node_type, self.nodes, &mut rows)?;
+        Ok((self.said(rows)?, self.shape()))
+    }
+
+    fn shape(&self) -> Vec<usize> {
         let (count, width) = (self.nodes.len(), self.outputs.width());
-        let header = match self.written() {
-            Written::Class => header_bytes(NpyType::Tensor(DType::I64), &[count]),
-            Written::YesOrNo => header_bytes(NpyType::Tensor(DType::I64), &[count, width]),
-            Written::Numbers => header_bytes(NpyType::Tensor(DType::F32), &[count, width]),
-        };
-        sink.write_all(&header)?;
-        let mut rows = vec![0.0; count.min(PIECE) * width];
+        if self.written() == Written::Class { vec![count] } else { vec![count, width] }
+    }
+
+    fn fill(&self, sink: &mut dyn Write, progress: &dyn Progress) -> io::Result<()> {
+        let kind = if self.written() == Written::Numbers { DType::F32 } else { DType::I64 };
+        sink.write_all(&header_bytes(NpyType::Tensor(kind), &self.shape()))?;
         for nodes in self.nodes.chunks(PIECE) {
-            let rows = &mut rows[..nodes.len() * width];
-            self.outputs.gather(self.node_type, nodes, rows).map_err(io::Error::other)?;
-            self.piece(rows, sink)?;
+            let mut rows = vec![0.0; nodes.len() * self.outputs.width()];
+            self.outputs.gather(self.node_type, nodes, &mut rows).map_err(io::Error::other)?;
+            let bytes: Vec<u8> = match self.said(rows).map_err(io::Error::other)? {
+                Said::Whole(all) => all.iter().flat_map(|value| value.to_le_bytes()).collect(),
+                Said::Real(all) => all.iter().flat_map(|value| value.to_le_bytes()).collect(),
+            };
+            sink.write_all(&bytes)?;
             progress.advance(nodes.len() as u64);
         }
         Ok(())
     }
 
-    fn piece(&self, rows: &mut [f32], sink: &mut dyn Write) -> io::Result<()> {
+    /// What outputs of some nodes say.
+    fn said(&self, mut rows: Vec<f32>) -> Result<Said> {
         let width = self.outputs.width().max(1);
         if self.form == Form::Probabilities {
-            self.loss.probabilities(rows, width).map_err(io::Error::other)?;
+            self.loss.probabilities(&mut rows, width)?;
         }
         let class = |row: &[f32]| answer(row).and_then(|class| i64::try_from(class).ok()).unwrap_or(-1);
-        let bytes: Vec<u8> = match self.written() {
-            Written::Class => rows.chunks_exact(width).flat_map(|row| class(row).to_le_bytes()).collect(),
-            Written::YesOrNo => rows.iter().flat_map(|value| i64::from(*value > 0.0).to_le_bytes()).collect(),
-            Written::Numbers => rows.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        };
-        sink.write_all(&bytes)
+        Ok(match self.written() {
+            Written::Class => Said::Whole(rows.chunks_exact(width).map(class).collect()),
+            Written::YesOrNo => Said::Whole(rows.iter().map(|value| i64::from(*value > 0.0)).collect()),
+            Written::Numbers => Said::Real(rows),
+        })
     }
 
     fn written(&self) -> Written {

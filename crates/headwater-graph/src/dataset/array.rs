@@ -1,9 +1,9 @@
-//! One array of a dataset, in the file it lies in.
+//! One array of a dataset, in the file it lies in, or in memory that somebody holds.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use headwater_memory::{Foreign, map_file};
+use headwater_memory::{Foreign, map_file, map_file_for_writers};
 use headwater_tensor::npy::{NpyElement, NpyFile, NpyType, Order};
 use headwater_tensor::{Affinity, DType, Tensor};
 
@@ -12,7 +12,7 @@ use super::refused;
 use crate::column::{Column, Ids};
 use crate::error::{Error, Result};
 
-/// A mapped array. Clones share the mapping. While it is mapped, its file must not be cut short by anybody: touching what
+/// A mapped array, or one in memory. Clones share it. While it is mapped, its file must not be cut short by anybody: touching what
 /// is lost would end the process.
 #[derive(Debug, Clone)]
 pub struct Array {
@@ -20,6 +20,8 @@ pub struct Array {
     kind: NpyType,
     shape: Vec<usize>,
     data: Foreign,
+    /// Where the data begins in the file; nothing where it lies in memory alone.
+    offset: Option<u64>,
 }
 
 impl Array {
@@ -41,8 +43,7 @@ impl Array {
         if header.order != Order::C && header.shape.len() > 1 {
             return Err(differs("the order", "column-major".into(), "row-major".into()));
         }
-        let data = map_file(&file, header.data_offset as u64..entry.bytes)?;
-        Ok(Self { path: path.to_owned(), kind: header.kind, shape: header.shape.to_vec(), data })
+        Self::mapped(path, &NpyFile { file, header }, entry.bytes)
     }
 
     /// Maps a `.npy` file that no manifest names.
@@ -53,8 +54,39 @@ impl Array {
             let (found, expected) = ("column-major".to_owned(), "row-major".to_owned());
             return Err(Error::ArrayFile { path: path.to_owned(), what: "the order", found, expected });
         }
-        let data = map_file(&file, header.data_offset as u64..bytes)?;
-        Ok(Self { path: path.to_owned(), kind: header.kind, shape: header.shape.to_vec(), data })
+        Self::mapped(path, &NpyFile { file, header }, bytes)
+    }
+
+    fn mapped(path: &Path, NpyFile { file, header }: &NpyFile, bytes: u64) -> Result<Self> {
+        let offset = header.data_offset as u64;
+        let data = map_file(file, offset..bytes)?;
+        let (path, shape) = (path.to_owned(), header.shape.to_vec());
+        Ok(Self { path, kind: header.kind, shape, data, offset: Some(offset) })
+    }
+
+    /// Elements in rows that somebody holds, read where they lie. `name` is what errors call them.
+    pub fn held(name: &str, kind: NpyType, shape: &[usize], data: Foreign) -> Result<Self> {
+        let found = data.as_slice().len();
+        let bytes = shape.iter().try_fold(kind.size_bytes(), |bytes, length| bytes.checked_mul(*length));
+        if bytes != Some(found) {
+            let (path, found, expected) = (name.into(), found.to_string(), format!("{shape:?} of {}", kind.name()));
+            return Err(Error::ArrayFile { path, what: "its length in bytes", found, expected });
+        }
+        Ok(Self { path: name.into(), kind, shape: shape.to_vec(), data, offset: None })
+    }
+
+    /// Whether it lies in memory alone, and its path is only a name.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.offset.is_none()
+    }
+
+    /// The same elements for a library that may write to them. What it writes to a file's elements it alone sees; what it
+    /// writes to those in memory is written there.
+    pub fn for_writers(&self) -> Result<Foreign> {
+        let Some(offset) = self.offset else { return Ok(self.data.clone()) };
+        let file = std::fs::File::open(&self.path).map_err(refused("read", &self.path))?;
+        Ok(map_file_for_writers(&file, offset..offset + self.data.as_slice().len() as u64)?)
     }
 
     /// The file it lies in.

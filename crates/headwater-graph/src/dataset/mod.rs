@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | How is one written? | [`DatasetWriter`] |
 //! | How is one read? | [`Dataset`] |
+//! | How is one made of arrays in memory? | [`NodeArrays`], [`EdgeArrays`] |
 //! | What does the manifest say? | [`Manifest`] |
 //! | Is a file what was written? | [`Checksum`] |
 //! | How do other programs read one? | [`export_npy`] |
@@ -45,6 +46,7 @@ mod checksum;
 mod describe;
 mod export;
 mod growing;
+mod held;
 mod loader;
 mod manifest;
 mod names;
@@ -61,6 +63,7 @@ pub use array::Array;
 pub use checksum::Checksum;
 pub use export::export_npy;
 pub use growing::Growing;
+pub use held::{EdgeArrays, NodeArrays};
 pub use loader::Dataset;
 pub use manifest::{
     EdgeFiles, FileEntry, LinkFiles, Links, Manifest, NodeEntry, NodeFiles, RelationEntry, Split, Splits,

@@ -69,9 +69,20 @@ impl DatasetWriter {
 
     /// Writes an array that is in memory.
     pub fn array<T: NpyElement>(&self, name: &str, shape: &[u64], elements: &[T]) -> Result<()> {
+        self.raw_array(name, T::KIND, shape, bytemuck::cast_slice(elements), &Silent)
+    }
+
+    /// As [`DatasetWriter::array`], for elements of any kind as their bytes.
+    pub(super) fn raw_array(
+        &self,
+        name: &str,
+        kind: NpyType,
+        shape: &[u64],
+        bytes: &[u8],
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let file = self.files.reserve(name)?;
-        let path = self.files.folder().join(&file);
-        let entry = array_file::write_bytes(&path, T::KIND, shape, bytemuck::cast_slice(elements), &Silent)?;
+        let entry = array_file::write_bytes(&self.files.folder().join(&file), kind, shape, bytes, progress)?;
         self.files.put(&file, entry);
         Ok(())
     }

@@ -17,6 +17,8 @@ use crate::sample::SampleOptions;
 const DRAW_UNIT: f32 = (1u64 << 32) as f32;
 /// Reads are whole multiples of 2^-20 of a read an epoch.
 const READ_UNIT_LOG2: u8 = 20;
+/// One of them.
+pub(super) const UNIT: f64 = 1.0 / (1u64 << READ_UNIT_LOG2) as f64;
 
 /// What batches are like.
 #[derive(Debug, Clone, Copy)]

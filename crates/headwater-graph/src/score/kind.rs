@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::{End, Expected, NodeScores, Outgoing, RankOptions, Workload, degrees, expected_reads, reverse_pagerank};
+use super::{expected, rank};
 use crate::error::Result;
+use crate::graph::Graph;
 use crate::progress::Progress;
 use crate::reorder::Permutation;
 use crate::topology::index;
@@ -41,6 +43,29 @@ impl Score {
             Self::WeightedPagerank => "weighted-pagerank",
             Self::Expected => "expected",
             Self::Presampled => "presampled",
+        }
+    }
+
+    /// What one of its units stands for: a degree and a count are themselves, a rank is a share, and chances are reads an
+    /// epoch.
+    #[must_use]
+    pub fn unit(self) -> f64 {
+        match self {
+            Self::OutDegree | Self::InDegree | Self::Presampled => 1.0,
+            Self::Pagerank | Self::WeightedPagerank => rank::UNIT,
+            Self::Expected => expected::UNIT,
+        }
+    }
+
+    /// The score of every node where it follows from the graph alone; nothing where a run must be known.
+    pub fn of_graph(self, graph: &Graph, progress: &dyn Progress) -> Result<Option<NodeScores>> {
+        match self {
+            Self::OutDegree => Ok(Some(degrees(graph, End::Source))),
+            Self::InDegree => Ok(Some(degrees(graph, End::Target))),
+            Self::Pagerank => {
+                reverse_pagerank(&Outgoing::of_sampling(graph, progress)?, &RankOptions::converged()).map(Some)
+            }
+            Self::WeightedPagerank | Self::Expected | Self::Presampled => Ok(None),
         }
     }
 

@@ -12,6 +12,8 @@ use crate::error::{Error, Result};
 
 /// Scores are whole multiples of 2^-60; all of them together are at most 2.
 const UNIT_LOG2: u8 = 60;
+/// One of them.
+pub(super) const UNIT: f64 = 1.0 / (1u64 << UNIT_LOG2) as f64;
 
 /// No score is as large.
 const MARKED: u64 = u64::MAX;

@@ -8,6 +8,7 @@
 mod check;
 mod choice;
 mod defaults;
+mod fields;
 mod file;
 mod model;
 mod nearest;

@@ -12,8 +12,8 @@ use crate::args::RoomArgs;
 
 /// A GPU's memory where none is there.
 const ASSUMED_GPU_BYTES: u64 = 80 << 30;
-/// Links as machines with fast ones have them. Those to peers and to the disk are not measured yet.
-const ASSUMED: Links = Links { device_gb_per_s: 1600.0, peer_gb_per_s: 150.0, host_gb_per_s: 50.0, disk_gb_per_s: 3.0 };
+/// Links to peers and to the disk are not measured yet.
+const ASSUMED: Links = Links::TYPICAL;
 
 /// Memories and links.
 #[derive(Debug, Serialize)]

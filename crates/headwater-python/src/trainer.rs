@@ -1,0 +1,256 @@
+//! A run of the core's trainer. It works on threads of its own while the caller's thread stays with Python: there callbacks are
+//! called, and there Ctrl-C is heard.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, TryLockError};
+use std::time::{Duration, Instant};
+
+use headwater::train::gpu::choose::{Choice, choose};
+use headwater::train::run_config::{DeviceName, RunConfig, RunFile};
+use headwater::train::trainer::{Ending, EpochReport, Listener, Summary, Trainer as Core};
+use headwater::train::{Checkpoints, Error, Origin, Result, task};
+use pyo3::exceptions::{PyFileExistsError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict};
+
+use crate::dataset::RawDataset;
+use crate::error::of_train;
+use crate::run::{epoch, object};
+use crate::threads::{self, Threads};
+use crate::value::{fields, to_dict};
+use crate::warnings;
+
+/// How often the caller's thread looks for Ctrl-C.
+const TICK: Duration = Duration::from_millis(50);
+/// Batches are told no more often than this.
+const BATCH_PAUSE: Duration = Duration::from_millis(50);
+
+/// A run in its folder; `headwater.Trainer` is what users see.
+#[pyclass(frozen, module = "headwater")]
+pub struct RawTrainer {
+    trainer: Mutex<Core>,
+    config: RunConfig,
+    threads: Threads,
+    /// Why it is on the CPU, where it might have been elsewhere.
+    note: Option<String>,
+}
+
+#[pymethods]
+impl RawTrainer {
+    /// A new run in `folder`, or with `resume` the one that is there, which `given` may change as the command line does.
+    #[staticmethod]
+    fn open(
+        py: Python<'_>,
+        dataset: &RawDataset,
+        folder: PathBuf,
+        given: &Bound<'_, PyDict>,
+        resume: bool,
+    ) -> PyResult<Self> {
+        let given = RunFile::of_fields(fields(given)?).map_err(of_train)?;
+        let config = describe(given, dataset, &folder, resume).map_err(of_train)?;
+        let is_used = Checkpoints::new(&folder.join("checkpoints"), 1).list().is_ok_and(|found| !found.is_empty());
+        if is_used && !resume {
+            let words = format!("{} holds a run already; go on with Trainer.resume, or name another", folder.display());
+            return Err(PyFileExistsError::new_err(words));
+        }
+        let threads = Threads::new(config.threads)?;
+        let opened = threads.run(py, || open(config, dataset, &folder, resume));
+        let (trainer, config, note) = opened.map_err(of_train)?;
+        Ok(Self { trainer: Mutex::new(trainer), config, threads, note })
+    }
+
+    /// All fields of the run.
+    #[getter]
+    fn config<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        to_dict(py, &object(&serde_json::to_value(&self.config).unwrap_or_default()))
+    }
+
+    #[getter]
+    fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// Epochs that are done.
+    #[getter]
+    fn epoch(&self) -> PyResult<u64> {
+        Ok(self.lock()?.state().epoch)
+    }
+
+    /// Runs until it ends or is asked to stop. `on_epoch` is given a dictionary and stops the run by returning False or by
+    /// raising; `on_batch` is given batches done, batches of the epoch and the loss, now and then.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        on_epoch: &Bound<'py, PyAny>,
+        on_batch: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyDict>, bool)> {
+        let mut trainer = self.lock()?;
+        let trainer = &mut *trainer;
+        let stop = AtomicBool::new(false);
+        let (events, heard) = channel();
+        let (answers, answered) = channel();
+        let teller = Teller { events, answered, stop: &stop, tells_batches: on_batch.is_some(), told: Cell::new(None) };
+        let caller = Caller { heard: Mutex::new(heard), answers, stop: &stop, on_epoch, on_batch };
+        let (ended, failure) = self.threads.beside(py, move || trainer.run(&teller), |py| caller.attend(py))?;
+        if let Some(why) = failure {
+            return Err(why);
+        }
+        let (summary, ending): (Summary, Ending) = ended.map_err(of_train)?;
+        let summary = object(&serde_json::to_value(summary).unwrap_or_default());
+        Ok((to_dict(py, &summary)?, ending == Ending::Done))
+    }
+}
+
+impl RawTrainer {
+    fn lock(&self) -> PyResult<std::sync::MutexGuard<'_, Core>> {
+        match self.trainer.try_lock() {
+            Ok(trainer) => Ok(trainer),
+            Err(TryLockError::WouldBlock) => Err(PyRuntimeError::new_err("the run is under way")),
+            Err(TryLockError::Poisoned(_)) => {
+                Err(PyRuntimeError::new_err("the run broke off; open it again with Trainer.resume"))
+            }
+        }
+    }
+}
+
+/// The run that is meant. One that is gone on with takes its fields from its folder.
+fn describe(given: RunFile, dataset: &RawDataset, folder: &Path, resume: bool) -> Result<RunConfig> {
+    let core = &dataset.core;
+    // A name that no folder has, so that nobody takes another graph for one that was in memory.
+    let path = if core.is_held() { "(in memory)".into() } else { core.folder().to_owned() };
+    let places = RunFile { dataset: Some(path), out: Some(folder.to_owned()), ..RunFile::default() };
+    let file = if resume { RunFile::read(&folder.join("config.toml"))? } else { RunFile::default() };
+    RunConfig::resolve(places.over(given), file)
+}
+
+/// Opens a run where it can be: on the GPU that was asked for, or on the CPU where nobody insisted.
+fn open(
+    config: RunConfig,
+    dataset: &RawDataset,
+    folder: &Path,
+    resume: bool,
+) -> Result<(Core, RunConfig, Option<String>)> {
+    let core = &dataset.core;
+    let is_free = config.device == DeviceName::Auto;
+    let Choice { config, gpu, why } = choose(config)?;
+    let task = task::open(&config, core)?;
+    let found = Origin::of(core).asking(&task);
+    match Origin::read(folder)?.filter(|_| resume) {
+        // Arrays in memory have no checksums.
+        Some(known) if core.is_held() || known.folder.as_os_str().is_empty() => known.check_kind(&found)?,
+        Some(known) => known.check_same(&found)?,
+        None => {}
+    }
+    let on_cpu = |task| Core::open(RunConfig { device: DeviceName::Cpu, ..config.clone() }, task, folder);
+    let (trainer, why) = match gpu {
+        None => (on_cpu(task)?, why),
+        Some(gpu) => match Core::open_on(&gpu, config.clone(), task, folder) {
+            Ok(trainer) => return note_origin(&found, folder, resume).map(|()| (trainer, config, None)),
+            Err(why) if is_free && steps_down(&why) => (on_cpu(task::open(&config, core)?)?, Some(why.to_string())),
+            Err(why) => return Err(why),
+        },
+    };
+    note_origin(&found, folder, resume)?;
+    Ok((trainer, RunConfig { device: DeviceName::Cpu, ..config }, why))
+}
+
+fn note_origin(found: &Origin, folder: &Path, resume: bool) -> Result<()> {
+    if resume { Ok(()) } else { found.write(folder) }
+}
+
+/// Whether the CPU can do what the GPU could not.
+fn steps_down(why: &Error) -> bool {
+    matches!(why, Error::NotOnGpu { .. } | Error::Cuda(_)) || why.is_out_of_memory() || why.is_unpinned()
+}
+
+/// What happens in a run.
+enum Event {
+    Batch(u64, u64, f64),
+    Epoch(EpochReport),
+}
+
+/// Sits with the run and tells the caller.
+struct Teller<'a> {
+    events: Sender<Event>,
+    answered: Receiver<()>,
+    stop: &'a AtomicBool,
+    tells_batches: bool,
+    /// When a batch was told last.
+    told: Cell<Option<Instant>>,
+}
+
+impl Listener for Teller<'_> {
+    fn batch(&self, done: u64, of: u64, loss: f64) {
+        let is_due = self.told.get().is_none_or(|told| told.elapsed() >= BATCH_PAUSE);
+        if self.tells_batches && (is_due || done == of) {
+            self.told.set(Some(Instant::now()));
+            let _ = self.events.send(Event::Batch(done, of, loss));
+        }
+    }
+
+    /// Waits until callbacks were called: what they say counts before the next batch.
+    fn epoch(&self, report: &EpochReport) {
+        if self.events.send(Event::Epoch(*report)).is_ok() {
+            let _ = self.answered.recv();
+        }
+    }
+
+    fn should_stop(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}
+
+/// The thread that called, with Python.
+struct Caller<'a, 'py> {
+    heard: Mutex<Receiver<Event>>,
+    answers: Sender<()>,
+    stop: &'a AtomicBool,
+    on_epoch: &'a Bound<'py, PyAny>,
+    on_batch: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl Caller<'_, '_> {
+    /// Until the run is over. What a callback or Ctrl-C raised; the run has then stopped, and has saved where it stands.
+    fn attend(&self, py: Python<'_>) -> Option<PyErr> {
+        let mut failure = None;
+        loop {
+            match threads::wait(py, &self.heard, TICK) {
+                Ok(Event::Batch(done, of, loss)) => {
+                    if let (Some(told), None) = (self.on_batch, &failure) {
+                        failure = told.call1((done, of, loss)).err();
+                    }
+                }
+                Ok(Event::Epoch(report)) => {
+                    if failure.is_none() {
+                        failure = self.tell(py, &report).err();
+                    }
+                    self.note(failure.is_some());
+                    let _ = self.answers.send(());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return failure.or_else(|| warnings::pass_on(py).err()),
+            }
+            if failure.is_none() {
+                failure = py.check_signals().and_then(|()| warnings::pass_on(py)).err();
+            }
+            self.note(failure.is_some());
+        }
+    }
+
+    fn note(&self, should_stop: bool) {
+        if should_stop {
+            self.stop.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn tell(&self, py: Python<'_>, report: &EpochReport) -> PyResult<()> {
+        let said = self.on_epoch.call1((to_dict(py, &epoch(report))?,))?;
+        // Nothing is no answer; only False stops.
+        let is_no = said.cast::<PyBool>().is_ok_and(|said| !said.is_true());
+        self.note(is_no);
+        Ok(())
+    }
+}

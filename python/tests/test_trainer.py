@@ -1,0 +1,298 @@
+"""Runs from Python: that they learn, repeat, stop, go on and say what they did."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import types
+
+import headwater
+import numpy as np
+import pytest
+from headwater import Run, Trainer
+
+NETWORK = {"model": "sage", "hidden": 16, "rate": 0.02, "dropout": 0.1}
+SMALL = {**NETWORK, "fanout": [4, 4], "batch": 64, "seed": 3, "device": "cpu"}
+CURVE = ["epoch", "loss", "valid", "valid_loss", "test", "rate"]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "planted"
+    return headwater.generate("planted", path, nodes=400, classes=4, features=8, separation=0.6)
+
+
+def curve(run):
+    return [[epoch[what] for what in CURVE] for epoch in run.history]
+
+
+def fit(dataset, output, **more):
+    return Trainer(dataset, output=output, **{**SMALL, "epochs": 3, **more}).fit(progress=False)
+
+
+def test_a_run_learns_and_repeats_to_the_bit(dataset, tmp_path):
+    run = fit(dataset, tmp_path / "a", epochs=5)
+    assert run.test_accuracy > 0.5 and run.history[-1]["loss"] < run.history[0]["loss"]
+    best = run.history[run.best_epoch]
+    assert (run.valid_accuracy, run.test_accuracy) == (best["valid"], best["test"])
+    assert run.checkpoint.startswith(str(tmp_path / "a")) and not run.is_stopped
+    assert curve(fit(dataset, tmp_path / "b", epochs=5, threads=1)) == curve(run)
+    assert curve(fit(dataset, tmp_path / "c", epochs=5, seed=4)) != curve(run)
+    again = Run(tmp_path / "a")
+    assert again.history == run.history and again.summary == run.summary and again.config["hidden"] == 16
+    assert repr(again) == repr(run) and "sage, 5 epochs" in repr(run)
+
+
+def test_a_dataset_in_memory_trains_as_its_folder_does(dataset, tmp_path):
+    held = headwater.Dataset.from_arrays(
+        dataset.topology(), features=dataset.features(), labels=dataset.labels(), classes=4,
+        **{split: dataset.split(split) for split in ("train", "valid", "test")},
+    )  # fmt: skip
+    run = fit(held, tmp_path / "held")
+    assert curve(run) == curve(fit(dataset, tmp_path / "folder"))
+    assert len(run.predict()) == 400
+    with pytest.raises(ValueError, match="in memory"):
+        Run(tmp_path / "held").predict()
+    with pytest.raises(ValueError, match="in memory"):
+        Trainer.resume(tmp_path / "held")
+    assert Trainer.resume(tmp_path / "held", held, epochs=4).fit(progress=False).history[:3] == run.history
+    with pytest.raises(ValueError, match="features is disk.*memory"):
+        fit(held, tmp_path / "disk", features="disk")
+    assert curve(fit(dataset, tmp_path / "disk", features="disk")) == curve(run)
+
+
+def test_callbacks_stop_and_the_run_goes_on_exactly(dataset, tmp_path):
+    whole = fit(dataset, tmp_path / "whole", epochs=4)
+    told = []
+    trainer = Trainer(dataset, output=tmp_path / "stopped", **SMALL, epochs=4)
+    stopped = trainer.fit(callbacks=[told.append, lambda report: report["epoch"] < 1], progress=False)
+    assert stopped.is_stopped and [report["epoch"] for report in told] == [0, 1]
+    assert told == stopped.history and trainer.epoch == 2 and "epoch 2 of 4" in repr(trainer)
+    # The same trainer, and another one that only has the folder.
+    assert curve(trainer.fit([lambda report: report["epoch"] != 2], progress=False)) == curve(whole)[:3]
+    resumed = Trainer.resume(tmp_path / "stopped")
+    assert resumed.epoch == 3
+    final = resumed.fit(progress=False)
+    assert curve(final) == curve(whole) and not final.is_stopped
+    assert (np.asarray(final.predict(form="logits")) == np.asarray(whole.predict(form="logits"))).all()
+
+
+def test_what_a_callback_raises_ends_the_run_and_comes_out(dataset, tmp_path):
+    def fail(report):
+        if report["epoch"] == 1:
+            raise KeyError("mine")
+
+    trainer = Trainer(dataset, output=tmp_path / "run", **SMALL, epochs=4)
+    with pytest.raises(KeyError, match="mine"):
+        trainer.fit(callbacks=[fail], progress=False)
+    assert len(Run(tmp_path / "run").checkpoints) > 0
+    assert curve(trainer.fit(progress=False)) == curve(fit(dataset, tmp_path / "whole", epochs=4))
+
+
+def test_callbacks_are_called_where_fit_was_and_others_run_meanwhile(dataset, tmp_path):
+    import threading
+
+    ticks, is_over, seen = [0], threading.Event(), []
+
+    def tick():
+        while not is_over.wait(0.001):
+            ticks[0] += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    trainer = Trainer(dataset, output=tmp_path / "run", **SMALL, epochs=2)
+    trainer.fit([lambda _: seen.append(threading.current_thread())], progress=False)
+    is_over.set()
+    thread.join()
+    assert seen == [threading.current_thread()] * 2 and ticks[0] > 1
+
+
+ASKING = """
+import headwater
+dataset = headwater.Dataset.open({dataset!r})
+trainer = headwater.Trainer(dataset, output={run!r}, epochs=2, hidden=4, fanout=[2, 2], device="cpu")
+asked = []
+trainer.fit([lambda report: asked.append(len(headwater.scores(dataset)["node"]))], progress=False)
+print(asked)
+"""
+
+
+def test_callbacks_may_ask_headwater_where_there_is_one_core(dataset, tmp_path):
+    program = ASKING.format(dataset=dataset.path, run=str(tmp_path / "run"))
+    environment = {**os.environ, "RAYON_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=environment)
+    assert done.stdout.strip() == "[400, 400]", done.stderr
+
+
+def test_what_the_core_warns_of_is_heard(dataset, tmp_path, caplog):
+    # A checkpoint that cannot be written does not end a run.
+    trainer = Trainer(dataset, output=tmp_path / "run", **SMALL, epochs=2)
+    (tmp_path / "run" / "checkpoints").write_text("in the way")
+    with caplog.at_level("WARNING", logger="headwater"):
+        assert len(trainer.fit(progress=False).history) == 2
+    assert any("checkpoint" in record.message for record in caplog.records)
+
+
+LONG = """
+import headwater, sys
+from headwater import Trainer
+trainer = Trainer({dataset!r}, output={run!r}, model="sage", fanout=[4, 4], batch=16, hidden=16, rate=0.02, dropout=0.1,
+                  seed=3, device="cpu", epochs=100000, evaluate_every=0, checkpoint_every=2)
+def tell(report):
+    if report["epoch"] == 4:
+        print("begun", flush=True)
+try:
+    trainer.fit([tell], progress=False)
+except KeyboardInterrupt:
+    print("heard", trainer.epoch >= 4, flush=True)
+"""
+
+
+def start(dataset, run):
+    program = LONG.format(dataset=str(dataset.path), run=str(run))
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline().strip() == "begun"
+    return process
+
+
+def test_ctrl_c_stops_a_run_that_has_then_saved(dataset, tmp_path):
+    process = start(dataset, tmp_path / "run")
+    begun = time.perf_counter()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[0].strip() == "heard True"
+    assert time.perf_counter() - begun < 30
+    at = Trainer.resume(tmp_path / "run").epoch
+    assert at >= 4 and len(Trainer.resume(tmp_path / "run", epochs=at + 2).fit(progress=False).history) == at + 2
+
+
+def test_a_run_that_was_killed_goes_on_as_if_it_had_not(dataset, tmp_path):
+    process = start(dataset, tmp_path / "run")
+    process.kill()
+    process.communicate(timeout=60)
+    resumed = Trainer.resume(tmp_path / "run")
+    at = resumed.epoch
+    assert at >= 4
+    more = {"batch": 16, "evaluate_every": 0, "checkpoint_every": 2}
+    # Neither is evaluated before its last epoch.
+    run = Trainer.resume(tmp_path / "run", epochs=at + 2).fit(progress=False)
+    whole = fit(dataset, tmp_path / "whole", epochs=at + 2, **more)
+    assert curve(run) == curve(whole)
+
+
+def test_predictions_are_those_of_the_labels_that_were_learnt(dataset, tmp_path):
+    trainer = Trainer(dataset, output=tmp_path / "run", **SMALL, epochs=5)
+    run = trainer.fit(progress=False)
+    labels, test = np.asarray(dataset.labels()), np.asarray(dataset.split("test"))
+    said = np.asarray(trainer.predict(test))
+    assert (said == labels[test]).mean() == pytest.approx(run.test_accuracy)
+    odds = np.asarray(run.predict(range(10), form="probabilities"))
+    assert odds.shape == (10, 4) and np.allclose(odds.sum(1), 1, atol=1e-5)
+    assert np.asarray(run.predict([3, 3])).shape == (2,) and (odds.argmax(1) == np.asarray(run.predict())[:10]).all()
+    with pytest.raises(IndexError, match="400"):
+        run.predict([400])
+    with pytest.raises(ValueError, match="form"):
+        run.predict([0], form="odds")
+
+
+def test_several_types_are_trained_on(tmp_path):
+    dataset = headwater.generate("mag", tmp_path / "mag", scale=0.0002)
+    run = fit(dataset, tmp_path / "run", model="rgcn", epochs=1, full_graph=False, fanout=[3], hidden=8)
+    assert len(run.history) == 1 and run.config["layers"] == 1
+
+
+def test_progress_is_shown_where_it_is_wanted(dataset, tmp_path, capsys, monkeypatch):
+    Trainer(dataset, output=tmp_path / "quiet", **SMALL, epochs=1).fit(progress=False)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    Trainer(dataset, output=tmp_path / "plain", **SMALL, epochs=2).fit()
+    shown = capsys.readouterr()
+    assert shown.out == "" and "epoch 2/2  loss" in shown.err and len(shown.err.splitlines()) == 2
+    bars = []
+
+    class Bar(types.SimpleNamespace):
+        def __init__(self, **given):
+            super().__init__(given=given, n=given["initial"], postfix={}, is_closed=False)
+            bars.append(self)
+
+        def update(self, by):
+            self.n += by
+
+        def set_postfix(self, parts):
+            self.postfix = parts
+
+        def close(self):
+            self.is_closed = True
+
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    Trainer(dataset, output=tmp_path / "bar", **SMALL, epochs=2).fit()
+    assert bars[0].given["total"] == bars[0].n == 2 and bars[0].is_closed and "valid" in bars[0].postfix
+
+
+def test_pictures(dataset, tmp_path, monkeypatch):
+    import xml.etree.ElementTree as xml
+
+    run = fit(dataset, tmp_path / "run")
+    assert xml.fromstring(run.svg()).tag.endswith("svg") and run.svg().count("<polyline") == 4
+    assert "<svg" in run._repr_html_()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        run.plot()
+
+
+def test_figures_of_matplotlib(dataset, tmp_path):
+    figure = pytest.importorskip("matplotlib.figure")
+    run = fit(dataset, tmp_path / "run")
+    made = run.plot()
+    assert isinstance(made, figure.Figure) and [len(axes.lines) for axes in made.axes] == [2, 2]
+
+
+def test_a_folder_is_found_where_none_is_named(dataset, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = [Trainer(dataset, **SMALL, epochs=1).path for _ in range(2)]
+    assert found == [str(tmp_path / "runs" / name) for name in ("planted-sage-1", "planted-sage-2")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "words"),
+    [
+        ({"hiden": 8}, TypeError, "hiden.*hidden"),
+        ({"dataset": "x"}, TypeError, "dataset"),
+        ({"hidden": "wide"}, ValueError, "hidden.*wide"),
+        ({"hidden": 0}, ValueError, "hidden is 0"),
+        ({"model": "saga"}, ValueError, "saga.*sage"),
+        ({"fanout": [0]}, ValueError, "fanout"),
+        ({"rate": float("nan")}, ValueError, "rate"),
+        ({"device": "tpu"}, ValueError, "tpu"),
+        ({"features": "zero-copy"}, ValueError, "zero-copy"),
+        ({"epochs": object()}, TypeError, "epochs"),
+    ],
+)
+def test_wrong_fields_are_named(dataset, tmp_path, fields, kind, words):
+    with pytest.raises(kind, match=words):
+        Trainer(dataset, output=tmp_path / "run", **{**SMALL, **fields})
+    assert not (tmp_path / "run").exists()
+
+
+def test_wrong_places_are_pythons_errors(dataset, tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        Trainer(tmp_path / "nowhere", output=tmp_path / "run")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        Trainer.resume(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        Run(tmp_path / "nowhere")
+    with pytest.raises(OSError, match="/proc"):
+        Trainer(dataset, output="/proc/nowhere/run", **SMALL)
+    fit(dataset, tmp_path / "run", epochs=1)
+    with pytest.raises(FileExistsError, match="resume"):
+        Trainer(dataset, output=tmp_path / "run", **SMALL)
+    with pytest.raises(ValueError, match="hidden cannot change"):
+        Trainer.resume(tmp_path / "run", hidden=8)
+    other = headwater.generate("planted", tmp_path / "other", nodes=400, classes=4, features=8, seed=9)
+    with pytest.raises(ValueError, match="not the dataset of the run"):
+        Trainer.resume(tmp_path / "run", other)
+    bare = headwater.Dataset.from_arrays(dataset.topology(), num_nodes=400)
+    with pytest.raises(ValueError, match="labels"):
+        Trainer(bare, output=tmp_path / "bare", **SMALL)

@@ -19,6 +19,14 @@ for line in sys.stdin:
         print(message["target"]["name"], message["executable"])
 ' | while read -r name program; do install -s "$program" "$out/tests/$name"; done
 
+# The wheel and its tests, where there is an environment that builds it (make wheel).
+if [ -x target/python/bin/maturin ]; then
+    target/python/bin/maturin build --quiet --release --interpreter target/python/bin/python --out target/wheels
+    mkdir -p "$out/python"
+    cp target/wheels/headwater-*.whl "$out/python/"
+    cp -r python/tests "$out/python/"
+fi
+
 cp scripts/gpu-run.sh "$out/run.sh"
 git rev-parse --short HEAD >"$out/commit" 2>/dev/null || true
 du -sh "$out"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The GPU suite: run.sh [tests] [sanitizer] [bench]; all of them when none is named. Results go to $OUT or ./out.
+# The GPU suite: run.sh [tests] [python] [sanitizer] [bench]; all of them when none is named. Results go to $OUT or ./out.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-$here/out}
 mkdir -p "$out"
-what="${*:-tests sanitizer bench}"
+what="${*:-tests python sanitizer bench}"
 export HEADWATER_CACHE=${HEADWATER_CACHE:-/tmp/headwater-cache} HEADWATER_GPU_SUITE=1
 failed=0
 
@@ -15,6 +15,15 @@ if [[ $what == *tests* ]]; then
         timeout 300 "$program" device || echo "FAILED: $(basename "$program") ended with $?"
     done 2>&1 | tee "$out/tests.txt" | grep -E "^==|^test result|FAILED|panicked|failed|error" || true
     grep -qE "FAILED|test failed" "$out/tests.txt" && failed=1
+fi
+
+if [[ $what == *python* ]] && ls "$here"/python/*.whl >/dev/null 2>&1; then
+    echo "== python"
+    mkdir -p "$out/package" && python3 -m zipfile -e "$here"/python/headwater-*.whl "$out/package"
+    PYTHONPATH=$out/package${PYTHONPATH:+:$PYTHONPATH} timeout 300 python3 -m pytest -q -p no:cacheprovider \
+        "$here"/python/tests/test_gpu.py "$here"/python/tests/test_unified.py "$here"/python/tests/test_glt*.py \
+        >"$out/python.txt" 2>&1 || failed=1
+    tail -n 5 "$out/python.txt"
 fi
 
 if [[ $what == *sanitizer* ]] && command -v compute-sanitizer >/dev/null; then

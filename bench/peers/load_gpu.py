@@ -86,7 +86,8 @@ def timed(loader, count, skipped, deed):
     found, rows, at, last, used = [], 0, 0, None, 0.0
     piece = max(count // 4, 1)
     for batch in loader:
-        batch = batch.to("cuda", non_blocking=True)
+        if not batch.x.is_cuda:
+            batch = batch.to("cuda", non_blocking=True)
         if deed is not None:
             deed(batch)
         at += 1

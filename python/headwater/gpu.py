@@ -11,7 +11,6 @@ from typing import Any, Optional
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_flatten
 
 from ._headwater import DeviceGraph, DeviceSample, DeviceSampler, Table, gpu_memory
 
@@ -35,7 +34,7 @@ class Place:
 
     def stream(self) -> int:
         """The handle of the current stream."""
-        return torch.cuda.current_stream(self.device).cuda_stream
+        return torch._C._cuda_getCurrentRawStream(self.ordinal)
 
     def bring(self, value: Tensor) -> Tensor:
         """A tensor on this GPU."""
@@ -58,9 +57,10 @@ class Place:
         with self._stream(-1) as urgent:
             made = work()
         current.wait_stream(urgent)
-        for tensor in tree_flatten(vars(made))[0]:
-            if isinstance(tensor, Tensor) and tensor.is_cuda:
-                tensor.record_stream(current)
+        for value in vars(made).values():
+            for tensor in value.values() if isinstance(value, dict) else (value,):
+                if isinstance(tensor, Tensor) and tensor.is_cuda:
+                    tensor.record_stream(current)
         return made
 
     @contextmanager
@@ -136,6 +136,13 @@ class Drawn:
     def edge_ids(self, relation: int) -> Optional[Tensor]:
         return self._or_none([self._sample.edge_count(relation)], self._sample.edge_ids_into, relation)
 
+    def whole(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Nodes, edges and ids of edges of a graph of one type, by one call."""
+        nodes, edges = self._sample.node_count(0), self._sample.edge_count(0)
+        made = [self._place.empty(shape, torch.long) for shape in ((nodes,), (2, edges), (edges,))]
+        self._sample._write(*(own.data_ptr() for own in made), self._place.stream())
+        return tuple(made)
+
     def _or_none(self, shape: list[int], fill: Any, at: int) -> Optional[Tensor]:
         out, is_there = self._filled(shape, fill, at)
         return out if is_there else None
@@ -147,8 +154,12 @@ class Drawn:
 
 def gather(table: Table, ids: Tensor, dtype: torch.dtype, place: Place) -> Tensor:
     """`rows[ids]` of a table, on the current stream."""
-    out = place.empty((ids.numel(), *table.shape[1:]), dtype)
-    if ids.numel() > 0:
+    count = ids.numel()
+    out = place.empty((count, *table.shape[1:]), dtype)
+    is_plain = ids.dtype == torch.int64 and ids.is_contiguous() and ids.device == out.device
+    if count > 0 and is_plain and out.dtype == dtype and out.nbytes == count * table.row_bytes:
+        table._gather(ids.data_ptr(), count, out.data_ptr(), place.stream())
+    elif count > 0:
         table.gather_into(ids, out, place.stream())
     return out
 

@@ -5,7 +5,7 @@ use headwater::graph::sample::{DeviceSample as Drawn, GpuNeighbourSampler, GpuSu
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::cuda::{on_gpu, stream};
+use crate::cuda::{at, on_gpu, stream};
 use crate::device_graph::DeviceGraph;
 use crate::dtype::Dtype;
 use crate::error::of_graph;
@@ -132,6 +132,16 @@ impl DeviceSample {
     fn edge_ids_into(&self, relation: usize, out: &Bound<'_, PyAny>, stream: usize) -> PyResult<bool> {
         let (out, stream) = self.target(out, &[self.edge_count(relation)?], stream)?;
         self.0.edge_ids_into(&stream, relation, &out).map_err(of_graph)
+    }
+
+    /// Queues nodes, edges and ids of edges of a graph of one type into int64 tensors at these addresses.
+    fn _write(&self, nodes: usize, edges: usize, edge_ids: usize, stream: usize) -> PyResult<()> {
+        let gpu = self.0.stream().gpu();
+        let (stream, node_count, edge_count) = (self::stream(gpu, stream)?, self.node_count(0)?, self.edge_count(0)?);
+        self.0.nodes_into(&stream, 0, &at(gpu, nodes, 8 * node_count)).map_err(of_graph)?;
+        self.0.ends_into(&stream, 0, &at(gpu, edges, 16 * edge_count)).map_err(of_graph)?;
+        self.0.edge_ids_into(&stream, 0, &at(gpu, edge_ids, 8 * edge_count)).map_err(of_graph)?;
+        Ok(())
     }
 
     fn __repr__(&self) -> String {

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::column::wide;
-use crate::cuda::{check_not_forked, gpu, on_gpu, raise_faults, stream};
+use crate::cuda::{at, check_not_forked, gpu, on_gpu, raise_faults, stream};
 use crate::dlpack::Lent;
 use crate::dtype::Dtype;
 use crate::error::of_feature;
@@ -77,6 +77,12 @@ impl Table {
         PyTuple::new(py, &self.shape)
     }
 
+    /// Bytes of a row.
+    #[getter]
+    fn row_bytes(&self) -> usize {
+        self.shape[1..].iter().product::<usize>() * self.dtype.bytes()
+    }
+
     /// The number of the GPU that reads it.
     #[getter]
     fn device(&self) -> usize {
@@ -109,6 +115,16 @@ impl Table {
         }
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.gather(&stream, &ids.span, id_type, Stored::Raw, &out.span).map_err(of_feature)
+    }
+
+    /// As `gather_into`, with so many int64 ids and room for their rows at these addresses.
+    fn _gather(&self, ids: usize, count: usize, out: usize, stream: usize) -> PyResult<()> {
+        let stream = self::stream(&self.gpu, stream)?;
+        raise_faults(&stream)?;
+        let width = self.row_bytes();
+        let (ids, out) = (at(&self.gpu, ids, 8 * count), at(&self.gpu, out, width * count));
+        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        table.gather(&stream, &ids, IdType::I64, Stored::Raw, &out).map_err(of_feature)
     }
 
     /// Rows that came out of GPU memory and out of host memory so far. Waits for what is queued on a stream.

@@ -37,7 +37,7 @@ class Ahead:
         factor = kwargs.pop("prefetch_factor", None)
         kwargs.pop("persistent_workers", None)
         self._place = place
-        # On a GPU one thread draws while another one's rows are on their way.
+        # On a GPU one thread draws while another one's rows are queued.
         self._threads = max(threads, 1 if place is None else 2)
         self._ahead = self._threads * (_AHEAD if factor is None else int(factor))
         self._asked_workers = threads

@@ -112,6 +112,10 @@ def _of_stores(features: Any, out: SamplerOutput, custom_cls: Optional[type]) ->
     """What a feature store has of the nodes and edges of a graph of one type. Edges' own are under a triple of names."""
     data = custom_cls() if custom_cls is not None else Data()
     data.edge_index = _stacked(out.row, out.col)
+    if hasattr(features, "rows_of"):
+        data.num_nodes = out.node.numel()
+        data.update(features.rows_of(out.node, out.edge))
+        return data
     attrs = [attr for attr in features.get_all_tensor_attrs()]
     for attr in attrs:
         attr.index = out.edge if isinstance(attr.group_name, tuple) else out.node

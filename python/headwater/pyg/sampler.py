@@ -24,7 +24,7 @@ from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from .._headwater import DeviceGraph, Graph, Sampler
-from ..gpu import Drawer, place_of
+from ..gpu import Drawer, Drawn, place_of
 from .topology import Described, Type, Wishes, describe, on_host
 
 Numbers = tuple[int, int, int]
@@ -81,7 +81,7 @@ class NeighborSampler(BaseSampler):
         self._made_of = (data, wishes)
         self._graph: Graph = self._described.graph()
         self._made: Optional[tuple[Any, Any]] = None
-        self.place = place_of(device)
+        self.device, self.place = device, place_of(device)
         self._on_gpu = None if self.place is None else DeviceGraph(self._graph, self.place.ordinal)
         self.replace = replace
         self.temporal_strategy = temporal_strategy
@@ -248,17 +248,20 @@ class NeighborSampler(BaseSampler):
         return [[int(numbers[hop]) for numbers in named] for hop in range(self.num_neighbors.num_hops)]
 
     def _output(self, sample: Any) -> SamplerOutput:
-        row, col = _tensor(sample.edges(0))
+        if isinstance(sample, Drawn):
+            nodes, ends, edges = sample.whole()
+        else:
+            nodes, ends, edges = (_tensor(own) for own in (sample.nodes(0), sample.edges(0), sample.edge_ids(0)))
+        row, col = ends
         if self.sample_direction == "backward":
             row, col = col, row
-        trees = sample.trees(0)
         is_induced = self.subgraph_type == SubgraphType.induced
         return SamplerOutput(
-            node=_tensor(sample.nodes(0)),
+            node=nodes,
             row=row,
             col=col,
-            edge=_tensor(sample.edge_ids(0)),
-            batch=_tensor(trees),
+            edge=edges,
+            batch=_tensor(sample.trees(0)) if self.disjoint else None,
             num_sampled_nodes=None if is_induced else sample.nodes_per_hop(0),
             num_sampled_edges=None if is_induced else sample.edges_per_hop(0),
         )
@@ -287,9 +290,8 @@ class NeighborSampler(BaseSampler):
 
     def __getstate__(self) -> dict:
         state = dict(self.__dict__)
-        for made in ("_described", "_graph", "_made", "_calls", "_on_gpu"):
+        for made in ("_described", "_graph", "_made", "_calls", "_on_gpu", "place"):
             del state[made]
-        state["place"] = None if self.place is None else str(self.place.device)
         return state
 
     def __setstate__(self, state: dict) -> None:
@@ -298,7 +300,7 @@ class NeighborSampler(BaseSampler):
         self._graph = self._described.graph()
         self._made = None
         self._calls = itertools.count()
-        self.place = place_of(state["place"])
+        self.place = place_of(self.device)
         self._on_gpu = None if self.place is None else DeviceGraph(self._graph, self.place.ordinal)
 
 

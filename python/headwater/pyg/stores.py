@@ -45,6 +45,15 @@ class FeatureStore(PyGFeatureStore):
             if table.ids is None and not isinstance(group, tuple):
                 yield group, table.tensor
 
+    def rows_of(self, nodes: Tensor, edges: Optional[Tensor]) -> dict[str, Tensor]:
+        """Everything of these nodes and edges of a graph of one type, by name: what asking one by one gives, in less time."""
+        found = {}
+        for (group, name), table in self._tables.items():
+            index = edges if isinstance(group, tuple) else nodes
+            if index is not None:
+                found[name] = table.rows(index, self._on_gpu)
+        return found
+
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         self._tables[attr.group_name, attr.attr_name] = _Table(on_host(tensor), attr.index)
         return True

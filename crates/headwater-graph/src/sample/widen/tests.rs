@@ -7,7 +7,6 @@ use super::cuda::joined;
 use super::{widen, widen_on_cpu};
 
 #[test]
-#[expect(clippy::single_range_in_vec_init, reason = "one piece is what is meant")]
 fn pieces_that_touch_are_one() {
     assert_eq!(joined(&[0..3, 3..3, 3..7, 9..10]), [0..7, 9..10]);
     assert_eq!(joined(&[2..2, 4..5]), [4..5]);
@@ -15,6 +14,7 @@ fn pieces_that_touch_are_one() {
 }
 
 #[test]
+#[expect(clippy::single_range_in_vec_init, reason = "one piece is what is meant")]
 fn device_numbers_keep_their_value() {
     let Ok(gpu) = Gpu::open(0) else { return };
     let stream = Stream::new(&gpu).unwrap();

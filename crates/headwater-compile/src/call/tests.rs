@@ -14,6 +14,8 @@ use crate::pass::Statistics;
 use crate::testing::{Recipe, numbers};
 
 type Shapes = BTreeMap<String, Vec<usize>>;
+type Rows<'a> = &'a [(&'a str, &'a [usize])];
+type Options<'a> = &'a [(&'a str, OptionValue)];
 
 fn shapes(all: &[(&str, &[usize])]) -> Shapes {
     all.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())).collect()
@@ -23,7 +25,7 @@ fn wish(gradients: &[&str], training: bool) -> Wish {
     Wish { gradients: gradients.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>(), training }
 }
 
-fn bound(name: &str, rows: &[(&str, &[usize])], options: &[(&str, OptionValue)], wish: &Wish) -> Result<Bound, Error> {
+fn bound(name: &str, rows: Rows<'_>, options: Options<'_>, wish: &Wish) -> Result<Bound, Error> {
     let options = options.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
     let arguments = Arguments { options, ..Arguments::default() };
     Bound::new(Text { name, text: builtin(name).unwrap() }, &shapes(rows), arguments, wish)
@@ -136,7 +138,7 @@ fn shapes_that_do_not_fit_are_named() {
 
 #[test]
 fn wrong_arguments_are_no_faults_of_the_text() {
-    let cases: [(&[(&str, &[usize])], &[(&str, OptionValue)], &str); 3] = [
+    let cases: [(Rows<'_>, Options<'_>, &str); 3] = [
         (&GAT[..2], &[], "heads: no array tells this size; give it by name"),
         (&GAT, &[("slope", OptionValue::Bool(true))], "slope: expected float, found True"),
         (&GAT[..1], &[("slope", OptionValue::Text("x".to_owned()))], "slope: expected float, found \"x\""),

@@ -104,7 +104,10 @@ fn evaluate(e: &Expression, known: &BTreeMap<&str, usize>) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn inferred(parameters: &str, rows: &[(&str, &[usize])], sizes: &[(&str, usize)]) -> Result<Vec<(String, usize)>> {
+    type Rows<'a> = &'a [(&'a str, &'a [usize])];
+    type Sizes<'a> = &'a [(&'a str, usize)];
+
+    fn inferred(parameters: &str, rows: Rows<'_>, sizes: Sizes<'_>) -> Result<Vec<(String, usize)>> {
         let text = format!("def f(g, {parameters}):\n    pass\n");
         let rows = rows.iter().map(|(name, extents)| ((*name).to_owned(), extents.to_vec())).collect();
         let sizes = sizes.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
@@ -116,7 +119,7 @@ mod tests {
     #[test]
     fn names_follow_from_extents() {
         let gat = "x: node[d], W: matrix[d, heads * k], al: vector[heads, k]";
-        let cases: [(&str, &[(&str, &[usize])], &[(&str, usize)], &[(&str, usize)]); 6] = [
+        let cases: [(&str, Rows<'_>, Sizes<'_>, Sizes<'_>); 6] = [
             (gat, &[("x", &[6]), ("W", &[6, 8]), ("al", &[2, 4])], &[], &[("d", 6), ("heads", 2), ("k", 4)]),
             (gat, &[("W", &[6, 8])], &[("heads", 4)], &[("d", 6), ("heads", 4), ("k", 2)]),
             (gat, &[("W", &[6, 8])], &[], &[("d", 6)]),

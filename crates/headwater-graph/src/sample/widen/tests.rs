@@ -1,4 +1,5 @@
 //! The same numbers on both sides.
+#![expect(clippy::single_range_in_vec_init, reason = "one piece is what is meant")]
 
 use headwater_cuda::{Gpu, Stream};
 use headwater_memory::{Buffer, Device};
@@ -14,7 +15,6 @@ fn pieces_that_touch_are_one() {
 }
 
 #[test]
-#[expect(clippy::single_range_in_vec_init, reason = "one piece is what is meant")]
 fn device_numbers_keep_their_value() {
     let Ok(gpu) = Gpu::open(0) else { return };
     let stream = Stream::new(&gpu).unwrap();

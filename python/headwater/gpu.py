@@ -67,7 +67,11 @@ class Place:
     def _stream(self, priority: int) -> Iterator[Any]:
         # Streams are used again: scratch memory is theirs.
         idle = _idle.setdefault((self.ordinal, priority), [])
-        stream = idle.pop() if idle else torch.cuda.Stream(self.device, priority)
+        try:
+            # Asked for at once: another thread may take the last one.
+            stream = idle.pop()
+        except IndexError:
+            stream = torch.cuda.Stream(self.device, priority)
         try:
             with torch.cuda.stream(stream):
                 yield stream

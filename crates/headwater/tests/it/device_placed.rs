@@ -74,8 +74,9 @@ fn every_storage_holds_the_arrays_and_gives_its_memory_back() {
     in_child(test, &[], || {
         let gpu = Gpu::open(0).unwrap();
         let alive = || ["device_bytes", "host_allocations", "registrations"].map(live);
-        // Large enough for several pieces of an upload; spare streams stay alive, so one round warms up.
-        let graph = graph(2_500_000);
+        // Large enough for several pieces of an upload, and for times on pages of their own; spare streams stay alive, so one
+        // round warms up.
+        let graph = graph(4_500_000);
         drop(PlacedGraph::new(&graph, Wish::In(Storage::Cuda), Some(&gpu)).unwrap());
         let before = alive();
         for storage in [Storage::Cuda, Storage::ZeroCopy, Storage::Cpu] {
@@ -86,8 +87,9 @@ fn every_storage_holds_the_arrays_and_gives_its_memory_back() {
                 _ => check(&placed),
             }
             if storage == Storage::ZeroCopy {
-                let seen = placed.relations()[0].offsets.whole().unwrap().host_pointer().unwrap().as_ptr();
-                assert!(std::ptr::eq(seen, graph.relation(0).offsets().as_ptr().cast()), "registered, not copied");
+                let seen = placed.relations()[0].times.as_ref().unwrap().whole().unwrap();
+                let times = graph.relation(0).times().unwrap().as_ptr();
+                assert!(std::ptr::eq(seen.host_pointer().unwrap().as_ptr(), times.cast()), "registered, not copied");
             }
             drop(placed);
             assert_eq!(registry_use(), NONE);

@@ -166,8 +166,10 @@ def unified(
 def _copied(own: Tensor) -> Tensor:
     """A copy in memory that a GPU can read. Torch rounds large pinned memory up to a power of two, so what is large gets pages
     of its own, which are registered when a GPU first reads them."""
-    if own.nbytes <= _SMALL:
-        return torch.empty(own.shape, dtype=own.dtype, pin_memory=torch.cuda.is_available()).copy_(own)
+    if _current() is None or own.nbytes == 0:
+        return torch.empty(own.shape, dtype=own.dtype).copy_(own)
+    if own.nbytes <= _SMALL and torch.cuda.is_available():
+        return torch.empty(own.shape, dtype=own.dtype, pin_memory=True).copy_(own)
     pages = torch.frombuffer(mmap.mmap(-1, own.nbytes), dtype=torch.uint8)
     return pages.view(own.dtype).view(own.shape).copy_(own)
 

@@ -83,7 +83,8 @@ WITH_PYG += [f"headwater.glt.utils.{name}" for name in ("common", "tensor")]
 def test_examples_of_docstrings_run(name):
     if name in WITH_PYG:
         pytest.importorskip("torch_geometric")
-    found = doctest.testmod(importlib.import_module(name), extraglobs={"torch": sys.modules.get("torch")})
+    known = {"torch": sys.modules.get("torch"), "headwater": importlib.import_module("headwater")}
+    found = doctest.testmod(importlib.import_module(name), extraglobs=known)
     assert found.attempted > 0 and found.failed == 0
 
 

@@ -135,7 +135,9 @@ def test_what_the_core_warns_of_is_heard(dataset, tmp_path, caplog):
 
 
 LONG = """
-import headwater, sys
+import headwater, signal, sys
+# Whoever runs tests in the background may have told their processes not to hear it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from headwater import Trainer
 trainer = Trainer({dataset!r}, output={run!r}, model="sage", fanout=[4, 4], batch=16, hidden=16, rate=0.02, dropout=0.1,
                   seed=3, device="cpu", epochs=100000, evaluate_every=0, checkpoint_every=2)

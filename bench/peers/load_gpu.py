@@ -113,7 +113,7 @@ def show(name, kind, found):
 print(json.dumps({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "pyg": torch_geometric.__version__}))
 source = stores()
 
-# In a process of its own (`--batches 0`): memory that a GPU reads is copied when a process forks.
+# In a process of its own (`--batches 0`): beside memory that is pinned for a GPU, forks take more than there is.
 if args.peer_batches > 0:
     if not torch_geometric.typing.WITH_PYG_LIB:
         headwater.pyg.install()

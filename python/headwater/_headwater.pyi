@@ -267,6 +267,11 @@ class BoundLayer:
     def taken(self) -> list[str]: ...
     def plan(self, graph: LayerGraph, shapes: dict[str, list[int]]) -> Plan:
         """Kernels for arrays of these shapes on a graph."""
+    def device_plan(
+        self, graph: Union[LayerGraph, DeviceLayerGraph], shapes: dict[str, list[int]], gpu: int, precision: str
+    ) -> Optional[DevicePlan]:
+        """The same for a GPU, with products as exact as torch's: "highest", "high" or "medium". None where the graph was made
+        on the GPU and lacks what the layer asks for."""
     def explain(self, graph: Optional[LayerGraph] = None, level: str = "all") -> str: ...
     def first_weights(self, counts: dict[str, int], seed: int) -> list[tuple[str, list[int], Array]]: ...
 
@@ -293,6 +298,34 @@ class Plan:
     def backward_reads(self) -> list[str]: ...
     def forward(self, graph: LayerGraph, arrays: dict[str, _Array], seed: int) -> dict[str, Array]: ...
     def backward(self, graph: LayerGraph, arrays: dict[str, _Array], seed: int) -> dict[str, Array]: ...
+
+class DeviceLayerGraph:
+    """A graph of one node type and one relation, made on a GPU out of int32 tensors there: two addresses and how many edges."""
+
+    def __init__(
+        self, edges: tuple[int, int, int], nodes: int, written: int, self_loops: bool, gpu: int, stream: int
+    ) -> None: ...
+    def rows(self, kind: str) -> int: ...
+
+class DevicePlan:
+    """Kernels of a layer for a GPU. They run on a stream, on memory by address and bytes."""
+
+    @property
+    def backward_reads(self) -> list[str]: ...
+    def needs(
+        self, graph: Union[LayerGraph, DeviceLayerGraph], backward: bool, stream: int
+    ) -> tuple[list[tuple[str, int]], int]:
+        """What a direction makes, with how many numbers, and the bytes that it needs besides."""
+    def _queue(
+        self,
+        graph: Union[LayerGraph, DeviceLayerGraph],
+        backward: bool,
+        memory: dict[str, tuple[int, int]],
+        temporaries: tuple[int, int],
+        seed: int,
+        stream: int,
+    ) -> None: ...
+
 _Given = Optional[_Array]
 
 class RawDataset:

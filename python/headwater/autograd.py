@@ -8,17 +8,23 @@ wrote to it, and hands it to whoever hooks saved tensors.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import _headwater
+from . import _headwater, gpu
 from .layer_graph import LayerGraph, graph_of
 
 if TYPE_CHECKING:
     from .compile import Given, Layer
+
+
+# Shapes of arrays by name.
+Shapes = dict[str, list[int]]
+# Kernels read rows in pieces of so many bytes.
+_ALIGN_BYTES = 16
 
 
 @dataclass
@@ -26,13 +32,13 @@ class Prepared:
     """A call that can run."""
 
     bound: _headwater.BoundLayer
-    plan: _headwater.Plan
-    graph: _headwater.LayerGraph
+    plan: Union[_headwater.Plan, _headwater.DevicePlan]
+    graph: Union[_headwater.LayerGraph, _headwater.DeviceLayerGraph]
     seed: int
     tensors: dict[str, Tensor]
     # Types of nodes and how many of each are written, where the caller has tensors by type.
     by_type: Optional[dict[Any, int]]
-    kernels: Any
+    kernels: Union[_OnHost, _OnGpu]
 
 
 def call(layer: Layer, graph: Any, given: Given, training: bool) -> Any:
@@ -55,18 +61,17 @@ def prepare(layer: Layer, graph: Any, given: Given, training: bool) -> Prepared:
         layer_graph = graph_of(graph, {})
         arrays, by_type = _joined(layer, layer_graph, arrays)
     tensors = {name: _checked(layer, name, value) for name, value in arrays.items()}
-    kernels = _kernels(tensors)
+    place = gpu.holding(tensors)
+    kernels = _OnHost() if place is None else _OnGpu(place)
     layer_graph = layer_graph or graph_of(graph, _rows_told(layer, tensors))
     wanted = frozenset(name for name, tensor in tensors.items() if tensor.requires_grad and torch.is_grad_enabled())
     rows = {name: _row(layer, name, tensor) for name, tensor in tensors.items()}
     bound = layer.bound(rows, given.sizes, given.options, wanted, training)
-    native = layer_graph.native(bound.self_loops)
     of_edges = [name for name, (kind, _) in layer.inputs.items() if kind == "edge" and name in tensors]
-    orders = {name: layer_graph.edge_order(name, bound.self_loops) for name in of_edges}
-    plan = bound.plan(native, {name: list(tensor.shape) for name, tensor in tensors.items()})
+    native, plan, orders = kernels.ready(bound, layer_graph, {name: list(own.shape) for name, own in tensors.items()}, of_edges)
     for name, order in orders.items():
         if order is not None:
-            tensors[name] = tensors[name].index_select(0, order)
+            tensors[name] = tensors[name].index_select(0, order.to(tensors[name].device))
     seed = int(torch.randint(2**62, ())) if bound.has_dropout else 0
     return Prepared(bound, plan, native, seed, tensors, by_type, kernels)
 
@@ -74,12 +79,16 @@ def prepare(layer: Layer, graph: Any, given: Given, training: bool) -> Prepared:
 class _OnHost:
     """Kernels that run on CPU threads, on tensors where they lie."""
 
-    @staticmethod
-    def forward(prepared: Prepared, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    def ready(self, bound: Any, graph: LayerGraph, shapes: Shapes, of_edges: list[str]) -> tuple[Any, Any, dict]:
+        """The graph in the kernels' order, the kernels, and how rows of edges are brought into that order."""
+        arranged = graph.on_host(bound.self_loops)
+        orders = {name: arranged.order(name) for name in of_edges}
+        return arranged.native, bound.plan(arranged.native, shapes), orders
+
+    def forward(self, prepared: Prepared, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
         return _tensors(prepared.plan.forward(prepared.graph, arrays, prepared.seed))
 
-    @staticmethod
-    def backward(prepared: Prepared, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    def backward(self, prepared: Prepared, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
         return _tensors(prepared.plan.backward(prepared.graph, arrays, prepared.seed))
 
 
@@ -87,15 +96,50 @@ def _tensors(arrays: dict[str, _headwater.Array]) -> dict[str, Tensor]:
     return {name: torch.from_dlpack(array) for name, array in arrays.items()}
 
 
-def _kernels(tensors: dict[str, Tensor]) -> Any:
-    """Who runs the kernels, by where the tensors lie. Kernels for another device are another class like `_OnHost`."""
-    for name, tensor in tensors.items():
-        if tensor.device.type != "cpu":
-            raise RuntimeError(
-                f"{name} lies on {tensor.device}; compiled layers run on CPU tensors so far. The compiler writes CUDA kernels, "
-                "but nothing yet hands them torch's device memory and stream. Call `.cpu()`"
-            )
-    return _OnHost
+class _OnGpu:
+    """Kernels that a GPU runs on torch's current stream, into tensors that torch makes."""
+
+    def __init__(self, place: gpu.Place) -> None:
+        self._place = place
+
+    def ready(self, bound: Any, graph: LayerGraph, shapes: Shapes, of_edges: list[str]) -> tuple[Any, Any, dict]:
+        """As `_OnHost.ready`. A graph that was made on the GPU may lack what a layer asks for; then it is made on the host."""
+        arranged = graph.on_gpu(self._place, bound.self_loops) or graph.on_host(bound.self_loops)
+        orders = {name: arranged.order(name) for name in of_edges}
+        plan = self._plan(bound, arranged, shapes)
+        if plan is None:
+            arranged = graph.on_host(bound.self_loops)
+            orders = {name: arranged.order(name) for name in of_edges}
+            plan = self._plan(bound, arranged, shapes)
+        return arranged.native, plan, orders
+
+    def _plan(self, bound: Any, arranged: Any, shapes: Shapes) -> Any:
+        # Products are as exact as torch's own.
+        return bound.device_plan(arranged.native, shapes, self._place.ordinal, torch.get_float32_matmul_precision())
+
+    def forward(self, prepared: Prepared, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self._run(prepared, arrays, False)
+
+    def backward(self, prepared: Prepared, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self._run(prepared, arrays, True)
+
+    def _run(self, prepared: Prepared, arrays: dict[str, Tensor], backward: bool) -> dict[str, Tensor]:
+        stream = self._place.stream()
+        needs, spare_bytes = prepared.plan.needs(prepared.graph, backward, stream)
+        made = {name: self._place.empty((count,), torch.float32) for name, count in needs}
+        spare = self._place.empty((spare_bytes,), torch.uint8)
+        arrays = {name: self._readable(name, tensor) for name, tensor in arrays.items()}
+        memory = {name: (tensor.data_ptr(), tensor.nbytes) for name, tensor in (*arrays.items(), *made.items())}
+        own = (spare.data_ptr(), spare_bytes)
+        prepared.plan._queue(prepared.graph, backward, memory, own, prepared.seed, stream)
+        return made
+
+    def _readable(self, name: str, tensor: Tensor) -> Tensor:
+        """A tensor that kernels read at its address. Hooks on saved tensors may have given back another than was saved."""
+        if tensor.device != self._place.device or tensor.dtype != torch.float32:
+            raise ValueError(f"{name} is of {tensor.dtype} on {tensor.device}; it should be torch.float32 on {self._place.device}")
+        is_aligned = tensor.data_ptr() % _ALIGN_BYTES == 0
+        return tensor.contiguous() if is_aligned else tensor.clone(memory_format=torch.contiguous_format)
 
 
 class _Run(torch.autograd.Function):

@@ -5,8 +5,8 @@ Results lie in tensors of torch's own, so its allocator knows when their memory 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
 import torch
@@ -14,8 +14,17 @@ from torch import Tensor
 
 from ._headwater import DeviceGraph, DeviceSample, DeviceSampler, Table, gpu_memory
 
-# Streams of each GPU and priority that nobody uses just now.
-_idle: dict[tuple[int, int], list[Any]] = {}
+
+class Lane:
+    """Streams of one thread: one for its work, and one that goes before what else the GPU has to do."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.own, self.urgent = torch.cuda.Stream(device), torch.cuda.Stream(device, -1)
+
+
+# Lanes of each GPU that nobody uses just now.
+_idle: dict[int, list[Lane]] = {}
+_thread = threading.local()
 
 
 class Place:
@@ -45,38 +54,25 @@ class Place:
         torch.cuda.empty_cache()
         return gpu_memory(self.ordinal)[0]
 
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Work in here goes to a stream that no other thread uses meanwhile."""
-        with self._stream(0):
-            yield
-
-    def urgently(self, work: Callable[[], Any]) -> Any:
-        """What short work that others wait for makes, before what else the GPU has to do. The current stream goes on behind it."""
-        current = torch.cuda.current_stream(self.device)
-        with self._stream(-1) as urgent:
-            made = work()
-        current.wait_stream(urgent)
-        for value in vars(made).values():
-            for tensor in value.values() if isinstance(value, dict) else (value,):
-                if isinstance(tensor, Tensor) and tensor.is_cuda:
-                    tensor.record_stream(current)
-        return made
-
-    @contextmanager
-    def _stream(self, priority: int) -> Iterator[Any]:
-        # Streams are used again: scratch memory is theirs.
-        idle = _idle.setdefault((self.ordinal, priority), [])
+    def enter(self) -> Lane:
+        """Gives the current thread streams of its own, until whoever ends the thread gives them back with `leave`."""
         try:
-            # Asked for at once: another thread may take the last one.
-            stream = idle.pop()
+            # Asked for at once: another thread may take the last one. Streams are used again: scratch memory is theirs.
+            lane = _idle.setdefault(self.ordinal, []).pop()
         except IndexError:
-            stream = torch.cuda.Stream(self.device, priority)
-        try:
-            with torch.cuda.stream(stream):
-                yield stream
-        finally:
-            idle.append(stream)
+            lane = Lane(self.device)
+        torch.cuda.set_stream(lane.own)
+        _thread.lane = lane
+        return lane
+
+    def leave(self, lanes: list[Lane]) -> None:
+        """Takes back the streams of threads that have ended."""
+        _idle.setdefault(self.ordinal, []).extend(lanes)
+
+    def urgent_stream(self) -> int:
+        """The handle of a stream for short work that the host waits for: the thread's own, or the current one."""
+        lane = getattr(_thread, "lane", None)
+        return self.stream() if lane is None or lane.own.device != self.device else lane.urgent.cuda_stream
 
     def mark(self) -> Any:
         """This point of the current stream."""
@@ -107,18 +103,21 @@ def place_of(device: Any) -> Optional[Place]:
 
 
 class Drawer:
-    """Draws on a GPU what `Sampler` draws on the CPU, into tensors of torch."""
+    """Draws on a GPU what `Sampler` draws on the CPU, into tensors of torch.
+
+    Rows of other batches may be on their way to the GPU. It draws first: the host waits for how much there is.
+    """
 
     def __init__(self, graph: DeviceGraph, fanouts: Sequence[Sequence[int]], place: Place, **wishes: bool) -> None:
         self._sampler, self._place = DeviceSampler(graph, fanouts, **wishes), place
 
     def sample(self, seeds: Any, numbers: tuple[int, int, int]) -> Drawn:
         """The neighbourhood of seeds in host memory."""
-        return Drawn(self._sampler.sample(seeds, numbers, self._place.stream()), self._place)
+        return Drawn(self._sampler.sample(seeds, numbers, self._place.urgent_stream()), self._place)
 
     def sample_induced(self, seeds: Any, numbers: tuple[int, int, int]) -> Drawn:
         """As `sample`, with every edge among the nodes that were found."""
-        return Drawn(self._sampler.sample_induced(seeds, numbers, self._place.stream()), self._place)
+        return Drawn(self._sampler.sample_induced(seeds, numbers, self._place.urgent_stream()), self._place)
 
 
 class Drawn:
@@ -167,6 +166,20 @@ def gather(table: Table, ids: Tensor, dtype: torch.dtype, place: Place) -> Tenso
     elif count > 0:
         table.gather_into(ids, out, place.stream())
     return out
+
+
+def holding(tensors: dict[str, Tensor]) -> Optional[Place]:
+    """The GPU that all of them lie on, or none where they lie in host memory."""
+    (first, device), *others = ((name, tensor.device) for name, tensor in tensors.items())
+    for name, other in others:
+        if other != device:
+            raise ValueError(f"{name} lies on {other} and {first} on {device}; they should lie on one device")
+    return place_of(device)
+
+
+def lies_there(tensor: Tensor) -> bool:
+    """Whether a tensor lies on a GPU."""
+    return tensor.is_cuda
 
 
 def current() -> Optional[Place]:

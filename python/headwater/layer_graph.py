@@ -10,14 +10,16 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Optional
+from typing import Any, Literal, Optional, Union
 
 import torch
 from torch import Tensor
 
-from . import _headwater
+from . import _headwater, gpu
 from ._headwater import Graph, Topology
 
+# The largest number of a node on a GPU.
+_MOST = 2**31 - 1
 # Graphs that are remembered at most.
 _MOST_GRAPHS = 16
 
@@ -25,7 +27,8 @@ _MOST_GRAPHS = 16
 class LayerGraph:
     """A graph that layers are called with. Making one by hand is of use where nodes that are read and written differ.
 
-    `num_written` are the first of the nodes: those that a sampled block has outputs for.
+    `num_written` are the first of the nodes: those that a sampled block has outputs for. Edges that lie on a GPU and are all of
+    one type are sorted there by their targets, unless `is_sorted` says that they are in that order.
     """
 
     def __init__(
@@ -36,27 +39,32 @@ class LayerGraph:
         edge_type: Optional[Tensor] = None,
         num_edge_types: Optional[int] = None,
         num_written: Optional[int] = None,
+        is_sorted: bool = False,
     ) -> None:
-        edges = _on_host(edge_index, "edge_index")
+        edges = _integers(edge_index, "edge_index")
         if edges.dim() != 2 or edges.size(0) != 2:
             raise ValueError(f"edge_index has shape {list(edges.shape)}; it should be [2, edges]")
         written = num_nodes if num_written is None else num_written
-        order = None
-        parts = [edges]
+        if edge_type is None and gpu.lies_there(edges):
+            self._set([num_nodes], [written], None)
+            self._on_gpu = _OnGpu(edges, num_nodes, written, is_sorted)
+            return
+        order, parts = None, [edges.cpu()]
         if edge_type is not None:
-            order, parts = _by_type(edges, _on_host(edge_type, "edge_type"), num_edge_types)
-        lists = [Topology.from_coo(part[0].contiguous(), part[1].contiguous(), num_nodes, written) for part in parts]
-        self._set([num_nodes], [written], [(0, 0, one) for one in lists], order)
+            order, parts = _by_type(edges.cpu(), _integers(edge_type, "edge_type").cpu(), num_edge_types)
+        self._set([num_nodes], [written], [_relation(part, num_nodes, written) for part in parts], order)
 
-    def _set(self, sources: list[int], targets: list[int], relations: list, order: Optional[Tensor] = None) -> None:
+    def _set(
+        self, sources: list[int], targets: list[int], relations: Optional[list], order: Optional[Tensor] = None
+    ) -> None:
         self.sources, self.targets, self._relations = sources, targets, relations
         # Names of types, where they have names.
         self.node_types: list[Any] = []
         self.edge_types: list[Any] = []
         # Edges of the relations, one after the other, in the caller's order.
         self._order = order
-        self._native: dict[bool, _headwater.LayerGraph] = {}
-        self._orders: dict[bool, Optional[Tensor]] = {}
+        self._on_host: dict[bool, Arranged] = {}
+        self._on_gpu: Optional[_OnGpu] = None
 
     @classmethod
     def of(cls, graph: Graph) -> LayerGraph:
@@ -69,29 +77,93 @@ class LayerGraph:
         made.edge_types = [(types[source][0], name, types[target][0]) for source, name, target, _ in relations]
         return made
 
-    def native(self, self_loops: bool) -> _headwater.LayerGraph:
+    def on_host(self, self_loops: bool) -> Arranged:
         """The graph as kernels see it, with or without edges of nodes to themselves."""
-        found = self._native.get(self_loops)
+        found = self._on_host.get(self_loops)
         if found is None:
-            found = _headwater.LayerGraph(self.sources, self.targets, self._relations, self_loops)
-            self._native[self_loops] = found
+            if self._relations is None:
+                self._relations = [_relation(self._on_gpu.edges.cpu(), self.sources[0], self.targets[0])]
+            native = _headwater.LayerGraph(self.sources, self.targets, self._relations, self_loops)
+            found = self._on_host[self_loops] = Arranged(native, self_loops, self._order)
         return found
 
-    def edge_order(self, name: str, self_loops: bool) -> Optional[Tensor]:
-        """Which of the caller's edges each edge of the kernels is; None where they are in the same order."""
-        if self_loops not in self._orders:
-            self._orders[self_loops] = self._edge_order(name, self_loops)
-        return self._orders[self_loops]
+    def on_gpu(self, place: gpu.Place, self_loops: bool) -> Optional[Arranged]:
+        """The same made on the GPU that the edges lie on; None where they lie elsewhere, or have types."""
+        return None if self._on_gpu is None else self._on_gpu.arranged(place, self_loops)
 
-    def _edge_order(self, name: str, self_loops: bool) -> Optional[Tensor]:
-        found = self.native(self_loops).edge_order()
+
+class Arranged:
+    """A graph in the order of the kernels."""
+
+    def __init__(self, native: _headwater.LayerGraph, self_loops: bool, order: Optional[Tensor]) -> None:
+        self.native = native
+        self._self_loops, self._callers = self_loops, order
+        self._order: Union[Tensor, None, Literal[False]] = False
+
+    def order(self, name: str) -> Optional[Tensor]:
+        """Which of the caller's edges each edge of the kernels is; None where they are in the same order."""
+        if self._order is False:
+            self._order = self._find_order(name)
+        return self._order
+
+    def _find_order(self, name: str) -> Optional[Tensor]:
+        found = self.native.edge_order()
         if found is None:
-            why = "every node gets an edge to itself" if self_loops else "edges have ids that are not their positions"
-            raise ValueError(f"{name} has a row an edge, but {why}: nobody says which row belongs to which edge")
+            raise _unknown_rows(name, self._self_loops)
         order = torch.from_dlpack(found)
-        if self._order is not None:
-            order = self._order[order]
+        if self._callers is not None:
+            order = self._callers[order]
         return None if torch.equal(order, torch.arange(order.numel())) else order
+
+
+class _OnGpu:
+    """Edges of one type that lie on a GPU. They stay there, so a call waits for nothing."""
+
+    def __init__(self, edges: Tensor, nodes: int, written: int, is_sorted: bool) -> None:
+        self.edges = edges
+        self._counts, self._is_sorted = (nodes, written), is_sorted
+        self._made: dict[bool, _ArrangedOnGpu] = {}
+
+    def arranged(self, place: gpu.Place, self_loops: bool) -> _ArrangedOnGpu:
+        found = self._made.get(self_loops)
+        if found is None:
+            # Kernels count in 32 bits; a number that has more is none of theirs.
+            (sources, targets), order = self.edges.clamp(max=_MOST).to(torch.int32), None
+            if not self._is_sorted:
+                targets, order = targets.sort(stable=True)
+                sources = sources[order]
+            own = (sources.data_ptr(), targets.data_ptr(), targets.numel())
+            native = _headwater.DeviceLayerGraph(own, *self._counts, self_loops, place.ordinal, place.stream())
+            found = self._made[self_loops] = _ArrangedOnGpu(native, self_loops, order, place)
+        return found
+
+
+class _ArrangedOnGpu:
+    """A graph in the order of the kernels, made on a GPU."""
+
+    def __init__(
+        self, native: _headwater.DeviceLayerGraph, self_loops: bool, order: Optional[Tensor], place: gpu.Place
+    ) -> None:
+        self.native = native
+        self._self_loops, self._order, self._place = self_loops, order, place
+        self._mark = place.mark()
+
+    def order(self, name: str) -> Optional[Tensor]:
+        if self._self_loops:
+            raise _unknown_rows(name, True)
+        if self._order is not None:
+            # Others may have sorted on another stream.
+            self._place.meet(self._mark, [self._order])
+        return self._order
+
+
+def _unknown_rows(name: str, self_loops: bool) -> ValueError:
+    why = "every node gets an edge to itself" if self_loops else "edges have ids that are not their positions"
+    return ValueError(f"{name} has a row an edge, but {why}: nobody says which row belongs to which edge")
+
+
+def _relation(edges: Tensor, nodes: int, written: int) -> tuple[int, int, Topology]:
+    return 0, 0, Topology.from_coo(edges[0].contiguous(), edges[1].contiguous(), nodes, written)
 
 
 def graph_of(graph: Any, rows: dict[str, int]) -> LayerGraph:
@@ -162,11 +234,11 @@ def _by_type(edges: Tensor, types: Tensor, count: Optional[int]) -> tuple[Tensor
     return order, list(edges[:, order].split(ends, dim=1)) if ends else []
 
 
-def _on_host(tensor: Any, name: str) -> Tensor:
+def _integers(tensor: Any, name: str) -> Tensor:
     if not isinstance(tensor, Tensor) or tensor.dtype not in (torch.int64, torch.int32):
         found = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
         raise ValueError(f"{name} is of {found}; it should be a tensor of int64 or int32")
-    return tensor.detach().as_subclass(Tensor).cpu()
+    return tensor.detach().as_subclass(Tensor)
 
 
 _remembered_graphs: OrderedDict[Any, Any] = OrderedDict()

@@ -1,6 +1,5 @@
 """What tests share: a GPU, real or emulated, and tests that are left out where there is none."""
 
-import contextlib
 import os
 
 import pytest
@@ -26,11 +25,11 @@ def gpu(monkeypatch):
         def free_bytes(self):
             return 1 << 30
 
-        def aside(self):
-            return contextlib.nullcontext()
+        def enter(self):
+            return self
 
-        def urgently(self, work):
-            return work()
+        def leave(self, lanes):
+            assert all(lane is self for lane in lanes)
 
         def mark(self):
             return self
@@ -40,4 +39,6 @@ def gpu(monkeypatch):
 
     monkeypatch.setattr(headwater.gpu, "Place", Emulated)
     monkeypatch.setattr(headwater.gpu, "current", lambda: Emulated(None))
+    monkeypatch.setattr(headwater.gpu, "holding", lambda tensors: Emulated(None))
+    monkeypatch.setattr(headwater.gpu, "lies_there", lambda tensor: True)
     return "cuda"

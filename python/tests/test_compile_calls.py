@@ -242,12 +242,6 @@ def test_a_layer_is_a_python_object(edges):
     assert torch.equal(pickle.loads(pickle.dumps(weighted))(edges, x, w), weighted(edges, x, w))
 
 
-def test_tensors_on_a_gpu_are_refused_in_words(edges):
-    x, W, root, b = (torch.randn(*shape) for shape in ((NODES, D_IN), (D_IN, D_OUT), (D_IN, D_OUT), (D_OUT,)))
-    with pytest.raises(RuntimeError, match="W lies on meta; compiled layers run on CPU tensors so far"):
-        sage(edges, x, W.to("meta"), root, b)
-
-
 def test_threads_call_a_layer_together(edges):
     from concurrent.futures import ThreadPoolExecutor
 

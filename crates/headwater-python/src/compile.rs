@@ -15,6 +15,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::array::Array;
+use crate::device_kernels::DevicePlan;
+use crate::device_layer_graph::AnyGraph;
 use crate::dtype::Dtype;
 use crate::error::of_compile;
 use crate::kernels::{LayerGraph, Plan};
@@ -176,9 +178,28 @@ impl BoundLayer {
 
     /// Kernels for arrays of these shapes on a graph.
     fn plan(&self, py: Python<'_>, graph: &LayerGraph, shapes: BTreeMap<String, Vec<usize>>) -> PyResult<Plan> {
-        self.bound.check(graph.adjacency(), &shapes).map_err(|why| of_compile(why, ""))?;
+        self.bound.check(&|domain| graph.adjacency().rows(domain), &shapes).map_err(|why| of_compile(why, ""))?;
         let made = threads::run(py, || self.bound.plan(graph.statistics()))?;
         Ok(Plan(made.map_err(|why| of_compile(why, ""))?))
+    }
+
+    /// The same for a GPU by its number, with products as exact as torch's own are: "highest", "high" or "medium". `None` where
+    /// the graph was made on the GPU and lacks what the layer asks for: one of the host has it.
+    fn device_plan(
+        &self,
+        py: Python<'_>,
+        graph: AnyGraph<'_>,
+        shapes: BTreeMap<String, Vec<usize>>,
+        gpu: usize,
+        precision: &str,
+    ) -> PyResult<Option<DevicePlan>> {
+        self.bound.check(&|domain| graph.rows(domain), &shapes).map_err(|why| of_compile(why, ""))?;
+        let statistics = *graph.statistics();
+        let made = DevicePlan::new(gpu, precision, |precision| {
+            let made = threads::run(py, || self.bound.device_plan(&statistics, precision))?;
+            made.map_err(|why| of_compile(why, ""))
+        })?;
+        Ok(Some(made).filter(|made| made.is_served_by(&graph)))
     }
 
     /// What it is compiled to, for a graph or for one that is often taken.

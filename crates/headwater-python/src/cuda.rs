@@ -99,8 +99,8 @@ pub fn on_gpu(array: &Bound<'_, PyAny>, gpu: &Gpu, name: &str) -> PyResult<OnGpu
 /// Device memory at an address that Headwater's own Python passes on: `data_ptr()` of a tensor that it has just made. Asking
 /// tensors for more than that takes longer than the work on them.
 pub fn at(gpu: &Gpu, address: usize, bytes: usize) -> Span {
-    // SAFETY: `python/headwater/gpu.py` alone calls this, with tensors of this length that torch keeps until the stream is past
-    // the work that is queued here.
+    // SAFETY: `gpu.py` and `autograd.py` of `python/headwater` alone call this, with tensors of this length that torch keeps until
+    // the stream is past the work that is queued here.
     Span::whole(unsafe { Allocation::lent(gpu, address as u64, bytes, Arc::new(())) })
 }
 

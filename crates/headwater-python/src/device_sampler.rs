@@ -135,13 +135,12 @@ impl DeviceSample {
     }
 
     /// Queues nodes, edges and ids of edges of a graph of one type into int64 tensors at these addresses.
-    fn _write(&self, nodes: usize, edges: usize, edge_ids: usize, stream: usize) -> PyResult<()> {
+    fn _write(&self, py: Python<'_>, nodes: usize, edges: usize, edge_ids: usize, stream: usize) -> PyResult<()> {
         let gpu = self.0.stream().gpu();
         let (stream, node_count, edge_count) = (self::stream(gpu, stream)?, self.node_count(0)?, self.edge_count(0)?);
-        self.0.nodes_into(&stream, 0, &at(gpu, nodes, 8 * node_count)).map_err(of_graph)?;
-        self.0.ends_into(&stream, 0, &at(gpu, edges, 16 * edge_count)).map_err(of_graph)?;
-        self.0.edge_ids_into(&stream, 0, &at(gpu, edge_ids, 8 * edge_count)).map_err(of_graph)?;
-        Ok(())
+        let (nodes, ends) = (at(gpu, nodes, 8 * node_count), at(gpu, edges, 16 * edge_count));
+        let edge_ids = at(gpu, edge_ids, 8 * edge_count);
+        py.detach(|| self.0.columns_into(&stream, &nodes, &ends, &edge_ids)).map_err(of_graph)
     }
 
     fn __repr__(&self) -> String {

@@ -78,6 +78,7 @@ pub fn of_compile(why: CompileError, text: &str) -> PyErr {
             let shown = text.lines().nth(line.saturating_sub(1)).unwrap_or_default().to_owned();
             PySyntaxError::new_err((why, (name, line, column, shown)))
         }
+        CompileError::Cuda(why) => of_cuda(why),
         other => PyValueError::new_err(other.to_string()),
     }
 }

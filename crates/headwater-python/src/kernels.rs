@@ -1,7 +1,7 @@
 //! Compiled layers run on arrays of other libraries, where they lie and without the GIL.
 //!
 //! A run keeps nothing: what the backward pass reads is handed to the caller, who gives it back. Memory of temporaries stays
-//! from run to run. This is the CPU's side; a run on a GPU would take the same names.
+//! from run to run. This is the CPU's side; `device_kernels.rs` is that of GPUs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use headwater::compile::adjacency::Adjacency;
 use headwater::compile::call::{Arrays, Plan as Compiled};
 use headwater::compile::cpu::fast::{Run, Workspace};
+use headwater::compile::cuda::{DeviceGraph, Table};
 use headwater::compile::inter::Domain;
 use headwater::compile::pass::Statistics;
 use headwater::graph::random::Key;
@@ -30,6 +31,8 @@ pub struct LayerGraph {
     statistics: OnceLock<Statistics>,
     /// Which edge of the caller's each one is; `None` where some are not the caller's.
     order: Option<Vec<u64>>,
+    /// What GPUs have of it, by their numbers.
+    on_gpus: Mutex<Vec<(usize, Arc<DeviceGraph>)>>,
 }
 
 /// Types of the ends of a relation, and its lists.
@@ -58,7 +61,7 @@ impl LayerGraph {
             Ok((of_lists(&sources, &targets, &held, loops)?, order))
         })?;
         let (adjacency, order) = made.map_err(of_train)?;
-        Ok(Self { adjacency, statistics: OnceLock::new(), order })
+        Ok(Self { adjacency, statistics: OnceLock::new(), order, on_gpus: Mutex::default() })
     }
 
     /// Types by name and count, and relations by the positions of their ends: what a graph was made of.
@@ -74,9 +77,7 @@ impl LayerGraph {
 
     /// Rows of a kind: `node.src`, `node.dst`, `edge`, `etype` or another of the compiler's.
     fn rows(&self, kind: &str) -> PyResult<usize> {
-        let found = Domain::ALL.into_iter().find(|domain| domain.to_string() == kind);
-        let unknown = || PyValueError::new_err(format!("there are no rows of kind {kind:?}"));
-        found.map(|domain| self.adjacency.rows(domain)).ok_or_else(unknown)
+        Ok(self.adjacency.rows(domain_named(kind)?))
     }
 
     /// Which edge of the caller's each one is. `None` where edges were added, or have ids that are no positions.
@@ -93,6 +94,26 @@ impl LayerGraph {
     pub fn statistics(&self) -> &Statistics {
         self.statistics.get_or_init(|| Statistics::of(&self.adjacency))
     }
+
+    /// What a GPU has of it, if that is all that these programs ask for.
+    pub fn on_gpu(&self, gpu: usize, tables: &[&Table]) -> Option<Arc<DeviceGraph>> {
+        let serves = |(ordinal, own): &&(usize, Arc<DeviceGraph>)| {
+            *ordinal == gpu && tables.iter().all(|table| own.serves(table))
+        };
+        let known = self.on_gpus.lock().unwrap_or_else(PoisonError::into_inner);
+        known.iter().find(serves).map(|(_, own)| Arc::clone(own))
+    }
+
+    /// Keeps it for the next run. Layers of a network ask for the same.
+    pub fn keep_on_gpu(&self, gpu: usize, placed: Arc<DeviceGraph>) {
+        self.on_gpus.lock().unwrap_or_else(PoisonError::into_inner).push((gpu, placed));
+    }
+}
+
+/// The domain that is called so.
+pub fn domain_named(kind: &str) -> PyResult<Domain> {
+    let found = Domain::ALL.into_iter().find(|domain| domain.to_string() == kind);
+    found.ok_or_else(|| PyValueError::new_err(format!("there are no rows of kind {kind:?}")))
 }
 
 /// Kernels of a layer, forward and backward.

@@ -23,6 +23,8 @@ mod compile;
 mod cuda;
 mod dataset;
 mod device_graph;
+mod device_kernels;
+mod device_layer_graph;
 mod device_sampler;
 mod dlpack;
 mod dtype;
@@ -56,6 +58,8 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<sampler::Sample>()?;
     module.add_class::<device_graph::DeviceGraph>()?;
+    module.add_class::<device_kernels::DevicePlan>()?;
+    module.add_class::<device_layer_graph::DeviceLayerGraph>()?;
     module.add_class::<device_sampler::DeviceSampler>()?;
     module.add_class::<device_sampler::DeviceSample>()?;
     module.add_class::<table::Table>()?;

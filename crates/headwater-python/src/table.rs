@@ -118,13 +118,16 @@ impl Table {
     }
 
     /// As `gather_into`, with so many int64 ids and room for their rows at these addresses.
-    fn _gather(&self, ids: usize, count: usize, out: usize, stream: usize) -> PyResult<()> {
+    fn _gather(&self, py: Python<'_>, ids: usize, count: usize, out: usize, stream: usize) -> PyResult<()> {
         let stream = self::stream(&self.gpu, stream)?;
         raise_faults(&stream)?;
         let width = self.row_bytes();
         let (ids, out) = (at(&self.gpu, ids, 8 * count), at(&self.gpu, out, width * count));
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.gather(&stream, &ids, IdType::I64, Stored::Raw, &out).map_err(of_feature)
+        let queued = py.detach(|| {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            table.gather(&stream, &ids, IdType::I64, Stored::Raw, &out)
+        });
+        queued.map_err(of_feature)
     }
 
     /// Rows that came out of GPU memory and out of host memory so far. Waits for what is queued on a stream.

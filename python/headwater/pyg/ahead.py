@@ -57,10 +57,8 @@ class Ahead:
 
     def _batch_on(self, index: Any, numbers: Any) -> Any:
         """A batch, and on a GPU the point of a stream from which on it is there."""
-        if self._place is None:
-            return self.collate_fn(index, numbers), None
-        with self._place.aside():
-            return self.collate_fn(index, numbers), self._place.mark()
+        batch = self.collate_fn(index, numbers)
+        return batch, None if self._place is None else self._place.mark()
 
     def __iter__(self) -> Iterator[Any]:
         if self._resumed is None:
@@ -75,10 +73,15 @@ class Ahead:
 
     def _batches(self, epoch: int, first: int) -> Iterator[Any]:
         waiting: deque[Future] = deque()
-        numbers = iter(range(self._threads))
-        begin = self.worker_init_fn
-        first_deed = None if begin is None else (lambda: begin(next(numbers)))
-        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="headwater", initializer=first_deed)
+        numbers, lanes = iter(range(self._threads)), []
+
+        def begin() -> None:
+            if self._place is not None:
+                lanes.append(self._place.enter())
+            if self.worker_init_fn is not None:
+                self.worker_init_fn(next(numbers))
+
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="headwater", initializer=begin)
         if self._order is not None:
             self._order.seed, self._order.epoch = self.seed, epoch
         try:
@@ -93,6 +96,8 @@ class Ahead:
         finally:
             # Whoever stops asking leaves nothing behind.
             pool.shutdown(wait=True, cancel_futures=True)
+            if self._place is not None:
+                self._place.leave(lanes)
 
     def _positions(self) -> Iterable[Any]:
         """Positions of the inputs of each batch. Whole tensors where they can be: a thousand numbers one by one take time."""

@@ -39,6 +39,21 @@ def join(source: Any, out: Any, custom_cls: Optional[type] = None, tables: Optio
     raise TypeError(f"a sampler returned a {type(out).__name__}; it should be a SamplerOutput or a HeteroSamplerOutput")
 
 
+def fill(data: Any, fields: dict[str, Any]) -> None:
+    """Sets attributes of a batch; those that are None go. One by one, PyG asks each for properties and caches, which takes
+    longer than to gather the rows. A plain batch that nobody has looked at has none."""
+    if type(data) is not Data or "_cached_attr" in data._store.__dict__:
+        for key, value in fields.items():
+            setattr(data, key, value)
+        return
+    held = data._store._mapping
+    for key, value in fields.items():
+        if value is not None:
+            held[key] = value
+        else:
+            held.pop(key, None)
+
+
 def _join_one(source: Any, out: SamplerOutput, custom_cls: Optional[type], tables: Optional[Tables]) -> Any:
     if isinstance(source, Data):
         data = copy.copy(source)
@@ -47,13 +62,15 @@ def _join_one(source: Any, out: SamplerOutput, custom_cls: Optional[type], table
         _fill_rest(source._store, data._store, tables)
     else:
         data = _of_stores(source[0], out, custom_cls)
-    if "n_id" not in data:
-        data.n_id = out.node
-    if out.edge is not None and "e_id" not in data:
-        data.e_id = out.edge
-    data.batch = out.batch
-    data.num_sampled_nodes = out.num_sampled_nodes
-    data.num_sampled_edges = out.num_sampled_edges
+    fields = {}
+    if "n_id" not in data._store:
+        fields["n_id"] = out.node
+    if out.edge is not None and "e_id" not in data._store:
+        fields["e_id"] = out.edge
+    fields["batch"] = out.batch
+    fields["num_sampled_nodes"] = out.num_sampled_nodes
+    fields["num_sampled_edges"] = out.num_sampled_edges
+    fill(data, fields)
     if out.orig_row is not None and out.orig_col is not None:
         data._orig_edge_index = torch.stack([out.orig_row, out.orig_col])
     return data
@@ -111,18 +128,16 @@ class _Remote:
 def _of_stores(features: Any, out: SamplerOutput, custom_cls: Optional[type]) -> Any:
     """What a feature store has of the nodes and edges of a graph of one type. Edges' own are under a triple of names."""
     data = custom_cls() if custom_cls is not None else Data()
-    data.edge_index = _stacked(out.row, out.col)
+    fields = {"edge_index": _stacked(out.row, out.col), "num_nodes": out.node.numel()}
     if hasattr(features, "rows_of"):
-        data.num_nodes = out.node.numel()
-        data.update(features.rows_of(out.node, out.edge))
-        return data
-    attrs = [attr for attr in features.get_all_tensor_attrs()]
-    for attr in attrs:
-        attr.index = out.edge if isinstance(attr.group_name, tuple) else out.node
-    data.num_nodes = out.node.numel()
-    wanted = [attr for attr in attrs if attr.index is not None]
-    for attr, tensor in zip(wanted, features.multi_get_tensor(wanted)):
-        data[attr.attr_name] = tensor
+        fields.update(features.rows_of(out.node, out.edge))
+    else:
+        attrs = list(features.get_all_tensor_attrs())
+        for attr in attrs:
+            attr.index = out.edge if isinstance(attr.group_name, tuple) else out.node
+        wanted = [attr for attr in attrs if attr.index is not None]
+        fields.update(zip((attr.attr_name for attr in wanted), features.multi_get_tensor(wanted)))
+    fill(data, fields)
     return data
 
 

@@ -10,7 +10,7 @@ from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import BaseSampler, NegativeSampling, SamplerOutput
 from torch_geometric.sampler.base import SubgraphType
 
-from .join import join
+from .join import fill, join
 from .placed import Placed
 from .sampler import NeighborSampler
 from .tables import Budget
@@ -86,8 +86,7 @@ class NeighborLoader(Placed, NodeLoader):
     def collate_fn(self, index: Any, numbers: Any = None) -> Any:
         """Samples around the input nodes at these positions."""
         numbered = self._numbered(self.node_sampler, numbers)
-        inputs = self.input_data[index]
-        out = self._drawn(lambda: self.node_sampler.sample_from_nodes(inputs, **numbered))
+        out = self.node_sampler.sample_from_nodes(self.input_data[index], **numbered)
         return self.filter_fn(out) if self.filter_per_worker else out
 
     def filter_fn(self, out: Any) -> Any:
@@ -98,8 +97,8 @@ class NeighborLoader(Placed, NodeLoader):
             out = self.transform_sampler_output(out)
         data = join(self.data, out, self.custom_cls, self.tables)
         store = data if isinstance(out, SamplerOutput) else data[self.input_data.input_type]
-        store.input_id, store.seed_time = self._brought(out.metadata[:2])
-        store.batch_size = out.metadata[0].size(0)
+        inputs, times = self._brought(out.metadata[:2])
+        fill(store, {"input_id": inputs, "seed_time": times, "batch_size": inputs.size(0)})
         return data if self.transform is None else self.transform(data)
 
     def _seeds(self) -> dict[Any, Tensor]:
@@ -178,9 +177,8 @@ class LinkNeighborLoader(Placed, LinkLoader):
     def collate_fn(self, index: Any, numbers: Any = None) -> Any:
         """Samples around the ends of the input edges at these positions."""
         numbered = self._numbered(self.link_sampler, numbers)
-        inputs = self.input_data[index]
         wished = {"neg_sampling": self.neg_sampling, **numbered}
-        out = self._drawn(lambda: self.link_sampler.sample_from_edges(inputs, **wished))
+        out = self.link_sampler.sample_from_edges(self.input_data[index], **wished)
         return self.filter_fn(out) if self.filter_per_worker else out
 
     def filter_fn(self, out: Any) -> Any:

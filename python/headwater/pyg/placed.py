@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Optional
 
 from torch import Tensor
@@ -55,10 +54,6 @@ class Placed(Ahead):
         self.tables = tables_of(self._place, self.data, self.features, self.budget, reads)
         if isinstance(self.data, (tuple, list)) and isinstance(self.data[0], FeatureStore):
             self.data[0].placed(self.tables)
-
-    def _drawn(self, draw: Callable[[], Any]) -> Any:
-        """A sample. Rows of others may be on their way to the GPU, which draws first."""
-        return draw() if self._place is None else self._place.urgently(draw)
 
     def _seeds(self) -> dict[Any, Tensor]:
         """Nodes of each type that batches begin at."""

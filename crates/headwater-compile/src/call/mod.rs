@@ -4,25 +4,26 @@
 //! none. It is compiled when it meets a graph, once for all graphs of about the same rows. A [`Plan`] keeps nothing between
 //! runs: what the backward pass reads goes to the caller and comes back, so the caller decides how long it lives and where.
 
+mod device;
 mod explain;
 mod plan;
+mod plans;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+pub use device::{DevicePlan, Direction};
 pub use explain::Level;
 pub use plan::{Arrays, Plan};
+use plans::Plans;
 
-use crate::adjacency::Adjacency;
+use crate::cuda::Precision;
 use crate::error::{Error, Result};
 use crate::front::{self, Arguments, Declared, Layer};
 use crate::inter::{Domain, Op, Program, Shape};
 use crate::pass::{Optimisations, Statistics, without_dropout};
-
-/// Plans that are kept at most; the oldest goes first.
-const MOST_PLANS: usize = 16;
 
 /// A layer's text.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +64,8 @@ pub struct Bound {
     has_dropout: bool,
     wants_gradients: bool,
     taken: Vec<Taken>,
-    plans: Mutex<Vec<Arc<Plan>>>,
+    plans: Plans<Plan>,
+    device_plans: Plans<DevicePlan>,
 }
 
 impl Bound {
@@ -86,7 +88,8 @@ impl Bound {
             wants_gradients: !wish.gradients.is_empty(),
             program: wanting(&program, &wish.gradients)?,
             self_loops,
-            plans: Mutex::default(),
+            plans: Plans::default(),
+            device_plans: Plans::default(),
         })
     }
 
@@ -120,12 +123,12 @@ impl Bound {
         self.program.output("out").map_or_else(Vec::new, |out| extents(self.program[out].shape, 1))
     }
 
-    /// Whether arrays of these shapes can be run on a graph; the error names the first that cannot, and one that is missing
-    /// or too much.
-    pub fn check(&self, graph: &Adjacency, shapes: &BTreeMap<String, Vec<usize>>) -> Result<()> {
+    /// Whether arrays of these shapes can be run on a graph that has so many rows; the error names the first that cannot, and
+    /// one that is missing or too much.
+    pub fn check(&self, rows_of: &dyn Fn(Domain) -> usize, shapes: &BTreeMap<String, Vec<usize>>) -> Result<()> {
         let wrong = |name: &str, why: String| Err(Error::Argument { name: name.to_owned(), why });
         for Taken { name, domain, row, .. } in &self.taken {
-            let rows = Some(graph.rows(*domain)).filter(|_| *domain != Domain::Const);
+            let rows = Some(rows_of(*domain)).filter(|_| *domain != Domain::Const);
             let wanted: Vec<usize> = rows.into_iter().chain(row.iter().copied()).collect();
             match shapes.get(name) {
                 Some(found) if *found == wanted => {}
@@ -145,32 +148,25 @@ impl Bound {
 
     /// Kernels for a graph with these rows: those that were made for one like it, or new ones.
     pub fn plan(&self, statistics: &Statistics) -> Result<Arc<Plan>> {
-        let find = |plans: &[Arc<Plan>]| plans.iter().find(|plan| plan.statistics().is_like(statistics)).cloned();
-        if let Some(found) = find(&self.plans()) {
-            return Ok(found);
-        }
-        let with_gradients = self.wants_gradients || self.has_dropout;
-        let made = Arc::new(Plan::new(&self.program, statistics, with_gradients, Optimisations::CPU)?);
-        let mut plans = self.plans();
-        // Another thread may have been faster.
-        if let Some(found) = find(&plans) {
-            return Ok(found);
-        }
-        if plans.len() == MOST_PLANS {
-            plans.remove(0);
-        }
-        plans.push(Arc::clone(&made));
-        Ok(made)
+        let make = || Plan::new(&self.program, statistics, self.needs_both(), Optimisations::CPU);
+        self.plans.find(|plan| plan.statistics().is_like(statistics), make)
     }
 
-    /// How many plans there are.
+    /// The same for a GPU, with products as exact as is said.
+    pub fn device_plan(&self, statistics: &Statistics, precision: Precision) -> Result<Arc<DevicePlan>> {
+        let make = || DevicePlan::new(&self.program, statistics, self.needs_both(), precision);
+        self.device_plans.find(|plan| plan.serves(statistics, precision), make)
+    }
+
+    /// How many plans for the CPU there are.
     #[must_use]
     pub fn plan_count(&self) -> usize {
-        self.plans().len()
+        self.plans.count()
     }
 
-    fn plans(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Plan>>> {
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether both directions are compiled. Dropouts belong to training.
+    fn needs_both(&self) -> bool {
+        self.wants_gradients || self.has_dropout
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::cpu::fast::{Array, Executor, Given, Run, Workspace};
 use crate::error::Result;
 use crate::inter::Program;
-use crate::intra::Role;
+use crate::intra::{Buffer, Role};
 use crate::pass::{self, Compiled, Optimisations, Statistics};
 
 /// Numbers by the names of inputs, weights, saved values and gradients.
@@ -60,9 +60,7 @@ impl Plan {
     /// Names of what the backward pass reads: arrays that the forward pass reads too, what that gives, and `d.out`.
     #[must_use]
     pub fn backward_reads(&self) -> Vec<&str> {
-        let buffers = self.backward.iter().flat_map(|backward| &backward.program().buffers);
-        let given = buffers.filter(|buffer| matches!(buffer.role, Role::Input | Role::Parameter));
-        given.map(|buffer| buffer.name.as_str()).collect()
+        self.backward.iter().flat_map(|backward| given_names(&backward.program().buffers)).collect()
     }
 
     /// From inputs and weights to `out`, and to what the backward pass reads besides.
@@ -84,6 +82,12 @@ impl Plan {
     ) -> Result<Arrays> {
         self.backward.as_ref().map_or_else(|| Ok(Arrays::new()), |backward| arrays(backward, run, given, workspace))
     }
+}
+
+/// Names of buffers that callers give.
+pub(super) fn given_names(buffers: &[Buffer]) -> impl Iterator<Item = &str> {
+    let given = buffers.iter().filter(|buffer| matches!(buffer.role, Role::Input | Role::Parameter));
+    given.map(|buffer| buffer.name.as_str())
 }
 
 fn arrays<'g>(

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use headwater_cuda::{Allocation, Gpu, Span, Stream};
 use headwater_graph::random::Key;
 
-use super::{Arrays, Bound, Level, Text, Wish};
+use super::{Arrays, Bound, DevicePlan, Direction, Level, Text, Wish};
 use crate::adjacency::Adjacency;
 use crate::cpu::fast::{Run, Workspace};
+use crate::cuda::{DeviceGraph, Precision};
 use crate::error::Error;
 use crate::front::{Arguments, OptionValue, builtin};
 use crate::inter::Domain;
@@ -104,7 +106,7 @@ fn a_plan_serves_graphs_like_its_first() {
         statistics.edges = 5f64.powi(power);
         layer.plan(&statistics).unwrap();
     }
-    assert_eq!(layer.plan_count(), super::MOST_PLANS);
+    assert_eq!(layer.plan_count(), super::plans::MOST_PLANS);
 }
 
 #[test]
@@ -118,7 +120,8 @@ fn shapes_that_do_not_fit_are_named() {
     );
     assert_eq!(layer.taken()[0].domain, Domain::SRC);
     let right: [(&str, &[usize]); 5] = [("x", &[9, 3]), ("W", &[3, 4]), ("al", &[1, 4]), ("ar", &[1, 4]), ("b", &[4])];
-    layer.check(&graph, &shapes(&right)).unwrap();
+    let rows = |domain| graph.rows(domain);
+    layer.check(&rows, &shapes(&right)).unwrap();
     let cases: [(&str, Option<&[usize]>, &str); 5] = [
         ("x", Some(&[8, 3]), "x: its shape is [8, 3]; expected [9, 3]: the graph has 9 nodes"),
         ("W", Some(&[4, 4]), "W: its shape is [4, 4]; expected [3, 4]"),
@@ -132,7 +135,7 @@ fn shapes_that_do_not_fit_are_named() {
             Some(shape) => drop(shapes.insert(name.to_owned(), shape.to_vec())),
             None => drop(shapes.remove(name)),
         }
-        assert_eq!(layer.check(&graph, &shapes).unwrap_err().to_string(), said);
+        assert_eq!(layer.check(&rows, &shapes).unwrap_err().to_string(), said);
     }
 }
 
@@ -164,4 +167,52 @@ fn a_plan_is_told_as_text() {
     }
     assert!(!told(&["x"], Level::Kernels).contains("== values"));
     assert!(told(&[], Level::All).starts_with("== kernels, inference\n"));
+}
+
+/// A direction on a GPU, out of arrays by name and back into them.
+fn queue(plan: &DevicePlan, direction: Direction, stream: &Stream, graph: &DeviceGraph, all: &mut Arrays) {
+    let room = |bytes: usize| Span::whole(Allocation::on_stream(stream, bytes.max(16)).unwrap());
+    let mut spans: BTreeMap<String, Span> = BTreeMap::new();
+    for (name, values) in all.iter() {
+        let span = room(4 * values.len());
+        stream.upload(bytemuck::cast_slice(values), &span.part(0, 4 * values.len()).unwrap()).unwrap();
+        spans.insert(name.clone(), span);
+    }
+    let made = plan.makes(direction, graph);
+    spans.extend(made.iter().map(|(name, count)| ((*name).to_owned(), room(4 * count))));
+    let temporaries = room(plan.temporary_bytes(direction, graph));
+    plan.queue(direction, stream, graph, (&temporaries, Key::new(3)), &|name| spans.get(name).cloned()).unwrap();
+    for (name, count) in made {
+        let mut values = vec![0.0; count];
+        let span = spans[name].part(0, 4 * count).unwrap();
+        stream.download(&span, bytemuck::cast_slice_mut(&mut values)).unwrap();
+        all.insert(name.to_owned(), values);
+    }
+}
+
+#[test]
+fn device_runs_are_those_of_the_cpu() {
+    let Ok(gpu) = Gpu::open(0) else { return };
+    let (graph, stream) = (Recipe::plain(40).graph(1), gpu.stream().unwrap());
+    let options = [("attention_dropout", OptionValue::Float(0.5))];
+    let layer = bound("gat", &GAT, &options, &wish(&["x", "W", "al"], true)).unwrap();
+    let (out, gradients) = run(&layer, &graph, 3);
+    let plan = layer.device_plan(&Statistics::of(&graph), Precision::default()).unwrap();
+    let placed = DeviceGraph::of(stream, &graph, &plan.tables()).unwrap();
+    assert!(plan.tables().into_iter().all(|table| placed.serves(table)));
+    let mut all = arrays(&layer, &graph);
+    queue(&plan, Direction::Forward, stream, &placed, &mut all);
+    all.insert("d.out".to_owned(), vec![1.0; out.len()]);
+    assert!(plan.backward_reads().iter().all(|name| all.contains_key(*name)));
+    queue(&plan, Direction::Backward, stream, &placed, &mut all);
+    let near = |found: &[f32], wanted: &[f32]| found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-4);
+    assert!(near(&all["out"], &out));
+    assert_eq!(gradients.len(), 3);
+    for (name, wanted) in &gradients {
+        assert!(near(&all[name], wanted), "{name}");
+    }
+    // The same plan serves graphs like this one, and another precision is another plan.
+    let statistics = Statistics::of(&Recipe::plain(45).graph(1));
+    assert!(std::sync::Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::default()).unwrap()));
+    assert!(!std::sync::Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::F32).unwrap()));
 }

@@ -6,6 +6,7 @@ use headwater_cuda::{Allocation, Defines, Element, Gemm, Grid, Kernel, Param, So
 use super::Precision;
 use super::graph::DeviceGraph;
 use super::room::{Life, places};
+use super::tell::{self, tell};
 use super::text::{Emitted, HEADERS, Launch, emit};
 use crate::adjacency::{Adjacency, RelationEdges};
 use crate::error::{Error, Result};
@@ -25,9 +26,10 @@ const ALIGN_BYTES: u64 = 16;
 /// Blocks an SM is given; more only wait.
 const BLOCKS_PER_SM: usize = 8;
 
-/// The texts of blocks, and those of all built-in layers for a small graph.
+/// The texts of blocks and of told words, and those of all built-in layers for a small graph.
 pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
     let mut builds = super::block::kernel_builds();
+    builds.extend(tell::kernel_builds());
     for (name, text) in BUILTIN {
         let sizes = [("d_in", 64), ("d_out", 32), ("heads", 2), ("d_hidden", 32)];
         let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size)).collect();
@@ -165,20 +167,19 @@ impl Executor {
             spans.extend([Some(&data), rows.as_ref()].into_iter().flatten().cloned());
             own.push(DeviceRows { data, rows });
         }
-        let buffers = Span::whole(Allocation::on_stream(stream, 8 * words.len().max(1))?);
-        if !words.is_empty() {
-            stream.upload(bytemuck::cast_slice(&words), &buffers)?;
-        }
-        let table = &self.emitted.table;
-        let table_bytes = 8 * (3 + 4 * (table.maps.len() + table.members.len()));
-        let tables = Span::whole(Allocation::on_stream(stream, table_bytes)?);
-        stream.upload(bytemuck::cast_slice(&graph.words(table, tables.pointer())?), &tables)?;
+        let (graph_words, buffer_words) = (DeviceGraph::word_count(&self.emitted.table), words.len());
+        let tables = Span::whole(Allocation::on_stream(stream, 8 * (graph_words + buffer_words).max(1))?);
+        words.splice(0..0, graph.words(&self.emitted.table, tables.pointer())?);
+        tell(stream, &words, &tables)?;
+        let short = || Error::Binding { name: "tables".to_owned(), expected: words.len(), found: tables.bytes() / 8 };
+        let part = |first: usize, count: usize| tables.part(8 * first, 8 * count).ok_or_else(short);
+        let (own_graph, buffers) = (part(0, graph_words)?, part(graph_words, buffer_words)?);
         let way = |launch: &Launch| match launch.dense.and_then(|dense| dense.call(graph, self.precision, &own)) {
             Some(call) => Way::Cublas(Box::new(call)),
             None => Way::Kernel(grid(stream, launch, graph)),
         };
         let ways = self.emitted.launches.iter().map(way).collect();
-        Ok(Bound { graph: tables, buffers, ways, outputs, spans })
+        Ok(Bound { graph: own_graph, buffers, ways, outputs, spans })
     }
 
     /// Queues all launches. `step` is where the key of the step lies.

@@ -19,6 +19,9 @@ pub(super) type Way = (Domain, Domain, Path);
 /// A map or a list of members as `emitted.cuh` has it: the kind, a count, two addresses.
 pub(super) type Entry = [u64; 4];
 
+/// Words before the entries: where counts, maps and members lie.
+const WORDS: usize = 3;
+
 /// The kinds of maps, as `emitted.cuh` numbers them.
 pub(super) mod map {
     pub const SAME: u64 = 0;
@@ -136,10 +139,23 @@ impl DeviceGraph {
         self.counts.part(4 * domain_number(domain), 4)
     }
 
+    /// Whether it has everything that a program asks for.
+    #[must_use]
+    pub fn serves(&self, table: &Table) -> bool {
+        let has = |ways: &[Way], known: &BTreeMap<Way, Entry>| ways.iter().all(|way| known.contains_key(way));
+        has(&table.maps, &self.maps) && has(&table.members, &self.members)
+    }
+
+    /// How many words [`Self::words`] has.
+    pub(super) fn word_count(table: &Table) -> usize {
+        WORDS + size_of::<Entry>() / 8 * (table.maps.len() + table.members.len())
+    }
+
     /// Words of the struct that kernels get, of the maps, and of the members, where these words lie at an address.
     pub(super) fn words(&self, table: &Table, own: u64) -> Result<Vec<u64>> {
-        let maps = own + 3 * 8;
-        let mut words = vec![self.counts.pointer(), maps, maps + 32 * table.maps.len() as u64];
+        let maps = own + 8 * WORDS as u64;
+        let members = maps + (size_of::<Entry>() * table.maps.len()) as u64;
+        let mut words = vec![self.counts.pointer(), maps, members];
         for (way, known) in
             table.maps.iter().map(|way| (way, &self.maps)).chain(table.members.iter().map(|way| (way, &self.members)))
         {

@@ -29,6 +29,7 @@ mod product;
 mod room;
 mod row;
 mod split;
+mod tell;
 mod text;
 
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use block::{DeviceBlock, Lists, Room, Wants};
 pub use cuda::{Bound, DeviceRows, Executor, Give, kernel_builds};
 pub use dense::Dense;
 pub use graph::DeviceGraph;
+pub(crate) use tell::tell;
 pub use text::{Emitted, Launch, Table, emit};
 
 /// The oldest compute capability that runs these kernels: products are made by tensor cores of TF32 and bf16, and copies into

@@ -86,6 +86,23 @@ impl Statistics {
         }
     }
 
+    /// Of one node type and one relation, of which no more is known. Pairs are taken for as many as edges: an index of them
+    /// would save nothing.
+    #[must_use]
+    pub fn of_one_relation(sources: usize, destinations: usize, edges: usize) -> Self {
+        let edges = edges as f64;
+        Self {
+            node_types: 1.0,
+            edge_types: 1.0,
+            sources: sources as f64,
+            destinations: destinations as f64,
+            source_pairs: edges,
+            destination_pairs: edges,
+            edges,
+            filled: 1.0,
+        }
+    }
+
     /// With an input `x` of which this share is not 0.
     #[must_use]
     pub fn with_filled(self, filled: f64) -> Self {

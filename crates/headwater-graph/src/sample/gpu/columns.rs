@@ -19,9 +19,22 @@ impl DeviceSample {
         Ok(self.of_relation(relation)?.iter().map(ExactSizeIterator::len).sum())
     }
 
+    /// Queues the columns of a graph of one type: nodes, both ends of edges, and ids of edges where they were kept.
+    pub fn columns_into(&self, stream: &Stream, nodes: &Span, ends: &Span, edge_ids: &Span) -> Result<()> {
+        stream.wait_for(&self.stream)?;
+        self.copy_nodes(stream, 0, nodes)?;
+        self.widen_ends(stream, 0, ends)?;
+        self.copy_edge_ids(stream, 0, edge_ids)?;
+        Ok(())
+    }
+
     /// Queues the ids of a type's nodes into `out`.
     pub fn nodes_into(&self, stream: &Stream, node_type: usize, out: &Span) -> Result<()> {
         stream.wait_for(&self.stream)?;
+        self.copy_nodes(stream, node_type, out)
+    }
+
+    fn copy_nodes(&self, stream: &Stream, node_type: usize, out: &Span) -> Result<()> {
         Ok(stream.copy(&self.of_type(node_type)?.ids, out)?)
     }
 
@@ -37,6 +50,10 @@ impl DeviceSample {
     /// Queues both ends of a relation's edges into `out`: all neighbours, then the nodes that asked for them.
     pub fn ends_into(&self, stream: &Stream, relation: usize, out: &Span) -> Result<()> {
         stream.wait_for(&self.stream)?;
+        self.widen_ends(stream, relation, out)
+    }
+
+    fn widen_ends(&self, stream: &Stream, relation: usize, out: &Span) -> Result<()> {
         let pieces = self.of_relation(relation)?;
         let half = 8 * self.edge_count(relation)?;
         let (neighbours, asking) = (out.part(0, half), out.part(half, half));
@@ -51,6 +68,10 @@ impl DeviceSample {
     /// Queues the ids of a relation's edges into `out`; whether they were kept.
     pub fn edge_ids_into(&self, stream: &Stream, relation: usize, out: &Span) -> Result<bool> {
         stream.wait_for(&self.stream)?;
+        self.copy_edge_ids(stream, relation, out)
+    }
+
+    fn copy_edge_ids(&self, stream: &Stream, relation: usize, out: &Span) -> Result<bool> {
         let pieces = self.of_relation(relation)?;
         let Some(ids) = &self.edge_ids else { return Ok(false) };
         let mut at = 0;

@@ -29,7 +29,7 @@ parser.add_argument("--shape", nargs="+", choices=SHAPES, default=["arxiv", "bat
 parser.add_argument("--width", type=int, default=128, help="of features, and of outputs")
 parser.add_argument("--heads", type=int, default=4)
 parser.add_argument("--rounds", type=int, default=7)
-parser.add_argument("--passes", type=int, default=20, help="of a round")
+parser.add_argument("--round-ms", type=float, default=200.0, help="that a round takes about")
 args = parser.parse_args()
 
 
@@ -68,16 +68,20 @@ def passed(run, x):
     out.backward(torch.ones_like(out))
 
 
+def round_of(run, x, passes):
+    """Milliseconds a pass."""
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    for _ in range(passes):
+        passed(run, x)
+    torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - begun) / passes
+
+
 def timed(run, x):
-    found = []
-    for _ in range(args.rounds + 1):
-        torch.cuda.synchronize()
-        begun = time.perf_counter()
-        for _ in range(args.passes):
-            passed(run, x)
-        torch.cuda.synchronize()
-        found.append(1e3 * (time.perf_counter() - begun) / args.passes)
-    return found[1:]
+    passed(run, x)
+    passes = max(int(args.round_ms / round_of(run, x, 3)), 1)
+    return [round_of(run, x, passes) for _ in range(args.rounds)]
 
 
 def taken(run, x):

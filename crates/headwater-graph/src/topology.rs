@@ -81,6 +81,17 @@ impl Topology {
         Ok(Self { edge_ids: Some(edge_ids), ..self })
     }
 
+    /// Without ids that are positions: edges have those anyway, and samplers need not read them.
+    #[must_use]
+    pub fn with_ids_implied(self) -> Self {
+        let are_positions = match &self.edge_ids {
+            Some(Ids::U32(ids)) => ids.par_iter().enumerate().all(|(at, id)| *id as usize == at),
+            Some(Ids::U64(ids)) => ids.par_iter().enumerate().all(|(at, id)| *id == at as u64),
+            None => return self,
+        };
+        if are_positions { Self { edge_ids: None, ..self } } else { self }
+    }
+
     /// With the weight of every edge: finite, not negative.
     pub fn with_weights(self, weights: Column<f32>) -> Result<Self> {
         self.same_length("weights", weights.len())?;
@@ -277,6 +288,20 @@ mod tests {
         assert_eq!(topology.edge_id(2), 2);
         let named = topology.with_edge_ids(Ids::from(vec![5u64, 1 << 40, 7])).unwrap();
         assert_eq!((named.edge_id(1), named.bytes()), (1 << 40, 4 * 8 + 3 * 4 + 3 * 8));
+    }
+
+    #[test]
+    fn ids_that_are_positions_are_implied() {
+        let with = |ids: Ids| make(&[0, 2, 3], &[3, 0, 1]).unwrap().with_edge_ids(ids).unwrap().with_ids_implied();
+        for ids in [Ids::from(vec![0u64, 1, 2]), Ids::from(vec![0u32, 1, 2])] {
+            let plain = with(ids);
+            assert!(plain.edge_ids().is_none());
+            assert_eq!((plain.edge_id(0), plain.edge_id(2)), (0, 2));
+        }
+        for ids in [Ids::from(vec![0u64, 2, 1]), Ids::from(vec![0u32, 1, 3])] {
+            assert!(with(ids).edge_ids().is_some());
+        }
+        assert!(make(&[0], &[]).unwrap().with_ids_implied().edge_ids().is_none());
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Topology {
         let made = threads::run(py, || {
             let options = BuildOptions { layout, edge_ids: EdgeIds::Kept };
             // Samplers read here and there, which large pages make cheap.
-            in_time(edges.build(options, &Silent)?, node_times.as_deref())?.in_memory()
+            in_time(edges.build(options, &Silent)?, node_times.as_deref())?.with_ids_implied().in_memory()
         })?;
         made.map(Self).map_err(of_graph)
     }

@@ -19,6 +19,9 @@ from ..gpu import Place
 from .order import Order
 from .sampler import fresh_seed
 
+# Threads at least. Drawing and gathering use all cores, but what Python does between them is one thread's work: another batch
+# goes on meanwhile. Where a GPU draws, some wait for their samples while others queue rows.
+_ON_CPU, _ON_GPU = 2, 3
 # Batches that are made ahead for every thread, unless `prefetch_factor` says otherwise.
 _AHEAD = 2
 
@@ -37,8 +40,7 @@ class Ahead:
         factor = kwargs.pop("prefetch_factor", None)
         kwargs.pop("persistent_workers", None)
         self._place = place
-        # On a GPU one thread draws while another one's rows are queued.
-        self._threads = max(threads, 1 if place is None else 2)
+        self._threads = max(threads, _ON_CPU if place is None else _ON_GPU)
         self._ahead = self._threads * (_AHEAD if factor is None else int(factor))
         self._asked_workers = threads
         self.seed = fresh_seed() if seed is None else int(seed)

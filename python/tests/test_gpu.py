@@ -159,6 +159,21 @@ def test_loaders_are_sent_and_dropped_and_resumed(gpu, data):
     del half, loader
 
 
+def test_streams_are_given_back_and_used_again(gpu, data):
+    if not torch.cuda.is_available():
+        pytest.skip("the emulator has one stream")
+
+    idle = torch_gpu._idle.setdefault(torch.cuda.current_device(), [])
+    before = len(idle)
+    for _ in range(5):
+        both = [iter(NeighborLoader(data, [3], batch_size=10, device=gpu, num_workers=threads)) for threads in (0, 4)]
+        for batches in both:
+            next(batches)
+        for batches in both:
+            batches.close()
+    assert 1 <= len(idle) <= max(before, 3 + 4)
+
+
 def test_an_error_in_a_transform_is_the_users(gpu, data):
     def fails(batch):
         raise KeyError("mine")

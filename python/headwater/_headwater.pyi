@@ -272,7 +272,7 @@ class BoundLayer:
     ) -> Optional[DevicePlan]:
         """The same for a GPU, with products as exact as torch's: "highest", "high" or "medium". None where the graph was made
         on the GPU and lacks what the layer asks for."""
-    def explain(self, graph: Optional[LayerGraph] = None, level: str = "all") -> str: ...
+    def explain(self, graph: Union[LayerGraph, DeviceLayerGraph, None] = None, level: str = "all") -> str: ...
     def first_weights(self, counts: dict[str, int], seed: int) -> list[tuple[str, list[int], Array]]: ...
 
 class LayerGraph:
@@ -305,6 +305,9 @@ class DeviceLayerGraph:
     def __init__(
         self, edges: tuple[int, int, int], nodes: int, written: int, self_loops: bool, gpu: int, stream: int
     ) -> None: ...
+    @property
+    def is_trusted(self) -> bool:
+        """Whether no fault of a kernel was told since it was made."""
     def rows(self, kind: str) -> int: ...
 
 class DevicePlan:

@@ -124,7 +124,12 @@ class _OnGpu:
         return self._run(prepared, arrays, True)
 
     def _run(self, prepared: Prepared, arrays: dict[str, Tensor], backward: bool) -> dict[str, Tensor]:
-        stream = self._place.stream()
+        with self._place.entered():
+            return self._run_there(prepared, arrays, backward, self._place.stream())
+
+    def _run_there(
+        self, prepared: Prepared, arrays: dict[str, Tensor], backward: bool, stream: int
+    ) -> dict[str, Tensor]:
         needs, spare_bytes = prepared.plan.needs(prepared.graph, backward, stream)
         made = {name: self._place.empty((count,), torch.float32) for name, count in needs}
         spare = self._place.empty((spare_bytes,), torch.uint8)

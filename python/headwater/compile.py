@@ -111,7 +111,7 @@ class Layer:
         return call(self, graph, self.given(arguments, named), training)
 
     def explain(self, graph: Any = None, *arguments: Any, level: str = "all", **named: Any) -> str:
-        """What a call with these arguments runs: its values, its kernels, and what changes of order were worth it.
+        """What a call with these arguments runs on the CPU: its values, its kernels, and what changes of order were worth it.
 
         Without a graph, sizes are 64 and heads 1 unless they are given, and rows those of FB15k-237. `level` is "values",
         "kernels", "plan" or "all".

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Optional
 
 import torch
@@ -53,6 +54,10 @@ class Place:
         """Memory that nobody holds. What torch keeps for later is given back first."""
         torch.cuda.empty_cache()
         return gpu_memory(self.ordinal)[0]
+
+    def entered(self) -> AbstractContextManager:
+        """Native calls make their GPU the current one of the thread. Behind this it is again the one that was."""
+        return torch.cuda.device(self.ordinal)
 
     def enter(self) -> Lane:
         """Gives the current thread streams of its own, until whoever ends the thread gives them back with `leave`."""
@@ -105,7 +110,7 @@ def place_of(device: Any) -> Optional[Place]:
 class Drawer:
     """Draws on a GPU what `Sampler` draws on the CPU, into tensors of torch.
 
-    Rows of other batches may be on their way to the GPU. It draws first: the host waits for how much there is.
+    Rows of other threads' batches may be on their way to the GPU. It draws first: the host waits for how much there is.
     """
 
     def __init__(self, graph: DeviceGraph, fanouts: Sequence[Sequence[int]], place: Place, **wishes: bool) -> None:
@@ -170,11 +175,11 @@ def gather(table: Table, ids: Tensor, dtype: torch.dtype, place: Place) -> Tenso
 
 def holding(tensors: dict[str, Tensor]) -> Optional[Place]:
     """The GPU that all of them lie on, or none where they lie in host memory."""
-    (first, device), *others = ((name, tensor.device) for name, tensor in tensors.items())
-    for name, other in others:
-        if other != device:
-            raise ValueError(f"{name} lies on {other} and {first} on {device}; they should lie on one device")
-    return place_of(device)
+    found = [(name, tensor.device) for name, tensor in tensors.items()]
+    for name, other in found[1:]:
+        if other != found[0][1]:
+            raise ValueError(f"{name} lies on {other} and {found[0][0]} on {found[0][1]}; they should lie on one device")
+    return place_of(found[0][1]) if found else None
 
 
 def lies_there(tensor: Tensor) -> bool:

@@ -18,8 +18,8 @@ from torch import Tensor
 from . import _headwater, gpu
 from ._headwater import Graph, Topology
 
-# The largest number of a node on a GPU.
-_MOST = 2**31 - 1
+# The largest number of a node on a GPU, and the most edges that are sorted there.
+_MOST, _MOST_EDGES = 2**31 - 1, 2**30 - 1
 # Graphs that are remembered at most.
 _MOST_GRAPHS = 16
 
@@ -87,9 +87,11 @@ class LayerGraph:
             found = self._on_host[self_loops] = Arranged(native, self_loops, self._order)
         return found
 
-    def on_gpu(self, place: gpu.Place, self_loops: bool) -> Optional[Arranged]:
-        """The same made on the GPU that the edges lie on; None where they lie elsewhere, or have types."""
-        return None if self._on_gpu is None else self._on_gpu.arranged(place, self_loops)
+    def on_gpu(self, place: gpu.Place, self_loops: bool) -> Optional[_ArrangedOnGpu]:
+        """The same made on a GPU; None where the edges lie elsewhere, have types, or are more than kernels there sort."""
+        if self._on_gpu is None or not self._on_gpu.can_be_on(place):
+            return None
+        return self._on_gpu.arranged(place, self_loops)
 
 
 class Arranged:
@@ -120,20 +122,33 @@ class _OnGpu:
     """Edges of one type that lie on a GPU. They stay there, so a call waits for nothing."""
 
     def __init__(self, edges: Tensor, nodes: int, written: int, is_sorted: bool) -> None:
-        self.edges = edges
+        # Nobody counts what is written to tensors of inference.
+        self._edges = edges.clone() if edges.is_inference() else edges
+        self._version = None if edges.is_inference() else edges._version
         self._counts, self._is_sorted = (nodes, written), is_sorted
         self._made: dict[bool, _ArrangedOnGpu] = {}
 
+    @property
+    def edges(self) -> Tensor:
+        if self._version is not None and self._edges._version != self._version:
+            raise ValueError("edge_index was written to after the graph was made of it; make another")
+        return self._edges
+
+    def can_be_on(self, place: gpu.Place) -> bool:
+        nodes, most = self._counts[0], self._edges.size(1) + self._counts[1]
+        return self._edges.device == place.device and nodes <= _MOST and most <= _MOST_EDGES
+
     def arranged(self, place: gpu.Place, self_loops: bool) -> _ArrangedOnGpu:
         found = self._made.get(self_loops)
-        if found is None:
+        if found is None or not found.native.is_trusted:
             # Kernels count in 32 bits; a number that has more is none of theirs.
-            (sources, targets), order = self.edges.clamp(max=_MOST).to(torch.int32), None
+            (sources, targets), order = self.edges.clamp(-1, _MOST).to(torch.int32).contiguous(), None
             if not self._is_sorted:
                 targets, order = targets.sort(stable=True)
                 sources = sources[order]
             own = (sources.data_ptr(), targets.data_ptr(), targets.numel())
-            native = _headwater.DeviceLayerGraph(own, *self._counts, self_loops, place.ordinal, place.stream())
+            with place.entered():
+                native = _headwater.DeviceLayerGraph(own, *self._counts, self_loops, place.ordinal, place.stream())
             found = self._made[self_loops] = _ArrangedOnGpu(native, self_loops, order, place)
         return found
 

@@ -1,5 +1,6 @@
 """What tests share: a GPU, real or emulated, and tests that are left out where there is none."""
 
+import contextlib
 import os
 
 import pytest
@@ -24,6 +25,9 @@ def gpu(monkeypatch):
 
         def free_bytes(self):
             return 1 << 30
+
+        def entered(self):
+            return contextlib.nullcontext()
 
         def enter(self):
             return self

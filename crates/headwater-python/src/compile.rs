@@ -202,15 +202,15 @@ impl BoundLayer {
         Ok(Some(made).filter(|made| made.is_served_by(&graph)))
     }
 
-    /// What it is compiled to, for a graph or for one that is often taken.
+    /// What it is compiled to for the CPU, for a graph or for one that is often taken.
     #[pyo3(signature = (graph = None, level = "all"))]
-    fn explain(&self, py: Python<'_>, graph: Option<&LayerGraph>, level: &str) -> PyResult<String> {
+    fn explain(&self, py: Python<'_>, graph: Option<AnyGraph<'_>>, level: &str) -> PyResult<String> {
         let Some((_, level)) = Level::NAMED.into_iter().find(|(name, _)| *name == level) else {
             let names = Level::NAMED.map(|(name, _)| name).join(", ");
             return Err(PyValueError::new_err(format!("level is {level:?}; it should be one of {names}")));
         };
-        let statistics = graph.map_or(&Statistics::FB15K_237, LayerGraph::statistics);
-        let made = threads::run(py, || self.bound.plan(statistics))?;
+        let statistics = graph.map_or(Statistics::FB15K_237, |graph| *graph.statistics());
+        let made = threads::run(py, || self.bound.plan(&statistics))?;
         Ok(made.map_err(|why| of_compile(why, ""))?.explain(level))
     }
 

@@ -96,11 +96,11 @@ pub fn on_gpu(array: &Bound<'_, PyAny>, gpu: &Gpu, name: &str) -> PyResult<OnGpu
     Ok(OnGpu { span: Span::whole(memory), shape, dtype })
 }
 
-/// Device memory at an address that Headwater's own Python passes on: `data_ptr()` of a tensor that it has just made. Asking
+/// Device memory at an address that Headwater's own Python passes on: `data_ptr()` of a tensor that it has looked at. Asking
 /// tensors for more than that takes longer than the work on them.
 pub fn at(gpu: &Gpu, address: usize, bytes: usize) -> Span {
-    // SAFETY: `gpu.py` and `autograd.py` of `python/headwater` alone call this, with tensors of this length that torch keeps until
-    // the stream is past the work that is queued here.
+    // SAFETY: `gpu.py`, `autograd.py` and `layer_graph.py` of `python/headwater` alone call this, with tensors of this GPU and of
+    // this length that torch keeps until the stream is past the work that is queued here.
     Span::whole(unsafe { Allocation::lent(gpu, address as u64, bytes, Arc::new(())) })
 }
 

@@ -85,8 +85,8 @@ impl DevicePlan {
         }
         let precision = match precision {
             "highest" => Precision::Tf32x3,
-            "high" => Precision::Tf32,
-            "medium" => Precision::Bf16,
+            // Torch's own products on a GPU are the same for both.
+            "high" | "medium" => Precision::Tf32,
             other => return Err(PyValueError::new_err(format!("{other:?} is no precision of torch's for products"))),
         };
         Ok(Self { plan: make(precision)?, gpu })

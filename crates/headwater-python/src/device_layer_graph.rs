@@ -10,7 +10,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::cuda::{at, gpu, raise_faults, stream};
-use crate::error::{of_compile, of_cuda};
+use crate::error::{faults, of_compile, of_cuda};
 use crate::kernels::{LayerGraph, domain_named};
 
 /// One node type and one relation, whose edges lie on a GPU. Nothing about it comes to the host, so nothing is waited for.
@@ -21,6 +21,8 @@ pub struct DeviceLayerGraph {
     gpu: usize,
     /// Behind the kernels that make it: it may be used on another stream.
     made: Event,
+    /// How many faults were told when it was made.
+    faults: u64,
 }
 
 #[pymethods]
@@ -60,7 +62,13 @@ impl DeviceLayerGraph {
         let (graph, made) = made.map_err(|why| of_compile(why, ""))?;
         raise_faults(&stream)?;
         let statistics = Statistics::of_one_relation(nodes, written, graph.room(Domain::Edge));
-        Ok(Self { graph: Arc::new(graph), statistics, gpu, made })
+        Ok(Self { graph: Arc::new(graph), statistics, gpu, made, faults: faults() })
+    }
+
+    /// Whether no fault of a kernel was told since it was made. One may have been about its edges, which are then none.
+    #[getter]
+    fn is_trusted(&self) -> bool {
+        self.faults == faults()
     }
 
     /// Rows of a kind, as `LayerGraph.rows` has them; of edges with loops the most that there can be.

@@ -5,7 +5,10 @@
 use std::io;
 use std::path::Path;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use headwater::compile::Error as CompileError;
+use headwater::compile::cuda::block;
 use headwater::cuda::Error as CudaError;
 use headwater::feature::Error as FeatureError;
 use headwater::graph::Error as GraphError;
@@ -45,10 +48,24 @@ pub fn of_graph(why: GraphError) -> PyErr {
 /// What Python raises for an error of a GPU's.
 pub fn of_cuda(why: CudaError) -> PyErr {
     match &why {
-        CudaError::Fault { .. } => PyIndexError::new_err(why.to_string()),
+        CudaError::Fault { .. } => {
+            FAULTS.fetch_add(1, Ordering::Relaxed);
+            match block::explained(why) {
+                CompileError::Graph { why, .. } => PyValueError::new_err(why),
+                other => PyIndexError::new_err(other.to_string()),
+            }
+        }
         _ if why.is_out_of_memory() || why.is_out_of_host_memory() => PyMemoryError::new_err(why.to_string()),
         _ => PyRuntimeError::new_err(why.to_string()),
     }
+}
+
+/// Faults of kernels that were told so far.
+static FAULTS: AtomicU64 = AtomicU64::new(0);
+
+/// How many faults of kernels were told so far. What was made on a GPU before one may be what it was about.
+pub fn faults() -> u64 {
+    FAULTS.load(Ordering::Relaxed)
 }
 
 /// What Python raises for an error of memory's.

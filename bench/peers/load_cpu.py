@@ -20,12 +20,11 @@ import torch.nn.functional as F
 import torch_geometric
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader as Theirs
-from torch_geometric.nn import SAGEConv
 from torch_geometric.typing import WITH_PYG_LIB
-from torch_geometric.utils import trim_to_layer
 
 import common
 from headwater.pyg import NeighborLoader as Ours
+from trimmed import Sage
 
 parser = common.arguments(__doc__)
 parser.add_argument("--workers", type=int, default=0, help="processes of PyG's loader, threads of Headwater's")
@@ -73,27 +72,11 @@ def rounds():
     print(json.dumps({"fanout": fanouts, **{name: round(ratio, 2) for name, ratio in told.items()}}))
 
 
-class Network(torch.nn.Module):
-    def __init__(self, classes):
-        super().__init__()
-        widths = [data.x.size(1)] + [args.hidden] * (len(fanouts) - 1) + [classes]
-        self.layers = torch.nn.ModuleList(SAGEConv(*pair) for pair in zip(widths, widths[1:]))
-
-    def forward(self, batch):
-        x, edges = batch.x, batch.edge_index
-        for at, layer in enumerate(self.layers):
-            x, edges, _ = trim_to_layer(at, batch.num_sampled_nodes, batch.num_sampled_edges, x, edges)
-            x = layer(x, edges)
-            if at + 1 < len(self.layers):
-                x = x.relu()
-        return x[: batch.batch_size]
-
-
 def trained(kind, seed):
     """The accuracy on the test nodes after the last epoch, and the seconds of an epoch."""
     data.y = torch.from_numpy(common.read(args, "label")).long()
     torch.manual_seed(seed)
-    network = Network(int(data.y.max()) + 1)
+    network = Sage([data.x.size(1)] + [args.hidden] * (len(fanouts) - 1) + [int(data.y.max()) + 1])
     train, test = (torch.from_numpy(common.read(args, name).astype(np.int64)) for name in ("train_idx", "test_idx"))
     optimiser = torch.optim.Adam(network.parameters(), lr=args.rate)
     batches, seconds = loader(kind, train), []

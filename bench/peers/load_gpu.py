@@ -19,10 +19,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import torch_geometric
-from torch_geometric.nn import SAGEConv
-from torch_geometric.utils import trim_to_layer
 
 import headwater.pyg
+from trimmed import Sage
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("folder", help="what --export-graph wrote for one shape")
@@ -54,24 +53,8 @@ def stores():
     return features, graph
 
 
-class Network(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        widths = [width] + [args.hidden] * (len(about["fanout"]) - 1) + [about["classes"]]
-        self.layers = torch.nn.ModuleList(SAGEConv(*pair, "mean") for pair in zip(widths, widths[1:]))
-
-    def forward(self, batch):
-        x, edges = batch.x, batch.edge_index
-        for at, layer in enumerate(self.layers):
-            x, edges, _ = trim_to_layer(at, batch.num_sampled_nodes, batch.num_sampled_edges, x, edges)
-            x = layer(x, edges)
-            if at + 1 < len(self.layers):
-                x = x.relu()
-        return x[: batch.batch_size]
-
-
 labels = torch.zeros(nodes, dtype=torch.uint8, device="cuda").long()
-network = Network().cuda()
+network = Sage([width] + [args.hidden] * (len(about["fanout"]) - 1) + [about["classes"]]).cuda()
 optimiser = torch.optim.Adam(network.parameters(), lr=0.003)
 
 

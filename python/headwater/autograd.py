@@ -68,7 +68,8 @@ def prepare(layer: Layer, graph: Any, given: Given, training: bool) -> Prepared:
     rows = {name: _row(layer, name, tensor) for name, tensor in tensors.items()}
     bound = layer.bound(rows, given.sizes, given.options, wanted, training)
     of_edges = [name for name, (kind, _) in layer.inputs.items() if kind == "edge" and name in tensors]
-    native, plan, orders = kernels.ready(bound, layer_graph, {name: list(own.shape) for name, own in tensors.items()}, of_edges)
+    shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    native, plan, orders = kernels.ready(bound, layer_graph, shapes, of_edges)
     for name, order in orders.items():
         if order is not None:
             tensors[name] = tensors[name].index_select(0, order.to(tensors[name].device))
@@ -104,18 +105,16 @@ class _OnGpu:
 
     def ready(self, bound: Any, graph: LayerGraph, shapes: Shapes, of_edges: list[str]) -> tuple[Any, Any, dict]:
         """As `_OnHost.ready`. A graph that was made on the GPU may lack what a layer asks for; then it is made on the host."""
-        arranged = graph.on_gpu(self._place, bound.self_loops) or graph.on_host(bound.self_loops)
-        orders = {name: arranged.order(name) for name in of_edges}
-        plan = self._plan(bound, arranged, shapes)
-        if plan is None:
-            arranged = graph.on_host(bound.self_loops)
-            orders = {name: arranged.order(name) for name in of_edges}
-            plan = self._plan(bound, arranged, shapes)
-        return arranged.native, plan, orders
+        arranged = graph.on_gpu(self._place, bound.self_loops)
+        found = None if arranged is None else self._ready(bound, arranged, shapes, of_edges)
+        return found or self._ready(bound, graph.on_host(bound.self_loops), shapes, of_edges)
 
-    def _plan(self, bound: Any, arranged: Any, shapes: Shapes) -> Any:
+    def _ready(self, bound: Any, arranged: Any, shapes: Shapes, of_edges: list[str]) -> Optional[tuple[Any, Any, dict]]:
+        orders = {name: arranged.order(name) for name in of_edges}
         # Products are as exact as torch's own.
-        return bound.device_plan(arranged.native, shapes, self._place.ordinal, torch.get_float32_matmul_precision())
+        precision = torch.get_float32_matmul_precision()
+        plan = bound.device_plan(arranged.native, shapes, self._place.ordinal, precision)
+        return None if plan is None else (arranged.native, plan, orders)
 
     def forward(self, prepared: Prepared, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
         return self._run(prepared, arrays, False)
@@ -142,7 +141,8 @@ class _OnGpu:
     def _readable(self, name: str, tensor: Tensor) -> Tensor:
         """A tensor that kernels read at its address. Hooks on saved tensors may have given back another than was saved."""
         if tensor.device != self._place.device or tensor.dtype != torch.float32:
-            raise ValueError(f"{name} is of {tensor.dtype} on {tensor.device}; it should be torch.float32 on {self._place.device}")
+            found, wanted = f"{tensor.dtype} on {tensor.device}", f"torch.float32 on {self._place.device}"
+            raise ValueError(f"{name} is of {found}; it should be of {wanted}")
         is_aligned = tensor.data_ptr() % _ALIGN_BYTES == 0
         return tensor.contiguous() if is_aligned else tensor.clone(memory_format=torch.contiguous_format)
 

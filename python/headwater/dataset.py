@@ -197,7 +197,7 @@ class Dataset:
         """Any array of a node type or of a relation, as it lies; None where there is none.
 
         Node types have `features`, `labels`, `times`, `train`, `valid` and `test`; relations have `offsets`,
-        `neighbours`, `edge_ids`, `weights`, `times`, `labels` and `features`.
+        `neighbours`, `edge_ids` where those are not positions, `weights`, `times`, `labels` and `features`.
         """
         is_of_edges = isinstance(of, tuple) or (of is None and what not in _OF_NODES)
         known = _OF_EDGES if is_of_edges else _OF_NODES

@@ -121,7 +121,7 @@ def test_edge_lists_are_taken_in(tmp_path):
 
 
 def test_arrays_are_read_where_they_lie_and_saved(tmp_path):
-    edges, features = ring(), np.arange(12, dtype=np.float32).reshape(6, 2)
+    edges, features = np.ascontiguousarray(ring()[:, ::-1]), np.arange(12, dtype=np.float32).reshape(6, 2)
     labels = np.array([0, 1, 0, 1, 0, 1], dtype=np.int32)
     mask = np.array([True, False, True, False, False, False])
     made = Dataset.from_arrays(
@@ -145,6 +145,9 @@ def test_arrays_are_read_where_they_lie_and_saved(tmp_path):
         assert np.asarray(dataset.features(("node", "to", "node"))).tolist() == np.arange(24).reshape(12, 2).tolist()
     with pytest.raises(TypeError, match="save it first"):
         pickle.dumps(made)
+    # Edges that are in order have their positions for ids.
+    in_order = Dataset.from_arrays(ring(), features=features)
+    assert in_order.array("edge_ids") is None and (np.asarray(in_order.edge_index()) == ring()).all()
 
 
 def test_several_types_have_dictionaries(tmp_path):

@@ -5,7 +5,8 @@
 Graphs are random, with `--skew 1` all nodes alike and with `--skew 3` a few hubs that have many edges; `batch` is the shape of a
 sampled batch. For each layer PyG's module and ours get the same weights, and outputs are compared before anything is timed.
 `graph_ms` is ours for a graph that was not seen before: its edges are sorted on the GPU. PyG sorts nothing and adds by atomics.
-`memory` is what a pass takes at most, in MB, above what was there. Products of both are as exact as torch's default says."""
+`memory` is what a pass takes at most of torch's memory, in MB, above what was there; our graph lies beside
+that. Products of both are as exact as torch's default says."""
 
 import argparse
 import itertools

@@ -27,6 +27,10 @@ pub mod pass;
 #[cfg(test)]
 mod pyg_test;
 #[cfg(test)]
+mod random_layer;
+#[cfg(test)]
+mod random_test;
+#[cfg(test)]
 mod testing;
 
 pub use error::{Error, Result};

@@ -8,6 +8,7 @@ use crate::cpu::fast::{Array, Executor, Given, Run, Workspace};
 use crate::front::{self, OptionValue};
 use crate::inter::Program;
 use crate::pass::autodiff::gradient_name;
+use crate::pass::plans_test::{Case, fast};
 use crate::pass::{Compiled, Optimisations, Statistics, compile};
 use crate::testing::{Arrays, Recipe, check_gradients, given, numbers};
 
@@ -187,4 +188,25 @@ fn factors_that_repeat_rows_are_no_factors_of_them() {
     let program = crate::testing::read("f", source, &[("d", 3)], &[]);
     let graph = Recipe::plain(9).graph(2);
     check(&program, &graph, &Statistics::of(&graph), &settings());
+}
+
+/// Widths that fill vectors, leave a rest of every size, and are 1: of inputs and of outputs.
+#[test]
+fn every_layer_of_every_width_gives_the_numbers_of_its_definition() {
+    let graph = || Recipe::block().graph(2);
+    for width in 1..=33 {
+        for layer in layers_of(34 - width, width) {
+            let case = Case::new(layer, graph(), 4);
+            let compiled = compile(&case.layer, &Statistics::of(&case.graph), Optimisations::ALL).unwrap();
+            let found = crate::random_test::wrong(&case, &compiled, &[(&fast, 5e-5)]);
+            assert!(found.is_none(), "{} to {width}: {found:?}", case.layer.name);
+        }
+    }
+}
+
+/// Every built-in layer with its usual options, from one width to another; heads divide the second.
+pub(crate) fn layers_of(from: usize, to: usize) -> Vec<Program> {
+    let heads = [3, 2, 1].into_iter().find(|heads| to.is_multiple_of(*heads)).unwrap_or(1);
+    let sizes = [("d_in", from), ("d_out", to), ("heads", heads), ("d_hidden", to)];
+    front::BUILTIN.iter().map(|(name, _)| crate::testing::layer(name, &sizes, &[])).collect()
 }

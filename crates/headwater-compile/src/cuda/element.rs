@@ -13,6 +13,10 @@ use crate::intra::{Body, Read, Register, Step, StepOp};
 /// Sums over more heads than this are left to lanes.
 const MOST_HEADS: usize = 32;
 
+/// What is written where there is no such element: a name that nothing has, so that the kernel is refused by the compiler. Any
+/// number here would be a wrong result without a word.
+const NOT_AN_ELEMENT: &str = "hw_not_an_element";
+
 /// Whether every element of what a body makes is made from single elements of the same row.
 pub(super) fn is_flat(body: &Body) -> bool {
     body.steps.iter().all(|step| step.op != StepOp::Product && is_single(body, step))
@@ -103,8 +107,10 @@ impl<'a> Elements<'a> {
         let width = sizes(shape).1;
         match step.op {
             StepOp::Product => {
-                let found = self.products.iter().find(|(place, _)| *place == at);
-                found.map_or("0.0f", |(_, name)| name).to_owned()
+                // A product of one element is the same at every place.
+                let is_it = |place: &str| place == at || shape.len() == 1;
+                let found = self.products.iter().find(|(place, _)| is_it(place));
+                found.map_or(NOT_AN_ELEMENT, |(_, name)| name).to_owned()
             }
             StepOp::Load(ref read) => self.load(out, read, shape, at),
             StepOp::Constant(number) => single(number),
@@ -135,7 +141,12 @@ impl<'a> Elements<'a> {
                 let place = format!("(u64){} * {} + {at}", self.row, shape.len());
                 dropout(&self.value(out, x, at), key, &place, probability)
             }
-            _ => "0.0f".to_owned(),
+            StepOp::Dot(..)
+            | StepOp::SumWidth(_)
+            | StepOp::Reduce(..)
+            | StepOp::Softmax { .. }
+            | StepOp::Spread(_)
+            | StepOp::Store(..) => NOT_AN_ELEMENT.to_owned(),
         }
     }
 

@@ -404,7 +404,7 @@ impl Rows<'_> {
 pub(super) fn single(number: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "kernels compute in single precision")]
     let single = number as f32;
-    if single.is_finite() { format!("hw_float({:#010x}u)", single.to_bits()) } else { "HW_INFINITY".to_owned() }
+    format!("hw_float({:#010x}u)", single.to_bits())
 }
 
 /// An element where a dropout keeps it, scaled. `place` counts elements over all rows.

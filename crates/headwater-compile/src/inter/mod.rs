@@ -1,10 +1,12 @@
 //! The inter-operator form: what a layer computes, and nothing about how.
 //!
 //! A program is a list of values in the order of their dependence. Each has an operator, a domain (which rows there are) and
-//! a shape (what a row holds). [`verify`] says whether that makes sense, [`text`] writes and reads it.
+//! a shape (what a row holds). [`verify`] says whether that makes sense, [`text`] writes and reads it, and
+//! [`evaluate`] computes it by definition: what it is compiled to has to give the same numbers.
 
 mod build;
 mod domain;
+mod evaluate;
 mod op;
 mod shape;
 pub mod text;
@@ -12,6 +14,7 @@ mod verify;
 
 pub use build::Builder;
 pub use domain::{Domain, Path, Side};
+pub use evaluate::evaluate;
 pub use op::{Binary, Op, Reduce, Unary};
 pub use shape::Shape;
 pub use verify::verify;

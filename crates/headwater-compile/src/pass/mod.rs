@@ -7,6 +7,8 @@ pub mod decorate;
 pub mod domains;
 mod merge;
 mod one_type;
+#[cfg(test)]
+pub(crate) mod plans_test;
 pub mod reorder;
 mod rewrite;
 mod scatter;

@@ -277,8 +277,8 @@ pub(super) fn subtract_largest(rows: &mut [f32], len: usize) {
             }
         },
         for at in 0..len {
-            let largest = rows[at..].iter().step_by(len).copied().fold(f32::NEG_INFINITY, f32::max);
-            rows[at..].iter_mut().step_by(len).for_each(|x| *x -= largest);
+            let largest = rows.iter().skip(at).step_by(len).copied().fold(f32::NEG_INFINITY, f32::max);
+            rows.iter_mut().skip(at).step_by(len).for_each(|x| *x -= largest);
         }
     );
 }
@@ -300,8 +300,8 @@ pub(super) fn divide_by_sum(rows: &mut [f32], len: usize) {
             }
         },
         for at in 0..len {
-            let factor = 1.0 / rows[at..].iter().step_by(len).sum::<f32>();
-            rows[at..].iter_mut().step_by(len).for_each(|x| *x *= factor);
+            let factor = 1.0 / rows.iter().skip(at).step_by(len).sum::<f32>();
+            rows.iter_mut().skip(at).step_by(len).for_each(|x| *x *= factor);
         }
     );
 }

@@ -116,25 +116,35 @@ impl Search<'_> {
         Ok(cheapest(twice).filter(is_cheaper))
     }
 
-    /// All programs that one change leads to.
+    /// All programs that one change leads to, with their costs.
     fn changed(&self, from: &Candidate) -> Result<Vec<Candidate>> {
-        let mut found: Vec<Candidate> = Vec::new();
-        for rule in Rule::all(self.on) {
-            for (id, _) in from.program.iter().filter(|(_, value)| rule.may_apply(&value.op)) {
-                let Some(program) = rule.apply(&from.program, id)? else { continue };
-                let rules = from.rules.iter().copied().chain([rule]).collect();
-                let program = (self.clean)(&program)?;
-                if program != from.program && found.iter().all(|other| other.program != program) {
-                    found.push(self.priced(program, rules)?);
-                }
-            }
-        }
-        Ok(found)
+        let rules = |rule: Rule| from.rules.iter().copied().chain([rule]).collect();
+        let found = changes(&from.program, self.on, self.clean)?;
+        found.into_iter().map(|(rule, program)| self.priced(program, rules(rule))).collect()
     }
 
     fn priced(&self, program: Program, rules: Vec<Rule>) -> Result<Candidate> {
         Ok(Candidate { cost: (self.price)(&program)?, program, rules })
     }
+}
+
+/// All programs that one change leads to: what the search chooses from, whatever each of them costs.
+pub fn changes(
+    from: &Program,
+    on: Optimisations,
+    clean: &dyn Fn(&Program) -> Result<Program>,
+) -> Result<Vec<(Rule, Program)>> {
+    let mut found: Vec<(Rule, Program)> = Vec::new();
+    for rule in Rule::all(on) {
+        for (id, _) in from.iter().filter(|(_, value)| rule.may_apply(&value.op)) {
+            let Some(program) = rule.apply(from, id)? else { continue };
+            let program = clean(&program)?;
+            if program != *from && found.iter().all(|(_, other)| *other != program) {
+                found.push((rule, program));
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn cheapest(candidates: Vec<Candidate>) -> Option<Candidate> {

@@ -171,10 +171,12 @@ struct Writer<'a> {
     registers: Vec<(Key, usize, Register)>,
 }
 
-/// What a register holds.
+/// What a register holds for each row of its level.
 #[derive(Debug, Clone, PartialEq)]
 enum Key {
+    /// A value of this kernel: that of the row, or of the row that it belongs to in the nest.
     Value(ValueId),
+    /// A row of a buffer, and all hops to it from the register's own level, whether the row was loaded there or further out.
     Loaded(ValueId, Vec<Hop>),
 }
 
@@ -248,10 +250,10 @@ impl<'a> Writer<'a> {
             }
             (at, rest) = (outer, &rest[1..]);
         }
-        let (from, key) = (self.emitter.place_of(base)?, Key::Loaded(base, rest.to_vec()));
-        let read = Read { from, hops: rest.to_vec() };
-        let register = self.known(key.clone(), at, |body| body.push(at, shape, StepOp::Load(read)));
-        Ok(self.spread(key, register, at, level))
+        let read = Read { from: self.emitter.place_of(base)?, hops: rest.to_vec() };
+        let key = Key::Loaded(base, rest.to_vec());
+        let register = self.known(key, at, |body| body.push(at, shape, StepOp::Load(read)));
+        Ok(self.spread(Key::Loaded(base, hops), register, at, level))
     }
 
     /// A register at a finer level.

@@ -118,12 +118,13 @@ fn scattered(program: &Program, readers: &Readers, product: Product) -> Product 
     }
 }
 
-/// A row's factor and the row, where a value is one times the other.
+/// A row's factor and the row, where a value is one times the other. A number is neither: it lies in no buffer.
 fn scaled_row(program: &Program, id: ValueId) -> Option<(ValueId, ValueId)> {
     let Op::Binary { f: Binary::Mul, x, y } = program[id].op else { return None };
+    let is_number = |id: ValueId| matches!(program[source(program, id).base].op, Op::Constant(_));
     let is_pair = |(factor, row): &(ValueId, ValueId)| {
-        let is_number = matches!(program[source(program, *factor).base].op, Op::Constant(_));
-        program[*factor].shape == Shape::SCALAR && program[*row].shape == program[id].shape && !is_number
+        let is_scaled = program[*factor].shape == Shape::SCALAR && program[*row].shape == program[id].shape;
+        is_scaled && !is_number(*factor) && !is_number(*row)
     };
     [(x, y), (y, x)].into_iter().find(is_pair)
 }

@@ -29,6 +29,19 @@ fn statistics(dice: &mut Dice, case: &Case) -> Statistics {
     }
 }
 
+/// A case out of a seed, and the dice that made it.
+pub(crate) fn random_case(seed: u64) -> (String, Dice, Case) {
+    let mut dice = Dice::new(seed);
+    let (text, case) = case(&mut dice, seed, false);
+    (text, dice, case)
+}
+
+/// Compiled for random statistics with random optimisations.
+pub(crate) fn random_compiled(dice: &mut Dice, case: &Case) -> Compiled {
+    let (statistics, on) = (statistics(dice, case), optimisations(dice));
+    compile(&case.layer, &statistics, on).unwrap()
+}
+
 fn optimisations(dice: &mut Dice) -> Optimisations {
     let all = [Optimisations::ALL, Optimisations::ALL, Optimisations::CPU, Optimisations::NONE];
     let mut on = *dice.pick(&all);
@@ -41,7 +54,7 @@ fn optimisations(dice: &mut Dice) -> Optimisations {
 }
 
 /// What a compiled layer gives beside what it should.
-pub(crate) fn wrong(case: &Case, compiled: &Compiled, backs: &[(&Back, f64)]) -> Option<String> {
+pub(crate) fn wrong(case: &Case, compiled: &Compiled, backs: &[(&Back<'_>, f64)]) -> Option<String> {
     backs.iter().find_map(|(back, far)| {
         let inferred = difference(&case.inferred, &back(&compiled.inference, &case.graph, &case.arrays), *far);
         let mut found: Arrays = back(&compiled.forward, &case.graph, &case.arrays);
@@ -62,13 +75,11 @@ fn for_seeds(usual: u64, check: impl Fn(u64) + std::panic::RefUnwindSafe) {
 #[test]
 fn random_layers_give_the_numbers_of_their_definition() {
     for_seeds(100, |seed| {
-        let mut dice = Dice::new(seed);
-        let (text, case) = case(&mut dice, seed, false);
+        let (text, mut dice, case) = random_case(seed);
         for _ in 0..2 {
-            let (statistics, on) = (statistics(&mut dice, &case), optimisations(&mut dice));
-            let compiled = compile(&case.layer, &statistics, on).unwrap_or_else(|e| panic!("{seed}: {e}\n{text}"));
+            let compiled = random_compiled(&mut dice, &case);
             let wrong = wrong(&case, &compiled, &ON_CPU);
-            assert!(wrong.is_none(), "{seed}: {wrong:?}\n{on:?}\n{text}");
+            assert!(wrong.is_none(), "{seed}: {wrong:?}\n{text}");
         }
     });
 }

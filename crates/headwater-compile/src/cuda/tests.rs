@@ -2,3 +2,4 @@
 
 mod device;
 mod device_paths;
+mod device_plans;

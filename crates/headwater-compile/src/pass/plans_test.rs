@@ -127,7 +127,7 @@ fn wander(mut from: Program, form: Form, graph: &Adjacency, key: Key, steps: u64
 }
 
 /// What runs the kernels of a plan: gives `arrays` what they make.
-pub(crate) type Back = dyn Fn(&intra::Program, &Adjacency, &Arrays) -> Arrays;
+pub(crate) type Back<'a> = dyn Fn(&intra::Program, &Adjacency, &Arrays) -> Arrays + 'a;
 
 /// The plain interpreter of kernels.
 pub(crate) fn plain(kernels: &intra::Program, graph: &Adjacency, arrays: &Arrays) -> Arrays {
@@ -163,7 +163,7 @@ pub(crate) fn difference(wanted: &Arrays, found: &Arrays, far: f64) -> Option<St
 }
 
 /// Compares one plan for training, through every way of cutting and fusing it, and says how many ways there were.
-pub(crate) fn check_joint(case: &Case, joint: &Program, backs: &[(&Back, f64)], ways: &[(Recompute, Fusion)]) -> usize {
+pub(crate) fn check_joint(case: &Case, joint: &Program, backs: &[(&Back<'_>, f64)], ways: &[(Recompute, Fusion)]) -> usize {
     crate::inter::verify(joint).unwrap();
     let found = evaluate(joint, &case.graph, Key::new(STEP), &case.arrays).unwrap();
     if let Some(far) = difference(&case.wanted, &found, 1e-9) {
@@ -188,7 +188,7 @@ pub(crate) fn check_joint(case: &Case, joint: &Program, backs: &[(&Back, f64)], 
 }
 
 /// Compares one plan for inference.
-pub(crate) fn check_inference(case: &Case, program: &Program, backs: &[(&Back, f64)], fusion: Fusion) {
+pub(crate) fn check_inference(case: &Case, program: &Program, backs: &[(&Back<'_>, f64)], fusion: Fusion) {
     let kernels = select(&without_dropout(program), fusion).unwrap();
     for (back, far) in backs {
         let found = back(&kernels, &case.graph, &case.arrays);
@@ -205,7 +205,7 @@ pub(crate) const WAYS: [(Recompute, Fusion); 4] = [
     (Recompute::Off, Fusion::Off),
 ];
 
-pub(crate) const ON_CPU: [(&Back, f64); 2] = [(&plain, 1e-9), (&fast, 5e-5)];
+pub(crate) const ON_CPU: [(&Back<'static>, f64); 2] = [(&plain, 1e-9), (&fast, 5e-5)];
 
 /// How many plans are run at most.
 #[derive(Debug, Clone, Copy)]
@@ -229,7 +229,7 @@ pub(crate) struct Counts {
 }
 
 /// Runs the plans of a layer.
-pub(crate) fn check_plans(case: &Case, backs: &[(&Back, f64)], bounds: Bounds) -> Counts {
+pub(crate) fn check_plans(case: &Case, backs: &[(&Back<'_>, f64)], bounds: Bounds) -> Counts {
     let mut counts = Counts { is_all: true, ..Counts::default() };
     let mut starts: Vec<Program> = Vec::new();
     for (number, form) in FORMS.into_iter().enumerate() {
@@ -258,6 +258,16 @@ pub(crate) fn check_plans(case: &Case, backs: &[(&Back, f64)], bounds: Bounds) -
         }
     }
     counts
+}
+
+/// Runs one random plan of a layer in one form, for inference and for training.
+pub(crate) fn check_some_plans(case: &Case, backs: &[(&Back<'_>, f64)], form: Form, key: Key) {
+    let order = wander(form.of(&case.layer, &case.graph), form, &case.graph, key.of(1), 6);
+    check_inference(case, &order, backs, Fusion::On);
+    let gradients = autodiff::gradients(&order, "out").unwrap();
+    let joint = wander(form.clean(&case.graph)(&gradients).unwrap(), form, &case.graph, key.of(2), 6);
+    let way = usize::try_from(key.below(3, 2)).unwrap();
+    check_joint(case, &joint, backs, &WAYS[way..=way]);
 }
 
 /// Graphs on which pairs have several edges, relations and nodes have none, and not all nodes are written.

@@ -46,6 +46,7 @@ _OF_TORCH = {
     "UnifiedTensor": "_unified",
     "disable_unified_device": "_unified",
     "enable_unified_device": "_unified",
+    "forget_graphs": "layer_graph",
     "unified": "_unified",
 }
 

@@ -213,6 +213,12 @@ class ManagedMemory:
 def placement(operands: Sequence[str], current: int) -> tuple[str, str]:
     """Who computes an operator and where its result goes, by the placement table."""
 
+def _panic(on: str) -> None:
+    """Panics on the "caller"'s thread, on the process's "threads" or in a "run", for tests."""
+
+def fingerprint(array: _Array) -> int:
+    """A number that follows from the bytes of an array in host memory."""
+
 def gpu_count() -> int:
     """How many GPUs there are; none where there is no driver."""
 
@@ -256,7 +262,8 @@ class BoundLayer:
     """A layer for one kind of call. It is compiled when it meets a graph."""
 
     @property
-    def self_loops(self) -> bool: ...
+    def self_loops(self) -> str:
+        """What becomes of edges from nodes to themselves: "as they are", "added" or "dropped"."""
     @property
     def has_dropout(self) -> bool: ...
     @property
@@ -283,7 +290,7 @@ class LayerGraph:
         sources: Sequence[int],
         targets: Sequence[int],
         relations: Sequence[tuple[int, int, Topology]],
-        self_loops: bool,
+        self_loops: str,
     ) -> None: ...
     @staticmethod
     def parts(graph: Graph) -> tuple[list[tuple[str, int]], list[tuple[int, str, int, Topology]]]:
@@ -303,7 +310,7 @@ class DeviceLayerGraph:
     """A graph of one node type and one relation, made on a GPU out of int32 tensors there: two addresses and how many edges."""
 
     def __init__(
-        self, edges: tuple[int, int, int], nodes: int, written: int, self_loops: bool, gpu: int, stream: int
+        self, edges: tuple[int, int, int], nodes: int, written: int, self_loops: str, gpu: int, stream: int
     ) -> None: ...
     @property
     def is_trusted(self) -> bool:

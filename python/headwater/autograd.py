@@ -211,16 +211,34 @@ def _rows_told(layer: Layer, tensors: dict[str, Tensor]) -> dict[str, int]:
 
 
 def _joined(layer: Layer, graph: LayerGraph, arrays: dict[str, Any]) -> tuple[dict[str, Any], Optional[dict[Any, int]]]:
-    """Tensors by type, type after type."""
+    """Tensors by type, type after type. Each has as many rows as there are nodes or edges of its type."""
     joined, by_type = {}, None
     for name, value in arrays.items():
         if isinstance(value, dict):
-            is_edge = layer.arrays[name][0] == "edge"
-            kinds = graph.edge_types if is_edge else graph.node_types
-            if set(value) != set(kinds):
-                raise ValueError(f"{name} has the types {list(value)}; the graph has {kinds}")
-            value = torch.cat([value[kind] for kind in kinds])
-            if not is_edge:
-                by_type = dict(zip(kinds, graph.targets))
+            kind = layer.arrays[name][0]
+            counts = graph.counts(kind)
+            if counts is None:
+                raise ValueError(f"{name} is a dictionary, but its rows are not nodes or edges; it should be a tensor")
+            if set(value) != set(counts):
+                raise ValueError(f"{name} has the types {list(value)}; the graph has {list(counts)}")
+            value = _in_order(name, value, counts)
+            if kind != "edge":
+                by_type = dict(zip(graph.node_types, graph.targets))
         joined[name] = value
     return joined, by_type
+
+
+def _in_order(name: str, value: dict[Any, Any], counts: dict[Any, int]) -> Tensor:
+    """All tensors of a dictionary as one."""
+    parts = []
+    for kind, count in counts.items():
+        part = value[kind]
+        if not isinstance(part, Tensor):
+            raise TypeError(f"{name}[{kind!r}] is a {type(part).__name__}; it should be a tensor")
+        wanted = [count, *(parts[0].shape[1:] if parts else part.shape[1:])]
+        if list(part.shape) != wanted:
+            raise ValueError(
+                f"{name}[{kind!r}] has shape {list(part.shape)}; it should be {wanted}: the graph has {count} rows of that type"
+            )
+        parts.append(part)
+    return torch.cat(parts)

@@ -47,22 +47,27 @@ def compile(
     /,
     *,
     self_loops: bool = False,
+    drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
 ) -> Any:
     """A layer out of a function's text, out of a text, or by the name of one that comes with Headwater.
 
-    `self_loops` gives every node an edge to itself. `uses` are functions that the layer calls; they stand above it.
+    `self_loops` gives every node one edge to itself, in the place of those that the graph has; `drop_self_loops` leaves those out.
+    `uses` are functions that the layer calls; they stand above it.
     """
     if layer is None:
-        return functools.partial(compile, self_loops=self_loops, uses=uses)
+        return functools.partial(compile, self_loops=self_loops, drop_self_loops=drop_self_loops, uses=uses)
     if isinstance(layer, str):
-        if self_loops or uses:
+        if self_loops or drop_self_loops or uses:
             raise TypeError("a text says @layer(self_loops=True) itself, and has the functions that it uses")
         known = builtin_layer(layer) if layer.isidentifier() else None
         return Layer(known or layer, f"<{layer}>" if known else "<layer>")
     if not inspect.isfunction(layer):
         raise TypeError(f"a layer is a function or a text, not a {type(layer).__name__}")
-    made = Layer(*_text_of(layer, self_loops, list(uses)))
+    if self_loops and drop_self_loops:
+        raise TypeError("self_loops adds edges that drop_self_loops leaves out; give one of them")
+    wish = "self_loops=True" if self_loops else "drop_self_loops=True" if drop_self_loops else None
+    made = Layer(*_text_of(layer, wish, list(uses)))
     functools.update_wrapper(made, layer)
     return made
 
@@ -128,15 +133,17 @@ class Layer:
     def module(
         self,
         *,
-        num_edge_types: int = 1,
-        num_node_types: int = 1,
+        num_edge_types: Optional[int] = None,
+        num_node_types: Optional[int] = None,
         num_nodes: Optional[int] = None,
+        graph: Any = None,
         seed: Optional[int] = None,
         **named: Any,
     ) -> torch.nn.Module:
         """A module that owns the layer's weights, and is called with a graph and the layer's inputs.
 
-        Sizes and options are given by name. Weights begin as those of Headwater's own model of this name do, else by Glorot's
+        Sizes and options are given by name. How many nodes and types there are is given too, or follows from a `graph` as calls take
+        it; types are one of each by default. Weights begin as those of Headwater's own model of this name do, else by Glorot's
         rule, and biases called `b` as zeros. `seed` comes from torch's generator by default.
         """
         from .module import LayerModule
@@ -144,9 +151,18 @@ class Layer:
         given = self.given((), named)
         if given.arrays:
             raise TypeError(f"{self.__name__}.module() takes sizes and options; {next(iter(given.arrays))} is an array")
-        counts = {"ntype": num_node_types, "etype": num_edge_types}
-        if num_nodes is not None:
-            counts["node.src"] = num_nodes
+        told = {"ntype": num_node_types, "etype": num_edge_types, "node.src": num_nodes}
+        told = {kind: count for kind, count in told.items() if count is not None}
+        if graph is None:
+            return LayerModule(self, given, {"ntype": 1, "etype": 1, **told}, seed)
+        from .layer_graph import graph_of
+
+        bound = self.bound({}, given.sizes, given.options, self._learnt(), True)
+        arranged = graph_of(graph, told).on_host(bound.self_loops)
+        counts = {kind: arranged.native.rows(kind) for kind in ("ntype", "etype", "node.src", "node.dst", "pair.src", "pair.dst")}
+        for kind, count in told.items():
+            if counts[kind] != count:
+                raise ValueError(f"the graph has {counts[kind]} rows of {kind}, but {count} were said")
         return LayerModule(self, given, counts, seed)
 
     def given(self, arguments: tuple, named: dict[str, Any]) -> Given:
@@ -202,7 +218,7 @@ class Layer:
         return f"<headwater layer {self.__name__}({', '.join(self._names)})>"
 
 
-def _text_of(function: Callable, self_loops: bool, uses: list[Callable]) -> tuple[str, str]:
+def _text_of(function: Callable, wish: Optional[str], uses: list[Callable]) -> tuple[str, str]:
     """The text of functions, at the lines where they stand, and the name of their file."""
     file = inspect.getsourcefile(function) or "<layer>"
     lines: list[str] = []
@@ -213,9 +229,9 @@ def _text_of(function: Callable, self_loops: bool, uses: list[Callable]) -> tupl
         if first <= len(lines):
             raise ValueError(f"{one.__name__} does not stand above {function.__name__}, which uses it")
         lines += [""] * (first - 1 - len(lines)) + own
-        if one is function and self_loops:
+        if one is function and wish:
             # In the line of the decorator, which is empty here.
-            lines[max(first - 2, 0) : first - 1] = ["@layer(self_loops=True)"]
+            lines[max(first - 2, 0) : first - 1] = [f"@layer({wish})"]
     return "\n".join(lines) + "\n", file
 
 

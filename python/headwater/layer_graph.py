@@ -1,7 +1,7 @@
 """Graphs as compiled layers take them, out of what users have: an edge_index, edges with types, ours, PyG's.
 
 Edges are sorted once a graph, and graphs are remembered by their edge_index, so calling a layer with the same one again costs
-nothing. Rows of edge data come in the caller's order and are brought into the kernels'.
+a look at its bytes. Rows of edge data come in the caller's order and are brought into the kernels'.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LayerGraph:
         self.edge_types: list[Any] = []
         # Edges of the relations, one after the other, in the caller's order.
         self._order = order
-        self._on_host: dict[bool, Arranged] = {}
+        self._on_host: dict[str, Arranged] = {}
         self._on_gpu: Optional[_OnGpu] = None
 
     @classmethod
@@ -77,8 +77,16 @@ class LayerGraph:
         made.edge_types = [(types[source][0], name, types[target][0]) for source, name, target, _ in relations]
         return made
 
-    def on_host(self, self_loops: bool) -> Arranged:
-        """The graph as kernels see it, with or without edges of nodes to themselves."""
+    def counts(self, kind: str) -> Optional[dict[Any, int]]:
+        """How many rows of a kind there are of each type; None where rows are not of nodes or edges."""
+        if kind == "edge":
+            edges = [lists.edges for *_, lists in self._relations or []]
+            return dict(zip(self.edge_types, edges))
+        counts = {"node.src": self.sources, "node.dst": self.targets}.get(kind)
+        return None if counts is None else dict(zip(self.node_types, counts))
+
+    def on_host(self, self_loops: str) -> Arranged:
+        """The graph as kernels see it. Edges of nodes to themselves are as they are, added or dropped."""
         found = self._on_host.get(self_loops)
         if found is None:
             if self._relations is None:
@@ -87,7 +95,7 @@ class LayerGraph:
             found = self._on_host[self_loops] = Arranged(native, self_loops, self._order)
         return found
 
-    def on_gpu(self, place: gpu.Place, self_loops: bool) -> Optional[_ArrangedOnGpu]:
+    def on_gpu(self, place: gpu.Place, self_loops: str) -> Optional[_ArrangedOnGpu]:
         """The same made on a GPU; None where the edges lie elsewhere, have types, or are more than kernels there sort."""
         if self._on_gpu is None or not self._on_gpu.can_be_on(place):
             return None
@@ -97,7 +105,7 @@ class LayerGraph:
 class Arranged:
     """A graph in the order of the kernels."""
 
-    def __init__(self, native: _headwater.LayerGraph, self_loops: bool, order: Optional[Tensor]) -> None:
+    def __init__(self, native: _headwater.LayerGraph, self_loops: str, order: Optional[Tensor]) -> None:
         self.native = native
         self._self_loops, self._callers = self_loops, order
         self._order: Union[Tensor, None, Literal[False]] = False
@@ -126,7 +134,7 @@ class _OnGpu:
         self._edges = edges.clone() if edges.is_inference() else edges
         self._version = None if edges.is_inference() else edges._version
         self._counts, self._is_sorted = (nodes, written), is_sorted
-        self._made: dict[bool, _ArrangedOnGpu] = {}
+        self._made: dict[str, _ArrangedOnGpu] = {}
 
     @property
     def edges(self) -> Tensor:
@@ -138,7 +146,7 @@ class _OnGpu:
         nodes, most = self._counts[0], self._edges.size(1) + self._counts[1]
         return self._edges.device == place.device and nodes <= _MOST and most <= _MOST_EDGES
 
-    def arranged(self, place: gpu.Place, self_loops: bool) -> _ArrangedOnGpu:
+    def arranged(self, place: gpu.Place, self_loops: str) -> _ArrangedOnGpu:
         found = self._made.get(self_loops)
         if found is None or not found.native.is_trusted:
             # Kernels count in 32 bits; a number that has more is none of theirs.
@@ -157,23 +165,30 @@ class _ArrangedOnGpu:
     """A graph in the order of the kernels, made on a GPU."""
 
     def __init__(
-        self, native: _headwater.DeviceLayerGraph, self_loops: bool, order: Optional[Tensor], place: gpu.Place
+        self, native: _headwater.DeviceLayerGraph, self_loops: str, order: Optional[Tensor], place: gpu.Place
     ) -> None:
         self.native = native
         self._self_loops, self._order, self._place = self_loops, order, place
         self._mark = place.mark()
 
     def order(self, name: str) -> Optional[Tensor]:
-        if self._self_loops:
-            raise _unknown_rows(name, True)
+        if self._self_loops != "as they are":
+            raise _unknown_rows(name, self._self_loops)
         if self._order is not None:
             # Others may have sorted on another stream.
             self._place.meet(self._mark, [self._order])
         return self._order
 
 
-def _unknown_rows(name: str, self_loops: bool) -> ValueError:
-    why = "every node gets an edge to itself" if self_loops else "edges have ids that are not their positions"
+_WHY_UNKNOWN = {
+    "as they are": "edges have ids that are not their positions",
+    "added": "every node gets an edge to itself",
+    "dropped": "edges of nodes to themselves are left out",
+}
+
+
+def _unknown_rows(name: str, self_loops: str) -> ValueError:
+    why = _WHY_UNKNOWN[self_loops]
     return ValueError(f"{name} has a row an edge, but {why}: nobody says which row belongs to which edge")
 
 
@@ -260,17 +275,23 @@ _remembered_graphs: OrderedDict[Any, Any] = OrderedDict()
 _lock = threading.Lock()
 
 
+def forget_graphs() -> None:
+    """Forgets all graphs that layers were called with. A graph that changed is noticed without this, but for one whose edges lie
+    on a GPU and were written to behind torch's back: through `tensor.data`, or by another library."""
+    with _lock:
+        _remembered_graphs.clear()
+
+
 def _remembered(parts: list[Any], key: Any, make: Any) -> LayerGraph:
-    """The graph that was made of these, as long as they are there and were not written to."""
+    """The graph that was made of these, as long as they are there and say the same."""
     tensors = [part for part in parts if isinstance(part, Tensor)]
-    if any(tensor.is_inference() for tensor in tensors):
-        # Nobody counts what is written to these.
+    marks = [_mark(tensor) for tensor in tensors]
+    if any(mark is None for mark in marks):
         return make()
     key = (tuple(id(part) for part in parts), key)
-    versions = [tensor._version for tensor in tensors]
     with _lock:
         found = _remembered_graphs.get(key)
-        if found is not None and found[1] == versions and all(ref() is part for ref, part in zip(found[0], parts)):
+        if found is not None and found[1] == marks and all(ref() is part for ref, part in zip(found[0], parts)):
             return found[2]
     made = make()
     with _lock:
@@ -279,5 +300,17 @@ def _remembered(parts: list[Any], key: Any, make: Any) -> LayerGraph:
             del _remembered_graphs[old]
         while len(_remembered_graphs) >= _MOST_GRAPHS:
             _remembered_graphs.popitem(last=False)
-        _remembered_graphs[key] = ([weakref.ref(part) for part in parts], versions, made)
+        _remembered_graphs[key] = ([weakref.ref(part) for part in parts], marks, made)
     return made
+
+
+def _mark(tensor: Tensor) -> Any:
+    """What changes when a tensor does; None where nothing tells. NumPy and `tensor.data` write without being counted, so bytes
+    are looked at where that costs less than a call itself. On a GPU the CPU would have to wait for them."""
+    if tensor.layout != torch.strided:
+        return None
+    look = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+    if gpu.lies_there(tensor):
+        # Nobody counts what is written to tensors of inference.
+        return None if tensor.is_inference() else (*look, tensor._version)
+    return *look[1:], _headwater.fingerprint(tensor.detach().cpu().contiguous())

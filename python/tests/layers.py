@@ -83,3 +83,76 @@ def same_with_gradients(out, wanted, pairs):
 
 def leaf(tensor):
     return tensor.detach().clone().requires_grad_()
+
+
+NAN, INF = float("nan"), float("inf")
+VALUES = [NAN, INF, -INF, 0.0, 1.0, -1.0, 2.0]
+
+# Functions as a text has them, and as torch has them.
+UNARY = {
+    "relu(n.x)": torch.relu,
+    "leaky_relu(n.x, 0.2)": lambda x: torch.nn.functional.leaky_relu(x, 0.2),
+    "leaky_relu(n.x, 0.0)": lambda x: torch.nn.functional.leaky_relu(x, 0.0),
+    "elu(n.x)": torch.nn.functional.elu,
+    "sigmoid(n.x)": torch.sigmoid,
+    "tanh(n.x)": torch.tanh,
+    "exp(n.x)": torch.exp,
+    "log(n.x)": torch.log,
+    "sqrt(n.x)": torch.sqrt,
+    "rsqrt(n.x)": torch.rsqrt,
+    "abs(n.x)": torch.abs,
+    "1 / n.x": torch.reciprocal,
+}
+BINARY = {"maximum(n.x, n.y)": torch.maximum, "minimum(n.x, n.y)": torch.minimum}
+
+
+def of_nodes(expression, names):
+    """A layer that computes an expression of its inputs for every node."""
+    inputs = "".join(f", {name}: node[d]" for name in names)
+    return headwater.compile(f'def f(g{inputs}):\n    for n in g.dst_nodes():\n        n["out"] = {expression}\n')
+
+
+def check_special_values(device):
+    """Every function of NaN, infinities, zero and others is torch's, and so are slopes."""
+    edges = torch.empty(2, 0, dtype=torch.long, device=device)
+    first = torch.tensor(VALUES)
+    pairs = torch.cartesian_prod(first, first)
+    cases = [(name, function, [pairs[:, 0]]) for name, function in UNARY.items()]
+    cases += [(name, function, [pairs[:, 0], pairs[:, 1]]) for name, function in BINARY.items()]
+    for name, function, columns in cases:
+        given = dict(zip("xy", (leaf(column.view(-1, 7).to(device)) for column in columns)))
+        wanted = [leaf(column.view(-1, 7)) for column in columns]
+        out, value = of_nodes(name, given)(edges, **given), function(*wanted)
+        out.backward(torch.ones_like(out))
+        value.backward(torch.ones_like(value))
+        for one, other in [(out, value), *zip((own.grad for own in given.values()), (own.grad for own in wanted))]:
+            torch.testing.assert_close(one.detach().cpu(), other.detach(), equal_nan=True, msg=lambda why: f"{name}: {why}")
+
+
+def check_special_reductions(device):
+    """Maxima and shares of edges are torch's where edges have NaN or infinities."""
+    hub = 300
+    columns = [[NAN, 1.0], [1.0, NAN], [-INF, -INF], [INF, 1.0], [-INF, 2.0, -INF], [2.0, 2.0, 1.0], [-3.0], []]
+    columns += [[0.5] * hub, [0.5] * (hub - 1) + [NAN], [-INF] * (hub - 1) + [0.25]]
+    x = torch.tensor([value for column in columns for value in column])[:, None].repeat(1, 3)
+    targets = torch.repeat_interleave(torch.arange(len(columns)), torch.tensor([len(column) for column in columns]))
+    edges = torch.stack([torch.arange(len(x)), targets])
+    most, shares = (
+        headwater.compile(
+            f'def f(g, x: node[d]):\n    for e in g.edges():\n        e["a"] = {what}\n'
+            f'    for n in g.dst_nodes():\n        n["out"] = {how}(e["a"] for e in n.incoming_edges())\n'
+        )
+        for what, how in (("e.src.x", "max"), ("edge_softmax(e.src.x) * e.src.x", "sum"))
+    )
+    ours, theirs = leaf(x.to(device)), leaf(x)
+    graph = headwater.LayerGraph(edges.to(device), len(x), num_written=len(columns))
+    out = most(graph, ours)
+    index = targets[:, None].expand(-1, 3)
+    wanted = torch.zeros(len(columns), 3).scatter_reduce(0, index, theirs, "amax", include_self=False)
+    out.backward(torch.ones_like(out))
+    wanted.backward(torch.ones_like(wanted))
+    torch.testing.assert_close(out.detach().cpu(), wanted.detach(), equal_nan=True)
+    torch.testing.assert_close(ours.grad.cpu(), theirs.grad, equal_nan=True)
+    parts = [torch.tensor(column).softmax(0) * torch.tensor(column) for column in columns]
+    wanted = torch.stack([part.sum() for part in parts])[:, None].repeat(1, 3)
+    torch.testing.assert_close(shares(graph, x.to(device)).cpu(), wanted, equal_nan=True)

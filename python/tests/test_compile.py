@@ -10,6 +10,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 import headwater  # noqa: E402
 from headwater import LayerGraph  # noqa: E402
 from layers import D_IN, D_OUT, EDGES, NODES, TYPES, close, draw, gat, gcn, leaf, rgcn, sage  # noqa: E402
+from layers import check_special_reductions, check_special_values, of_nodes  # noqa: E402
 from layers import same_with_gradients, weighted, with_function  # noqa: E402
 from torch_geometric.data import Data, HeteroData  # noqa: E402
 
@@ -298,3 +299,116 @@ def test_an_optimiser_lowers_a_loss(edges):
     assert losses[-1] < 0.5 * losses[0]
     net.eval()
     assert torch.equal(net(edges, x), net(edges, x))
+
+
+def test_special_values_are_those_of_torch():
+    check_special_values("cpu")
+
+
+def test_special_values_of_edges_are_those_of_torch():
+    check_special_reductions("cpu")
+
+
+@pytest.mark.parametrize("heads, width", [(3, 1), (3, 2), (5, 2), (7, 9), (33, 1), (4, 4)])
+def test_nodes_without_edges_have_a_softmax_of_nothing(heads, width):
+    edges = torch.tensor([[0, 1, 2], [1, 1, 3]])
+    layer = headwater.compile(
+        'def f(g, x: node[heads, d]):\n    for e in g.edges():\n        e["a"] = edge_softmax(e.src.x)\n'
+        '    for n in g.dst_nodes():\n        n["out"] = sum(e["a"] * e.src.x for e in n.incoming_edges())\n'
+    )
+    x = draw(5, heads, width)
+    rows = [x[:2].softmax(0).mul(x[:2]).sum(0), x[2], x[2] * 0]
+    wanted = torch.stack([rows[2], rows[0], rows[2], rows[1], rows[2]])
+    grads = [torch.autograd.grad(end.square().sum(), x, retain_graph=True)[0] for end in (layer(edges, x), wanted)]
+    close(layer(edges, x), wanted)
+    close(*grads)
+
+
+def test_rgat_with_three_heads_and_isolated_nodes():
+    edges = torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 0])
+    out = headwater.compile("rgat").module(d_in=4, d_out=2, heads=3)(edges, torch.randn(3, 4))
+    assert out.shape == (3, 6) and not out[0].any() and out[1:].any()
+
+
+def test_numbers_times_narrow_rows_are_multiplied():
+    for product in ("linear(2 * n.x, W)", "linear(n.x * 2, W)"):
+        layer = headwater.compile(
+            f'def f(g, x: node[d], W: matrix[d, k]):\n    for n in g.nodes():\n        n["z"] = {product}\n'
+            '    for n in g.dst_nodes():\n        n["out"] = n["z"] + mean(e.src["z"] for e in n.incoming_edges())\n'
+        )
+        edges = torch.tensor([[0, 1, 2], [1, 2, 2]])
+        for d, k in ((1, 1), (1, 3), (2, 1)):
+            x, W = draw(3, d), draw(d, k)
+            z = 2 * x @ W
+            wanted = z + torch.stack([0 * z[0], z[0], (z[1] + z[2]) / 2])
+            out = layer(edges, x, W)
+            close(out, wanted)
+            for one, other in zip(*(torch.autograd.grad(end.square().sum(), [x, W], retain_graph=True) for end in (out, wanted))):
+                close(one, other)
+
+
+def scales_of(edges, nodes):
+    """What `gcn` takes of a graph: degrees of other nodes plus one."""
+    others = edges[:, edges[0] != edges[1]]
+    degrees = (others[1].bincount(minlength=nodes) + 1).float()
+    return {"src_scale": degrees.rsqrt(), "dst_scale": degrees.rsqrt(), "self_scale": 1 / degrees}
+
+
+@pytest.mark.parametrize("loops", [0, 1, 3])
+def test_every_node_counts_itself_once(loops):
+    edges = torch.cat([torch.randint(0, 20, (2, 60)), torch.arange(8).repeat(loops).expand(2, -1)], 1)
+    edges = edges[:, torch.randperm(edges.size(1))]
+    x = draw(20, D_IN)
+    other, convolution = leaf(x), pyg.GCNConv(D_IN, D_OUT)
+    given = {"W": leaf(convolution.lin.weight.t()), "b": leaf(convolution.bias)}
+    out = headwater.compile("gcn")(edges, x, **given, **scales_of(edges, 20))
+    same_with_gradients(out, convolution(other, edges), [(x, other), (given["b"], convolution.bias)])
+    attention, other = pyg.GATConv(D_IN, D_OUT, heads=2), leaf(x)
+    given = {"W": attention.lin.weight.t(), "al": attention.att_src[0], "ar": attention.att_dst[0], "b": attention.bias}
+    x = leaf(x)
+    out = headwater.compile("gat")(edges, x, **{name: leaf(own) for name, own in given.items()})
+    same_with_gradients(out, attention(other, edges), [(x, other)])
+
+
+def test_edges_to_oneself_are_left_out_where_a_layer_says_so():
+    @headwater.compile(drop_self_loops=True)
+    def others(g, x: node[d]):
+        for n in g.dst_nodes():
+            n["out"] = sum(e.src.x for e in n.incoming_edges())
+
+    edges, x = torch.tensor([[0, 1, 1, 2, 2], [0, 1, 0, 2, 1]]), torch.tensor([[1.0], [10.0], [100.0]])
+    assert others(edges, x).flatten().tolist() == [10.0, 100.0, 0.0]
+    with pytest.raises(TypeError, match="give one of them"):
+        headwater.compile(close, self_loops=True, drop_self_loops=True)
+
+
+def test_rows_of_each_type_are_counted():
+    data = HeteroData()
+    data["a"].num_nodes, data["b"].num_nodes = 3, 2
+    data["a", "to", "b"].edge_index = torch.tensor([[0, 2], [1, 0]])
+    data["b", "to", "b"].edge_index = torch.tensor([[0], [1]])
+    x, w = {"a": torch.randn(3, 2), "b": torch.randn(2, 2)}, {kind: torch.ones(data[kind].num_edges) for kind in data.edge_types}
+    assert weighted(data, x, w)["b"].shape == (2, 2)
+    wrong = [
+        (dict(x={"a": torch.randn(2, 2), "b": torch.randn(3, 2)}), r"^x\['a'\] has shape \[2, 2\]; it should be \[3, 2\]"),
+        (dict(x={"a": torch.randn(3, 2), "b": torch.randn(2, 3)}), r"^x\['b'\] has shape \[2, 3\]; it should be \[2, 2\]"),
+        (dict(w={data.edge_types[0]: torch.ones(1), data.edge_types[1]: torch.ones(2)}), r"^w\[\('a', 'to', 'b'\)\] has shape"),
+    ]
+    for change, words in wrong:
+        with pytest.raises(ValueError, match=words):
+            weighted(data, **{"x": x, "w": w, **change})
+    with pytest.raises(TypeError, match=r"^x\['a'\] is a list"):
+        weighted(data, {"a": [1.0], "b": x["b"]}, w)
+    with pytest.raises(ValueError, match="^W is a dictionary, but its rows are not nodes or edges"):
+        rgcn(data, x, dict(zip(data.edge_types, torch.randn(2, 2, 3))), torch.randn(2, 3), torch.randn(3))
+
+
+def test_rows_of_numbers_are_multiplied():
+    layer = headwater.compile(
+        'def f(g, x: node[d], W: matrix[1, k]):\n    for n in g.dst_nodes():\n        n["out"] = linear(3, W) + dot(n.x, n.x)\n'
+    )
+    x, W = torch.randn(4, 2), draw(1, 3)
+    out = layer(torch.tensor([[0], [1]]), x, W)
+    wanted = 3 * W + (x * x).sum(1, keepdim=True)
+    close(out, wanted)
+    close(*(torch.autograd.grad(end.square().sum(), W, retain_graph=True)[0] for end in (out, wanted)))

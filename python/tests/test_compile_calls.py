@@ -65,6 +65,28 @@ def test_graphs_are_remembered_until_they_change(edges):
         close(weighted(edges.clone(), x, w), wanted.detach())
 
 
+@pytest.mark.parametrize("has_types", [False, True])
+def test_a_graph_that_was_written_to_behind_torch_is_noticed(edges, has_types):
+    x, w = torch.randn(NODES, D_IN), torch.ones(EDGES)
+    types = torch.zeros(EDGES, dtype=torch.long)
+
+    def changed_by(change):
+        weighted((edges, types) if has_types else edges, x, w)
+        change()
+        wanted = torch.zeros(NODES, D_IN).index_add(0, edges[1], x[edges[0]])
+        close(weighted((edges, types) if has_types else edges, x, w), wanted)
+
+    def put():
+        edges.numpy()[0, 5] = (edges[0, 5] + 1) % NODES
+
+    changed_by(put)
+    changed_by(lambda: edges.data.copy_(edges.flip(1)))
+    changed_by(lambda: setattr(edges, "data", edges.flip(0).contiguous()))
+    changed_by(lambda: edges.resize_(2, EDGES))
+    headwater.forget_graphs()
+    assert not _remembered_graphs
+
+
 def test_arguments_that_do_not_fit_are_named(edges):
     x, W, root, b = (torch.randn(*shape) for shape in ((NODES, D_IN), (D_IN, D_OUT), (D_IN, D_OUT), (D_OUT,)))
     cases = [
@@ -217,8 +239,26 @@ def test_a_module_owns_its_weights(edges):
         rgcn.module(x=x)
     with pytest.raises(TypeError, match="but 2 were given"):
         module(graph, x, x)
-    with pytest.raises(ValueError, match="E has a row for each pair.src, and nobody says how many there are"):
+    with pytest.raises(ValueError, match="E has a row for each pair.src, and nobody says .* give module.. a graph"):
         headwater.compile("rgcn").module(d_out=3, features=False)
+
+
+def test_a_module_has_rows_for_what_a_graph_has(edges):
+    graph = edges, torch.randint(0, 3, (EDGES,))
+    learnt = headwater.compile("rgcn").module(d_out=3, features=False, graph=graph, num_nodes=NODES)
+    pairs = torch.unique(torch.stack([graph[1], edges[0]]), dim=1).size(1)
+    assert learnt.E.shape == (pairs, 3) and learnt.root_E.shape == (NODES, 3)
+    learnt(graph).sum().backward()
+    assert learnt.E.grad.any()
+    with pytest.raises(ValueError, match="the graph has 3 rows of etype, but 2 were said"):
+        headwater.compile("rgcn").module(d_in=2, d_out=3, graph=LayerGraph(edges, NODES, edge_type=graph[1]), num_edge_types=2)
+    assert headwater.compile("rgcn").module(d_in=2, d_out=3, graph=graph, num_nodes=NODES).W.shape == (3, 2, 3)
+
+
+def test_what_gin_learns_begins_at_eps():
+    for eps in (0.0, 0.5, 2):
+        module = headwater.compile("gin").module(d_in=2, d_hidden=2, d_out=2, train_eps=True, eps=eps)
+        assert module.epsilon.tolist() == [eps]
 
 
 def test_a_plan_can_be_looked_at(edges):

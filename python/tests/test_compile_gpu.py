@@ -9,7 +9,8 @@ pyg = pytest.importorskip("torch_geometric.nn")
 
 import headwater  # noqa: E402
 from headwater import LayerGraph  # noqa: E402
-from layers import D_IN, D_OUT, EDGES, NODES, TYPES, close, gat, leaf, rgcn, sage, weighted  # noqa: E402
+from layers import D_IN, D_OUT, EDGES, NODES, TYPES, check_special_reductions, check_special_values  # noqa: E402
+from layers import close, gat, leaf, rgcn, sage, weighted  # noqa: E402
 from torch_geometric.data import HeteroData  # noqa: E402
 
 
@@ -288,3 +289,29 @@ def test_batches_of_a_loader_are_layers_graphs(place, gpu):
     there = [tensor.detach().to(place.device) for tensor in given]
     for batch in NeighborLoader(data, [3, 3], batch_size=16, device=gpu, seed=1):
         close(sage(batch.edge_index, batch.x, *there).cpu(), theirs(batch.x.cpu(), batch.edge_index.cpu()))
+
+
+def test_a_graph_that_changed_on_the_gpu_is_noticed_or_forgotten(place, edges):
+    own, x, w = edges.to(place.device), torch.randn(NODES, D_IN, device=place.device), torch.ones(EDGES, device=place.device)
+
+    def is_right():
+        wanted = torch.zeros(NODES, D_IN).index_add(0, own.cpu()[1], x.cpu()[own.cpu()[0]])
+        close(weighted(own, x, w).cpu(), wanted)
+
+    is_right()
+    own[0, 3] = (own[0, 3] + 1) % NODES
+    is_right()
+    own.data = own.flip(1)
+    is_right()
+    # Nothing tells of this one.
+    own.data[0, 4] = (own[0, 4] + 1) % NODES
+    headwater.forget_graphs()
+    is_right()
+
+
+def test_special_values_are_those_of_torch(place):
+    check_special_values(place.device)
+
+
+def test_special_values_of_edges_are_those_of_torch(place):
+    check_special_reductions(place.device)

@@ -135,3 +135,11 @@ def test_read_only_and_empty_arrays_are_read():
 def test_wrong_arguments_are_pythons_errors(make, kind, words):
     with pytest.raises(kind, match=words):
         make()
+
+
+@pytest.mark.parametrize("on", ["caller", "threads", "run"])
+def test_a_panic_is_a_runtime_error(on):
+    with pytest.raises(RuntimeError, match=f"asked for on {on}"):
+        headwater._headwater._panic(on)
+    # Threads go on.
+    assert np.asarray(headwater.take_rows(np.arange(6).reshape(3, 2), np.array([1]))).tolist() == [[2, 3]]

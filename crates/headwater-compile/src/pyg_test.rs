@@ -91,7 +91,7 @@ fn models_are_those_of_pyg() {
     let written: Written = serde_json::from_str(include_str!("testdata/layers_pyg.json")).unwrap();
     for case in &written.cases {
         let layer = front::read(&case.model, front::builtin(&case.model).unwrap(), &case.arguments).unwrap();
-        let graph = written.graphs[&case.graph].adjacency(layer.self_loops);
+        let graph = written.graphs[&case.graph].adjacency(layer.self_loops.adds());
         let mut arrays = case.arrays.clone();
         arrays.insert(gradient_name("out"), case.d_out.clone());
         for on in [Optimisations::NONE, Optimisations::ALL, Optimisations::CPU] {

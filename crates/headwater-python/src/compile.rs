@@ -10,7 +10,7 @@ use headwater::compile::call::{Bound as BoundText, Level, Text, Wish};
 use headwater::compile::front::{self, Arguments, Declared, OptionValue, Signature};
 use headwater::compile::inter::Domain;
 use headwater::compile::pass::Statistics;
-use headwater::train::network::first_values;
+use headwater::train::network::{Beginning, first_values};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -146,10 +146,10 @@ pub struct BoundLayer {
 
 #[pymethods]
 impl BoundLayer {
-    /// Whether every node gets an edge to itself.
+    /// What becomes of edges from nodes to themselves: "as they are", "added" or "dropped".
     #[getter]
-    fn self_loops(&self) -> bool {
-        self.bound.self_loops()
+    fn self_loops(&self) -> String {
+        self.bound.self_loops().to_string()
     }
 
     /// Whether a run draws random numbers.
@@ -214,7 +214,7 @@ impl BoundLayer {
         Ok(made.map_err(|why| of_compile(why, ""))?.explain(level))
     }
 
-    /// What the weights begin with: name, shape and values of each. `counts` has the rows of `node.src`, `ntype` and `etype`.
+    /// What the weights begin with: name, shape and values of each. `counts` has the rows of domains by their names.
     fn first_weights(
         &self,
         py: Python<'_>,
@@ -229,15 +229,17 @@ impl BoundLayer {
         let mut shapes = BTreeMap::new();
         for taken in weights {
             let Some(count) = rows(taken.domain) else {
-                let why =
-                    format!("{} has a row for each {}, and nobody says how many there are", taken.name, taken.domain);
+                let why = format!(
+                    "{} has a row for each {}, and nobody says how many there are; give module() a graph or the number",
+                    taken.name, taken.domain
+                );
                 return Err(PyValueError::new_err(why));
             };
             let count = Some(count).filter(|_| taken.domain != Domain::Const);
             shapes.insert(taken.name.clone(), count.into_iter().chain(taken.row.iter().copied()).collect());
         }
-        let program = self.bound.program();
-        let found = threads::run(py, || first_values(&self.model, program, &|domain| rows(domain).unwrap_or(0), seed))?;
+        let layer = Beginning { model: &self.model, program: self.bound.program(), options: self.bound.options() };
+        let found = threads::run(py, || first_values(layer, &|domain| rows(domain).unwrap_or(0), seed))?;
         let shaped = |array: headwater::train::Array| {
             let shape: Vec<usize> = shapes.remove(&array.name).unwrap_or_default();
             (array.name, shape, Array::new(array.values, Dtype::F32))

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::cuda::{at, gpu, raise_faults, stream};
 use crate::error::{faults, of_compile, of_cuda};
-use crate::kernels::{LayerGraph, domain_named};
+use crate::kernels::{LayerGraph, domain_named, loops_named};
 
 /// One node type and one relation, whose edges lie on a GPU. Nothing about it comes to the host, so nothing is waited for.
 #[pyclass(frozen, module = "headwater")]
@@ -35,12 +35,12 @@ impl DeviceLayerGraph {
         lists: (usize, usize, usize),
         nodes: usize,
         written: usize,
-        self_loops: bool,
+        self_loops: &str,
         gpu: usize,
         stream: usize,
     ) -> PyResult<Self> {
         let ((sources, targets, edges), device) = (lists, self::gpu(gpu)?);
-        let stream = self::stream(&device, stream)?;
+        let (stream, self_loops) = (self::stream(&device, stream)?, loops_named(self_loops)?);
         let (sources, targets) = (at(&device, sources, 4 * edges), at(&device, targets, 4 * edges));
         let number = |count: usize| {
             let why = || PyValueError::new_err(format!("{count} are more than kernels count"));

@@ -1,6 +1,6 @@
 //! Errors as Python's own kinds: an id out of range is an IndexError, too little memory a MemoryError, a fault in a layer's text
 //! a SyntaxError at its place, what the system says of a file an OSError of its kind, what a GPU refuses a RuntimeError, the rest
-//! ValueErrors.
+//! ValueErrors. A panic is a RuntimeError too, whichever function it was in.
 
 use std::io;
 use std::path::Path;
@@ -20,7 +20,14 @@ use pyo3::exceptions::{
     PyFileExistsError, PyFileNotFoundError, PyFloatingPointError, PyIndexError, PyMemoryError, PyOSError,
     PyRuntimeError, PySyntaxError, PyTypeError, PyValueError,
 };
+use pyo3::panic::PanicException;
 use pyo3::prelude::*;
+
+/// Makes a RuntimeError of what the caller of every function gets for a panic. PyO3 derives it from BaseException, so that it
+/// passes by `except Exception` and ends a server, a notebook's cell or a worker that could have gone on.
+pub fn tell_panics(py: Python<'_>) -> PyResult<()> {
+    py.get_type::<PanicException>().setattr("__bases__", (py.get_type::<PyRuntimeError>(),))
+}
 
 /// What Python raises for an error of the graph's.
 pub fn of_graph(why: GraphError) -> PyErr {

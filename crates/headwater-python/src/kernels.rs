@@ -51,13 +51,13 @@ impl LayerGraph {
         sources: Vec<usize>,
         targets: Vec<usize>,
         relations: Vec<Relation>,
-        self_loops: bool,
+        self_loops: &str,
     ) -> PyResult<Self> {
+        let loops = loops_named(self_loops)?;
         let held: Vec<Held<'_>> =
             relations.iter().map(|(source, target, lists)| (*source, *target, &lists.get().0)).collect();
-        let loops = if self_loops { SelfLoops::Added } else { SelfLoops::AsTheyAre };
         let made = threads::run(py, || {
-            let order = if self_loops { None } else { edge_order(&held)? };
+            let order = if loops.drops() { None } else { edge_order(&held)? };
             Ok((of_lists(&sources, &targets, &held, loops)?, order))
         })?;
         let (adjacency, order) = made.map_err(of_train)?;
@@ -80,7 +80,7 @@ impl LayerGraph {
         Ok(self.adjacency.rows(domain_named(kind)?))
     }
 
-    /// Which edge of the caller's each one is. `None` where edges were added, or have ids that are no positions.
+    /// Which edge of the caller's each one is. `None` where edges were added or dropped, or have ids that are no positions.
     fn edge_order(&self) -> Option<Array> {
         self.order.as_ref().map(|order| Array::ids(order.clone()))
     }
@@ -108,6 +108,14 @@ impl LayerGraph {
     pub fn keep_on_gpu(&self, gpu: usize, placed: Arc<DeviceGraph>) {
         self.on_gpus.lock().unwrap_or_else(PoisonError::into_inner).push((gpu, placed));
     }
+}
+
+/// What becomes of edges from nodes to themselves, by its name.
+pub fn loops_named(name: &str) -> PyResult<SelfLoops> {
+    let found = SelfLoops::ALL.into_iter().find(|loops| loops.to_string() == name);
+    found.ok_or_else(|| {
+        PyValueError::new_err(format!("self_loops is {name:?}; it should be as they are, added or dropped"))
+    })
 }
 
 /// The domain that is called so.

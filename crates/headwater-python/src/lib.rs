@@ -10,6 +10,7 @@
 //! | The same with a GPU? | `cuda.rs`, `device_graph.rs`, `device_sampler.rs`, `table.rs` |
 //! | Host memory that a GPU reads? | `mapped.rs` |
 //! | Graphs with features and labels, and where they come from? | `dataset.rs`, `source.rs` |
+//! | Is an array still what it was? | `fingerprint.rs` |
 //! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
 //! | Which nodes are read most, and where do their rows lie? | `score.rs`, `plan.rs` |
 //! | Runs, and what they leave? | `trainer.rs`, `run.rs`, with the plain values of `value.rs` |
@@ -29,6 +30,7 @@ mod device_sampler;
 mod dlpack;
 mod dtype;
 mod error;
+mod fingerprint;
 mod graph;
 mod kernels;
 mod mapped;
@@ -51,7 +53,9 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     warnings::listen();
+    error::tell_panics(module.py())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(threads::_panic, module)?)?;
     module.add_class::<array::Array>()?;
     module.add_class::<graph::Topology>()?;
     module.add_class::<graph::Graph>()?;
@@ -67,6 +71,7 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<mapped::ManagedMemory>()?;
     module.add_function(wrap_pyfunction!(mapped::placement, module)?)?;
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(fingerprint::fingerprint, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::gpu_count, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::gpu_memory, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::synchronize, module)?)?;

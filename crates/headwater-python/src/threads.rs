@@ -1,11 +1,13 @@
 //! The threads that work runs on. A process that was forked has none of its parent's, and gets its own.
 
+use std::any::Any;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// The threads of the process with this number.
@@ -60,11 +62,27 @@ impl Threads {
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| self.0.install(work));
             let other = meanwhile(py);
-            let broke = |_| PyRuntimeError::new_err("the work broke off; this is a fault of Headwater");
             // Nothing waits for Python there any more, but what it holds may be large and take a while to go.
-            let done = py.detach(|| worker.join()).map_err(broke)?;
+            let done = py.detach(|| worker.join()).map_err(|said| broke_off(&*said))?;
             Ok((done, other))
         })
+    }
+}
+
+/// What Python raises for a panic of another thread.
+fn broke_off(said: &(dyn Any + Send)) -> PyErr {
+    let text = said.downcast_ref::<&str>().copied().or_else(|| said.downcast_ref::<String>().map(String::as_str));
+    PyRuntimeError::new_err(format!("a thread of Headwater panicked: {}", text.unwrap_or("it did not say why")))
+}
+
+/// Panics, so that tests see what Python makes of it: on the caller's thread, on the process's, or on those of a run.
+#[pyfunction]
+#[expect(clippy::panic, reason = "it is what the function is for")]
+pub fn _panic(py: Python<'_>, on: &str) -> PyResult<()> {
+    match on {
+        "threads" => run(py, || (0..64).into_par_iter().for_each(|at| assert!(at < 63, "asked for on {on}"))),
+        "run" => Ok(Threads::new(1)?.beside(py, || panic!("asked for on {on}"), |_| ())?.0),
+        _ => panic!("asked for on {on}"),
     }
 }
 

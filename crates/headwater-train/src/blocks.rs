@@ -4,21 +4,17 @@ pub mod scales;
 
 use std::borrow::Cow;
 
+pub use headwater_compile::adjacency::SelfLoops;
 use headwater_compile::adjacency::{Adjacency, RelationEdges};
 use headwater_graph::sample::{Block, Sample};
 use headwater_graph::{Graph, Layout, Silent, Topology};
+use rayon::prelude::*;
 
 use crate::error::Result;
 use crate::network::Extras;
 
-/// Whether every node gets an edge to itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SelfLoops {
-    /// It does, as its last.
-    Added,
-    /// It does not.
-    AsTheyAre,
-}
+/// Nodes whose edges one thread looks at, at least.
+const NODES_TOGETHER: usize = 1 << 12;
 
 /// One relation with lists of its own.
 pub(crate) struct Lists {
@@ -105,9 +101,9 @@ pub fn of_sample(graph: &Graph, sample: &Sample, block: &Block, loops: SelfLoops
 }
 
 impl Lists {
-    /// The same with edges of nodes to themselves, where both ends are of one type.
+    /// The same with or without edges of nodes to themselves, where both ends are of one type.
     pub fn with(self, loops: SelfLoops) -> Self {
-        if loops == SelfLoops::AsTheyAre || self.src_type != self.dst_type {
+        if !loops.drops() || self.src_type != self.dst_type {
             return self;
         }
         let targets = self.offsets.len() - 1;
@@ -115,7 +111,7 @@ impl Lists {
         for (target, own) in (0u32..).zip(self.offsets.windows(2)) {
             // One that is there already is not added again.
             sources.extend(self.sources[own[0]..own[1]].iter().copied().filter(|source| *source != target));
-            sources.push(target);
+            sources.extend(loops.adds().then_some(target));
             offsets.push(sources.len());
         }
         Self { offsets, sources, ..self }
@@ -136,7 +132,8 @@ pub(crate) fn adjacency(src: &[usize], dst: &[usize], lists: &[Lists]) -> Result
     Ok(Adjacency::new(src, dst, &relations)?)
 }
 
-/// In-degrees of nodes, all relations together, plus one for the node itself.
+/// In-degrees of nodes, all relations together. Edges of a node to itself do not count, however many there are; the node itself
+/// counts once.
 #[must_use]
 pub fn degrees(graph: &Graph) -> Vec<Vec<f32>> {
     let mut found: Vec<Vec<f32>> = graph
@@ -146,9 +143,15 @@ pub fn degrees(graph: &Graph) -> Vec<Vec<f32>> {
         .map(|node_type| vec![1.0; usize::try_from(node_type.count).unwrap_or(0)])
         .collect();
     for (relation, topology) in graph.schema().relations().iter().zip(graph.relations()) {
-        for (degree, list) in found[relation.target].iter_mut().zip(topology.offsets().as_slice().windows(2)) {
-            *degree += (list[1] - list[0]) as f32;
-        }
+        let (offsets, neighbours) = (topology.offsets().as_slice(), topology.neighbours());
+        let may_loop = relation.source == relation.target;
+        let degrees = found[relation.target].par_iter_mut().zip(offsets.par_windows(2)).enumerate();
+        degrees.with_min_len(NODES_TOGETHER).for_each(|(node, (degree, list))| {
+            let own = count(list[0])..count(list[1]);
+            let is_loop = |at: &usize| neighbours.at(*at) == node as u64;
+            let loops = if may_loop { own.clone().filter(is_loop).count() } else { 0 };
+            *degree += (own.len() - loops) as f32;
+        });
     }
     found
 }
@@ -210,8 +213,9 @@ mod tests {
             assert_eq!(sorted, (0..8).collect::<Vec<_>>());
         }
         let topology = topology(Layout::Csc);
-        let looped = of_lists(&[3], &[2], &[(0, 0, &topology)], SelfLoops::Added).unwrap();
-        assert_eq!(edges(&looped), [(1, 0), (0, 0), (2, 1), (0, 1), (1, 1)]);
+        let with = |loops| edges(&of_lists(&[3], &[2], &[(0, 0, &topology)], loops).unwrap());
+        assert_eq!(with(SelfLoops::Added), [(1, 0), (0, 0), (2, 1), (0, 1), (1, 1)]);
+        assert_eq!(with(SelfLoops::Dropped), [(1, 0), (2, 1), (0, 1)]);
         let far = topology.with_edge_ids(Ids::U64(Column::from(vec![0, 1, 2, 7]))).unwrap();
         assert_eq!(edge_order(&[(0, 0, &far)]).unwrap(), None);
     }

@@ -19,6 +19,8 @@ pub enum Init {
     Zeros,
     /// All 1.
     Ones,
+    /// All the same number.
+    Constant(f64),
     /// Uniform within `sqrt(6 / (inputs + outputs))`, which keeps the variance of rows in both directions.
     Glorot,
     /// Uniform within `sqrt(6 / ((1 + 5) inputs))`: Kaiming's with slope `sqrt(5)`, what `Linear` layers begin with.
@@ -44,6 +46,7 @@ impl Init {
         match self {
             Self::Zeros => vec![0.0; count],
             Self::Ones => vec![1.0; count],
+            Self::Constant(number) => fill(count, |_| number),
             Self::Normal { deviation } => fill(count, |at| deviation * normal(key, at)),
             Self::Glorot | Self::Kaiming | Self::FanIn { .. } => {
                 let bound = self.bound(shape);

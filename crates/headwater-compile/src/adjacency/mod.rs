@@ -11,6 +11,7 @@
 mod members;
 mod pairs;
 
+use std::fmt;
 use std::sync::OnceLock;
 
 pub use members::Members;
@@ -30,6 +31,45 @@ pub struct RelationEdges<'a> {
     pub offsets: &'a [usize],
     /// Source of every edge, counted within its type.
     pub sources: &'a [u32],
+}
+
+/// What becomes of edges from nodes to themselves where a layer sees a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum SelfLoops {
+    /// They are edges as any other.
+    #[default]
+    AsTheyAre,
+    /// Every written node has one, as its last edge, in the place of those that it had.
+    Added,
+    /// There are none: the layer has a term of its own for the node itself.
+    Dropped,
+}
+
+impl SelfLoops {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::AsTheyAre, Self::Added, Self::Dropped];
+
+    /// Whether those that a graph has go.
+    #[must_use]
+    pub fn drops(self) -> bool {
+        self != Self::AsTheyAre
+    }
+
+    /// Whether every written node gets one.
+    #[must_use]
+    pub fn adds(self) -> bool {
+        self == Self::Added
+    }
+}
+
+impl fmt::Display for SelfLoops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AsTheyAre => "as they are",
+            Self::Added => "added",
+            Self::Dropped => "dropped",
+        })
+    }
 }
 
 /// A graph, or one block of a sample.

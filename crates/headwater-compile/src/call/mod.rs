@@ -19,9 +19,10 @@ pub use explain::Level;
 pub use plan::{Arrays, Plan};
 use plans::Plans;
 
+use crate::adjacency::SelfLoops;
 use crate::cuda::Precision;
 use crate::error::{Error, Result};
-use crate::front::{self, Arguments, Declared, Layer};
+use crate::front::{self, Arguments, Declared, Layer, OptionValue};
 use crate::inter::{Domain, Op, Program, Shape};
 use crate::pass::{Optimisations, Statistics, without_dropout};
 
@@ -60,7 +61,8 @@ pub struct Taken {
 #[derive(Debug)]
 pub struct Bound {
     program: Program,
-    self_loops: bool,
+    self_loops: SelfLoops,
+    options: BTreeMap<String, OptionValue>,
     has_dropout: bool,
     wants_gradients: bool,
     taken: Vec<Taken>,
@@ -79,7 +81,8 @@ impl Bound {
         front::infer(text.name, text.text, rows, &mut arguments)?;
         let signature = front::signature(text.name, text.text)?;
         let read = front::read(text.name, text.text, &arguments);
-        let Layer { program, self_loops, .. } = read.map_err(|why| missing_size(why, &signature.sizes, &arguments))?;
+        let Layer { program, self_loops, options } =
+            read.map_err(|why| missing_size(why, &signature.sizes, &arguments))?;
         let declared: Vec<&Declared> = signature.inputs.iter().chain(&signature.weights).collect();
         let program = if wish.training { program } else { without_dropout(&program) };
         Ok(Self {
@@ -88,6 +91,7 @@ impl Bound {
             wants_gradients: !wish.gradients.is_empty(),
             program: wanting(&program, &wish.gradients)?,
             self_loops,
+            options,
             plans: Plans::default(),
             device_plans: Plans::default(),
         })
@@ -99,10 +103,16 @@ impl Bound {
         &self.program
     }
 
-    /// Whether the graph gets an edge from every node to itself.
+    /// What becomes of edges from nodes to themselves.
     #[must_use]
-    pub fn self_loops(&self) -> bool {
+    pub fn self_loops(&self) -> SelfLoops {
         self.self_loops
+    }
+
+    /// The text's options as they are in force.
+    #[must_use]
+    pub fn options(&self) -> &BTreeMap<String, OptionValue> {
+        &self.options
     }
 
     /// Whether a run draws random numbers.

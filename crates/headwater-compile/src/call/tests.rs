@@ -6,7 +6,7 @@ use headwater_cuda::{Allocation, Gpu, Span, Stream};
 use headwater_graph::random::Key;
 
 use super::{Arrays, Bound, DevicePlan, Direction, Level, Text, Wish};
-use crate::adjacency::Adjacency;
+use crate::adjacency::{Adjacency, SelfLoops};
 use crate::cpu::fast::{Run, Workspace};
 use crate::cuda::{DeviceGraph, Precision};
 use crate::error::Error;
@@ -113,7 +113,7 @@ fn a_plan_serves_graphs_like_its_first() {
 fn shapes_that_do_not_fit_are_named() {
     let graph = Recipe::plain(9).graph(1);
     let layer = bound("gat", &GAT, &[], &wish(&[], false)).unwrap();
-    assert_eq!((layer.out_row(), layer.self_loops()), (vec![4], true));
+    assert_eq!((layer.out_row(), layer.self_loops()), (vec![4], SelfLoops::Added));
     assert_eq!(
         layer.taken().iter().map(|taken| taken.row.clone()).collect::<Vec<_>>(),
         GAT.map(|(_, row)| row.to_vec())

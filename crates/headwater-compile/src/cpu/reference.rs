@@ -295,7 +295,7 @@ impl Steps<'_> {
             counts[to] += 1;
             let is_first = counts[to] == 1;
             for (sum, value) in found[to].iter_mut().zip(values) {
-                *sum = if how == Reduce::Max && !is_first { sum.max(*value) } else { *sum + value };
+                *sum = if how == Reduce::Max && !is_first { scalar::larger(*sum, *value) } else { *sum + value };
             }
         }
         if how == Reduce::Mean {

@@ -1,27 +1,35 @@
 //! Functions of one and two elements, as every back end has them.
+//!
+//! NaN is torch's: a function of NaN is NaN, as is the larger or the smaller of NaN and anything. So are slopes at NaN: 1 of a
+//! rectifier, the number of a leaky one, 0 of `Abs`, and NaN of the others.
 
 use crate::inter::{Binary, Unary};
 
 /// `f(x)` in double precision.
 pub(crate) fn unary(f: Unary, x: f64) -> f64 {
-    let is_positive = x > 0.0;
     match f {
         Unary::Neg => -x,
         Unary::Exp => x.exp(),
         Unary::Log => x.ln(),
-        Unary::Relu => x.max(0.0),
+        Unary::Relu => {
+            if x <= 0.0 {
+                0.0
+            } else {
+                x
+            }
+        }
         Unary::LeakyRelu(slope) => {
-            if is_positive {
+            if x > 0.0 {
                 x
             } else {
                 slope * x
             }
         }
         Unary::Elu(a) => {
-            if is_positive {
-                x
-            } else {
+            if x <= 0.0 {
                 a * x.exp_m1()
+            } else {
+                x
             }
         }
         Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
@@ -31,29 +39,23 @@ pub(crate) fn unary(f: Unary, x: f64) -> f64 {
         Unary::Rsqrt => 1.0 / x.sqrt(),
         Unary::Recip => 1.0 / x,
         Unary::Abs => x.abs(),
-        Unary::Step => f64::from(u8::from(is_positive)),
+        Unary::Step => 1.0 - f64::from(u8::from(x <= 0.0)),
         Unary::LeakyStep(slope) => {
-            if is_positive {
+            if x > 0.0 {
                 1.0
             } else {
                 slope
             }
         }
         Unary::EluSlope(a) => {
-            if is_positive {
+            if x > 0.0 {
                 1.0
             } else {
                 a * x.exp()
             }
         }
         Unary::GeluSlope => normal(x) + x * density(x),
-        Unary::Sign => {
-            if x == 0.0 {
-                0.0
-            } else {
-                x.signum()
-            }
-        }
+        Unary::Sign => f64::from(i8::from(x > 0.0) - i8::from(x < 0.0)),
     }
 }
 
@@ -64,11 +66,16 @@ pub(crate) fn binary(f: Binary, x: f64, y: f64) -> f64 {
         Binary::Sub => x - y,
         Binary::Mul => x * y,
         Binary::Div => x / y,
-        Binary::Max => x.max(y),
-        Binary::Min => x.min(y),
+        Binary::Max => larger(x, y),
+        Binary::Min => -larger(-x, -y),
         Binary::Equal => f64::from(u8::from(x == y)),
         Binary::Greater => f64::from(u8::from(x > y)),
     }
+}
+
+/// The larger; NaN where either is, unlike `f64::max`.
+pub(crate) fn larger(x: f64, y: f64) -> f64 {
+    if x > y || x.is_nan() { x } else { y }
 }
 
 /// The normal distribution's function.

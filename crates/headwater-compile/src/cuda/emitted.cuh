@@ -106,10 +106,14 @@ template <u32 G, int SLOTS> __device__ inline float hw_pick(const float (&x)[SLO
     return found;
 }
 
-// One more element of a softmax: the largest so far, and the sum of exponentials beside it.
+// The larger; NaN where either is, unlike `fmaxf`.
+__device__ inline float hw_max(float a, float b) { return a > b || a != a ? a : b; }
+
+// One more element of a softmax: the largest so far, and the sum of exponentials beside it. As long as all are minus infinity
+// there is nothing to add: infinity less itself would be NaN.
 __device__ inline void hw_join(float &largest, float &sum, float x) {
-    const float now = fmaxf(largest, x);
-    sum = sum * expf(largest - now) + expf(x - now);
+    const float now = hw_max(largest, x);
+    sum = now == -HW_INFINITY ? 0.0f : sum * expf(largest - now) + expf(x - now);
     largest = now;
 }
 
@@ -119,11 +123,14 @@ __device__ inline float hw_kept(u64 key, u64 at, u32 threshold, float scale) {
     return part >= threshold ? scale : 0.0f;
 }
 
-__device__ inline float hw_leaky(float x, float slope) { return x > 0.0f ? x : slope == 0.0f ? 0.0f : slope * x; }
+// Comparisons are those of torch, which decide where NaN goes; see cpu/scalar.rs.
+__device__ inline float hw_relu(float x) { return x <= 0.0f ? 0.0f : x; }
+__device__ inline float hw_step(float x) { return x <= 0.0f ? 0.0f : 1.0f; }
+__device__ inline float hw_leaky(float x, float slope) { return x > 0.0f ? x : slope * x; }
 __device__ inline float hw_leaky_step(float x, float slope) { return x > 0.0f ? 1.0f : slope; }
-__device__ inline float hw_elu(float x, float a) { return x > 0.0f ? x : a * expm1f(x); }
+__device__ inline float hw_elu(float x, float a) { return x <= 0.0f ? a * expm1f(x) : x; }
 __device__ inline float hw_elu_slope(float x, float a) { return x > 0.0f ? 1.0f : a * expf(x); }
 __device__ inline float hw_normal(float x) { return 0.5f * (1.0f + erff(x * 0.70710678f)); }
 __device__ inline float hw_gelu(float x) { return x * hw_normal(x); }
 __device__ inline float hw_gelu_slope(float x) { return hw_normal(x) + x * 0.39894228f * expf(-0.5f * x * x); }
-__device__ inline float hw_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+__device__ inline float hw_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : 0.0f; }

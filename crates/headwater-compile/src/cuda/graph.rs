@@ -111,6 +111,8 @@ impl DeviceGraph {
         if let (Some(starts), Some(edges)) = (block.src_starts(), block.src_edges()) {
             lists.insert((SRC, Edge, Path::Only), [members::LISTED, 0, starts.pointer(), edges.pointer()]);
         }
+        // A weight's own rows may be multiplied by another weight: every row is the row that it is.
+        maps.extend(Domain::ALL.map(|own| ((own, own, Path::Only), [map::SAME, 0, 0, 0])));
         // There is one of each type, and every row is of it.
         let paths = [Path::Only, Path::By(Side::Src), Path::By(Side::Dst)];
         for (fine, coarse, path) in Domain::ALL.iter().flat_map(|fine| {

@@ -358,7 +358,7 @@ impl Rows<'_> {
             let (sum, x) = (at(&format!("r{node}")), at(&format!("r{x}")));
             match how {
                 None => out.line(&format!("hw_join({sum}, {}, {x});", at(&format!("d{node}")))),
-                Some(Reduce::Max) => out.line(&format!("{sum} = n{node} ? fmaxf({sum}, {x}) : {x};")),
+                Some(Reduce::Max) => out.line(&format!("{sum} = n{node} ? hw_max({sum}, {x}) : {x};")),
                 Some(Reduce::Sum | Reduce::Mean) => out.line(&format!("{sum} += {x};")),
             }
         });
@@ -419,7 +419,7 @@ pub(super) fn unary(f: Unary, x: &str) -> String {
         Unary::Neg => format!("-({x})"),
         Unary::Exp => format!("expf({x})"),
         Unary::Log => format!("logf({x})"),
-        Unary::Relu => format!("hw_leaky({x}, 0.0f)"),
+        Unary::Relu => format!("hw_relu({x})"),
         Unary::LeakyRelu(slope) => format!("hw_leaky({x}, {})", single(slope)),
         Unary::Elu(a) => format!("hw_elu({x}, {})", single(a)),
         Unary::Sigmoid => format!("1.0f / (1.0f + expf(-({x})))"),
@@ -429,7 +429,7 @@ pub(super) fn unary(f: Unary, x: &str) -> String {
         Unary::Rsqrt => format!("1.0f / sqrtf({x})"),
         Unary::Recip => format!("1.0f / ({x})"),
         Unary::Abs => format!("fabsf({x})"),
-        Unary::Step => format!("hw_leaky_step({x}, 0.0f)"),
+        Unary::Step => format!("hw_step({x})"),
         Unary::LeakyStep(slope) => format!("hw_leaky_step({x}, {})", single(slope)),
         Unary::EluSlope(a) => format!("hw_elu_slope({x}, {})", single(a)),
         Unary::GeluSlope => format!("hw_gelu_slope({x})"),
@@ -443,8 +443,8 @@ pub(super) fn binary(f: Binary, x: &str, y: &str) -> String {
         Binary::Sub => format!("{x} - {y}"),
         Binary::Mul => format!("{x} * {y}"),
         Binary::Div => format!("{x} / {y}"),
-        Binary::Max => format!("fmaxf({x}, {y})"),
-        Binary::Min => format!("fminf({x}, {y})"),
+        Binary::Max => format!("hw_max({x}, {y})"),
+        Binary::Min => format!("-hw_max(-({x}), -({y}))"),
         Binary::Equal => format!("({x} == {y} ? 1.0f : 0.0f)"),
         Binary::Greater => format!("({x} > {y} ? 1.0f : 0.0f)"),
     }

@@ -11,7 +11,7 @@
 
 // What a sum begins with, and one more number.
 template <int HOW> __device__ inline float hw_sum_of_none() { return HOW == HW_MAX ? -HW_INFINITY : 0.0f; }
-template <int HOW> __device__ inline float hw_add(float a, float b) { return HOW == HW_MAX ? fmaxf(a, b) : a + b; }
+template <int HOW> __device__ inline float hw_add(float a, float b) { return HOW == HW_MAX ? hw_max(a, b) : a + b; }
 
 // How many parts some rows are split into: parts of fewer rows than this are not worth a block.
 #define HW_ROWS_A_PART 32

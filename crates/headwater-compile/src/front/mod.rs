@@ -52,6 +52,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::adjacency::SelfLoops;
 use crate::error::Result;
 use crate::inter::{Program, verify};
 use fault::{Outcome, Source, Span};
@@ -71,8 +72,8 @@ pub struct Arguments {
 pub struct Layer {
     /// What it computes. The result is the output `out`.
     pub program: Program,
-    /// Whether the graph gets an edge from every node to itself.
-    pub self_loops: bool,
+    /// What becomes of edges from nodes to themselves.
+    pub self_loops: SelfLoops,
     /// All options as they are in force.
     pub options: BTreeMap<String, OptionValue>,
 }

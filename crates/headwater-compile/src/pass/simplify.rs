@@ -120,7 +120,7 @@ fn width(to: &Rebuilt, id: ValueId) -> usize {
 }
 
 /// The number that every row of a value is, when it is one.
-fn number(to: &Rebuilt, id: ValueId) -> Option<f64> {
+pub(super) fn number(to: &Rebuilt, id: ValueId) -> Option<f64> {
     match to.value(id).op {
         Op::Constant(number) => Some(number),
         Op::Lift { x, .. } => number(to, x),

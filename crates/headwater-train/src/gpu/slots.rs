@@ -102,7 +102,7 @@ impl Made {
     fn new(stream: &Stream, sizing: &Sizing<'_>) -> Result<Self> {
         let (mut blocks, mut graphs, mut scales) = (Vec::new(), Vec::new(), Vec::new());
         for (layer, room) in sizing.shared.layers.iter().zip(&sizing.capacity.blocks) {
-            let wants = Wants { by_source: asks_by_source(layer), self_loops: sizing.loops == SelfLoops::Added };
+            let wants = Wants { by_source: asks_by_source(layer), self_loops: sizing.loops };
             let block = DeviceBlock::new(stream, *room, wants)?;
             graphs.push(DeviceGraph::of_block(&block));
             blocks.push(block);

@@ -42,7 +42,8 @@ pub(crate) fn statistics(graph: &Graph, loops: SelfLoops) -> Statistics {
 /// Edges, sources and targets of a relation.
 fn relation(graph: &Graph, at: usize, counts: &[u64], loops: SelfLoops) -> [u64; 3] {
     let (ends, lists) = (&graph.schema().relations()[at], &graph.relations()[at]);
-    let adds = loops == SelfLoops::Added && ends.source == ends.target;
+    let may_loop = ends.source == ends.target;
+    let (drops, adds) = (loops.drops() && may_loop, loops.adds() && may_loop);
     let seen = NodeSet::empty(&[counts[ends.source]]);
     let part = |first: u64| {
         let mut found = [0; 3];
@@ -54,7 +55,7 @@ fn relation(graph: &Graph, at: usize, counts: &[u64], loops: SelfLoops) -> [u64;
             };
             // An edge to itself that is there already is not added again.
             each_source(lists, target, |source| {
-                if !(adds && source == target) {
+                if !(drops && source == target) {
                     see(source)
                 }
             });

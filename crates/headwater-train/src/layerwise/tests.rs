@@ -136,7 +136,7 @@ fn chunks_give_what_the_whole_graph_gives() {
 fn statistics_are_those_of_the_whole_graph() {
     for (counts, ends) in [(ONE, OWN), (SEVERAL, MIXED), (&[5], &[])] {
         let graph = graph(counts, ends);
-        for loops in [SelfLoops::AsTheyAre, SelfLoops::Added] {
+        for loops in SelfLoops::ALL {
             assert_eq!(
                 statistics(&graph, loops),
                 Statistics::of(&whole(&graph, loops).unwrap()),

@@ -1,24 +1,47 @@
 //! How the parameters of each model begin: as PyG's layers do.
 
+use std::collections::BTreeMap;
+
+use headwater_compile::front::OptionValue;
 use headwater_compile::inter::{Domain, Op, Program, Shape};
 
 use crate::array::Array;
 use crate::init::Init;
 
-/// What the parameters of one layer begin with, by the rules of the model of this name. `rows` says how many rows a domain has.
+/// A layer and whose parameters are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Beginning<'a> {
+    /// The model by whose rules they begin.
+    pub model: &'a str,
+    /// What the layer computes.
+    pub program: &'a Program,
+    /// The text's options as they are in force.
+    pub options: &'a BTreeMap<String, OptionValue>,
+}
+
+/// What the parameters of one layer begin with. `rows` says how many rows a domain has.
 #[must_use]
-pub fn first_values(model: &str, program: &Program, rows: &dyn Fn(Domain) -> usize, seed: u64) -> Vec<Array> {
+pub fn first_values(layer: Beginning<'_>, rows: &dyn Fn(Domain) -> usize, seed: u64) -> Vec<Array> {
     let one = |value: &headwater_compile::inter::Value| {
         let Op::Parameter { name } = &value.op else { return None };
         let shape = shape(rows(value.domain), value.domain, value.shape);
-        let values = initial(model, name, program).values(seed, name, &shape);
+        let values = layer.of(name).values(seed, name, &shape);
         Some(Array { name: name.clone(), shape, values })
     };
-    program.values.iter().filter_map(one).collect()
+    layer.program.values.iter().filter_map(one).collect()
 }
 
-/// How a parameter of a layer begins.
-pub(super) fn initial(model: &str, name: &str, program: &Program) -> Init {
+impl Beginning<'_> {
+    /// How a parameter of the layer begins.
+    pub(super) fn of(&self, name: &str) -> Init {
+        match (self.model, name, self.options.get("eps")) {
+            ("gin", "epsilon", Some(OptionValue::Float(eps))) => Init::Constant(*eps),
+            (model, name, _) => initial(model, name, self.program),
+        }
+    }
+}
+
+fn initial(model: &str, name: &str, program: &Program) -> Init {
     match (model, name) {
         (_, "norm_scale" | "skip" | "mu") => Init::Ones,
         (_, "norm_shift" | "epsilon") => Init::Zeros,
@@ -69,10 +92,14 @@ mod tests {
         let read = front::read("f", text, &Arguments { sizes: sizes.into(), ..Arguments::default() }).unwrap();
         let rows = |domain: Domain| if domain == Domain::EdgeType { 3 } else { 1 };
         let most = |array: &Array| array.values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
-        let named = first_values("sage", &read.program, &rows, 1);
+        let begins = |model| {
+            let layer = Beginning { model, program: &read.program, options: &read.options };
+            first_values(layer, &rows, 1)
+        };
+        let named = begins("sage");
         assert_eq!(named.iter().map(|array| array.shape.clone()).collect::<Vec<_>>(), [vec![3, 16, 300], vec![300]]);
         assert!((0.24..=0.25).contains(&most(&named[0])) && (0.24..=0.25).contains(&most(&named[1])));
-        let other = first_values("f", &read.program, &rows, 1);
+        let other = begins("f");
         assert!((0.13..0.14).contains(&most(&other[0])) && most(&other[1]) == 0.0, "Glorot, and zeros");
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use headwater_compile::Optimisations;
-use headwater_compile::adjacency::Adjacency;
+use headwater_compile::adjacency::{Adjacency, SelfLoops};
 use headwater_compile::cpu::fast::{Array, Executor, Given, Run, Workspace};
 use headwater_compile::front::{self, Arguments, OptionValue};
 use headwater_compile::inter::{Domain, Op, Program, Unary};
 use headwater_compile::pass::decorate::{Around, Norm, decorate};
 use headwater_compile::pass::{self, Compiled, Workload};
 
+use super::initial::Beginning;
 use super::running::Running;
 use super::{Extras, Facts, initial, optimisations};
 use crate::error::{Error, Result};
@@ -34,7 +35,7 @@ pub(super) struct Layer {
     pub extras: Vec<String>,
     /// Elements of an output row.
     pub width: usize,
-    pub self_loops: bool,
+    pub self_loops: SelfLoops,
     /// Whether a forward pass gives the moments of its batch, and inference reads running ones.
     pub has_moments: bool,
 }
@@ -59,6 +60,8 @@ pub(super) struct Making<'a> {
     pub workload: Workload,
     /// The model by whose rules they begin.
     pub model: &'a str,
+    /// The text's options as they are in force.
+    pub options: &'a BTreeMap<String, OptionValue>,
     /// What their names begin with.
     pub prefix: &'a str,
     /// Their group.
@@ -91,7 +94,7 @@ impl Layer {
     /// A layer of a run, at its place.
     pub fn new(config: &RunConfig, facts: &Facts<'_>, place: Place, parameters: &mut Parameters) -> Result<Self> {
         let is_last = place.at + 1 == config.layers;
-        let layer = front::read(facts.name, facts.text, &arguments(config, facts, is_last, place.width)?)?;
+        let layer = Self::read(config, facts, place)?;
         if place.width.is_none() && inputs(&layer.program).any(|name| name == "x") {
             let why =
                 "nodes have no features, and the text reads them whatever its option \"features\" says".to_owned();
@@ -105,6 +108,7 @@ impl Layer {
             graph: facts.graph,
             workload: Workload { training, inference: facts.statistics },
             model: facts.name,
+            options: &layer.options,
             prefix: &prefix,
             group: RunConfig::group_of_layer(place.at),
         };
@@ -117,6 +121,12 @@ impl Layer {
             made.has_moments = true;
         }
         Ok(made)
+    }
+
+    /// What the text means at a place.
+    pub fn read(config: &RunConfig, facts: &Facts<'_>, place: Place) -> Result<front::Layer> {
+        let is_last = place.at + 1 == config.layers;
+        Ok(front::read(facts.name, facts.text, &arguments(config, facts, is_last, place.width)?)?)
     }
 
     /// A program as a layer. Its parameters are added to those that are there.
@@ -137,7 +147,7 @@ impl Layer {
             parameters: add_parameters(config, program, making, parameters)?,
             extras: inputs(program).filter(|name| *name != "x").map(str::to_owned).collect(),
             width: program.output("out").map_or(0, |out| program[out].shape.len()),
-            self_loops: false,
+            self_loops: SelfLoops::AsTheyAre,
             has_moments: false,
         })
     }
@@ -291,7 +301,11 @@ fn add_parameters(
         }
         let shape = initial::shape(making.graph.rows(value.domain), value.domain, value.shape);
         let full = format!("{}.{name}", making.prefix);
-        let values = initial::initial(making.model, name, program).values(config.seed, &full, &shape);
+        let values = Beginning { model: making.model, program, options: making.options }.of(name).values(
+            config.seed,
+            &full,
+            &shape,
+        );
         let parameter = Parameter { name: full, shape, values, group: making.group };
         own.push((name.clone(), parameters.push(parameter)?));
     }

@@ -14,14 +14,14 @@ mod tests;
 use std::collections::BTreeMap;
 
 use headwater_compile::Optimisations;
-use headwater_compile::adjacency::Adjacency;
+use headwater_compile::adjacency::{Adjacency, SelfLoops};
 use headwater_compile::cpu::fast::{Array, Given, Run, Timing, Workspace};
 use headwater_compile::front;
 use headwater_compile::inter::Domain;
 use headwater_compile::pass::Statistics;
 use headwater_graph::random::Key;
 
-pub use self::initial::first_values;
+pub use self::initial::{Beginning, first_values};
 pub use self::input::{InputPlan, Inputs, Nodes, Read};
 use self::input::{InputStage, Kept, Wanted};
 use self::layer::{Layer, LayerPrograms, Outputs, Place, With, give_all};
@@ -124,6 +124,10 @@ impl Network {
             let (found, wanted) = (width.unwrap_or(0), facts.classes);
             return Err(Error::Model { why: format!("the last layer has {found} outputs; the task has {wanted}") });
         }
+        if layers.iter().any(|layer| layer.self_loops != layers[0].self_loops) {
+            let why = "@layer says something else of edges to oneself for some layers; all run on one graph".to_owned();
+            return Err(Error::Model { why });
+        }
         let moments = |(at, layer): (usize, &Layer)| layer.has_moments.then(|| Running::new(at, layer.width));
         let running = layers.iter().enumerate().map(moments).collect();
         Ok(Self { plan, input, layers, running, parameters, workspace: Workspace::default() })
@@ -141,10 +145,11 @@ impl Network {
         self.layers.len()
     }
 
-    /// Whether every node needs an edge to itself.
-    #[must_use]
-    pub fn wants_self_loops(&self) -> bool {
-        self.layers.iter().any(|layer| layer.self_loops)
+    /// What becomes of edges from nodes to themselves, by the text of a run's layers. It is asked before there is a graph for
+    /// them.
+    pub fn self_loops(config: &RunConfig, facts: &Facts<'_>) -> Result<SelfLoops> {
+        let place = Place { at: 0, width: input_plan(config, facts)?.width(), wants_input_gradient: false };
+        Ok(Layer::read(config, facts, place)?.self_loops)
     }
 
     /// Names of the inputs that layers have besides `x`.

@@ -39,29 +39,26 @@ pub(crate) struct Held {
 }
 
 impl Whole {
-    /// The network of a run and the graph it is for. Whether nodes need an edge to themselves is known when the text is read,
-    /// and how many rows some parameters have only with the graph; so where they do, both are made once more.
+    /// The network of a run and the graph it is for. What becomes of edges from nodes to themselves is known when the text is
+    /// read, and how many rows some parameters have only with the graph.
     pub fn with_network(config: &RunConfig, task: &Task, name: &str, text: &str) -> Result<(Network, Self)> {
         task.graph.relations().iter().try_for_each(|lists| Ok::<_, Error>(lists.check()?))?;
         let node_types = node_types(task);
-        let made = |loops: SelfLoops| {
-            let (graph, statistics) = if config.full_graph {
-                let graph = whole(&task.graph, loops)?;
-                let statistics = Statistics::of(&graph);
-                (graph, statistics)
-            } else {
-                (skeleton(&task.graph)?, statistics(&task.graph, loops))
-            };
-            let blocks = if config.full_graph { Vec::new() } else { typical(config, task, loops)? };
-            let (node_types, classes) = (&node_types[..], task.classes);
-            let facts = Facts { node_types, classes, graph: &graph, statistics, blocks, text, name };
-            Ok::<_, Error>((Network::new(config, &facts)?, graph, loops))
+        let (node_types, classes, skeleton) = (&node_types[..], task.classes, skeleton(&task.graph)?);
+        let (statistics, blocks) = (Statistics::of(&skeleton), Vec::new());
+        let facts = Facts { node_types, classes, graph: &skeleton, statistics, blocks, text, name };
+        let loops = Network::self_loops(config, &facts)?;
+        let (network, whole) = if config.full_graph {
+            let graph = whole(&task.graph, loops)?;
+            let statistics = Statistics::of(&graph);
+            (Network::new(config, &Facts { graph: &graph, statistics, ..facts })?, Some(graph))
+        } else {
+            let (statistics, blocks) = (self::statistics(&task.graph, loops), typical(config, task, loops)?);
+            (Network::new(config, &Facts { statistics, blocks, ..facts })?, None)
         };
-        let found = made(SelfLoops::AsTheyAre)?;
-        let (network, graph, loops) = if found.0.wants_self_loops() { made(SelfLoops::Added)? } else { found };
         let degrees = Arc::new(if network.needs_scales() { degrees(&task.graph) } else { Vec::new() });
         let reader = Reader { task, plan: network.input_plan().clone(), normalise: config.normalise_features };
-        let held = if config.full_graph { Some(Held::new(&reader, graph, &degrees)?) } else { None };
+        let held = whole.map(|graph| Held::new(&reader, graph, &degrees)).transpose()?;
         let limits = Limits::default();
         let sparse = if config.full_graph { None } else { sparse_features(&reader, limits.chunk_bytes)? };
         Ok((network, Self { loops, degrees, sparse, held, limits }))

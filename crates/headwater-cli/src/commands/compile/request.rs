@@ -47,7 +47,7 @@ impl Request {
         let options = args.option.iter().map(|(name, value)| (name.clone(), option(value))).collect();
         let layer = front::read(&args.model, &text, &Arguments { sizes: sizes.clone(), options })?;
         let (statistics, graph) = statistics(args.graph.as_deref())?;
-        let statistics = if layer.self_loops { statistics.with_self_loops() } else { statistics };
+        let statistics = if layer.self_loops.adds() { statistics.with_self_loops() } else { statistics };
         Ok(Self {
             text,
             layer,

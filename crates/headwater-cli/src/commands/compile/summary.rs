@@ -131,7 +131,7 @@ impl Summary {
             layer: request.layer.program.name.clone(),
             sizes: request.sizes.clone(),
             options: request.layer.options.clone(),
-            self_loops: request.layer.self_loops,
+            self_loops: request.layer.self_loops.adds(),
             graph: Rows { name, node_types, edge_types, sources, destinations, source_pairs, destination_pairs, edges },
             source: level.shows(Level::Source).then(|| request.text.clone()),
             directions: vec![

@@ -60,21 +60,22 @@ pub(super) fn unary(f: Unary, x: Operand<'_>, out: &mut [f32]) {
     match f {
         Unary::Neg => map(x, out, |x| -x),
         Unary::Exp => map(x, out, exp),
-        Unary::Relu => map(x, out, |x| if x > 0.0 { x } else { 0.0 }),
+        // Comparisons decide where NaN goes; see cpu/scalar.rs.
+        Unary::Relu => map(x, out, |x| if x <= 0.0 { 0.0 } else { x }),
         Unary::LeakyRelu(slope) => {
             let slope = single(slope);
             map(x, out, move |x| if x > 0.0 { x } else { slope * x });
         }
         Unary::Elu(a) => {
             let a = single(a);
-            map(x, out, move |x| if x > 0.0 { x } else { a * (exp(x) - 1.0) });
+            map(x, out, move |x| if x <= 0.0 { a * (exp(x) - 1.0) } else { x });
         }
         Unary::Sigmoid => map(x, out, |x| 1.0 / (1.0 + exp(-x))),
         Unary::Sqrt => map(x, out, f32::sqrt),
         Unary::Rsqrt => map(x, out, |x| 1.0 / x.sqrt()),
         Unary::Recip => map(x, out, |x| 1.0 / x),
         Unary::Abs => map(x, out, f32::abs),
-        Unary::Step => map(x, out, |x| if x > 0.0 { 1.0 } else { 0.0 }),
+        Unary::Step => map(x, out, |x| if x <= 0.0 { 0.0 } else { 1.0 }),
         Unary::LeakyStep(slope) => {
             let slope = single(slope);
             map(x, out, move |x| if x > 0.0 { 1.0 } else { slope });
@@ -89,7 +90,7 @@ pub(super) fn unary(f: Unary, x: Operand<'_>, out: &mut [f32]) {
             } else if x < 0.0 {
                 -1.0
             } else {
-                x
+                0.0
             }
         }),
         // Not for inner loops: as the interpreter has them.
@@ -155,11 +156,17 @@ pub(super) fn binary(f: Binary, x: (Operand<'_>, Shape), y: (Operand<'_>, Shape)
         Binary::Sub => zip(x, y, out, shape, |x, y| x - y),
         Binary::Mul => zip(x, y, out, shape, |x, y| x * y),
         Binary::Div => zip(x, y, out, shape, |x, y| x / y),
-        Binary::Max => zip(x, y, out, shape, f32::max),
-        Binary::Min => zip(x, y, out, shape, f32::min),
+        Binary::Max => zip(x, y, out, shape, larger),
+        Binary::Min => zip(x, y, out, shape, |x, y| -larger(-x, -y)),
         Binary::Equal => zip(x, y, out, shape, |x, y| if x == y { 1.0 } else { 0.0 }),
         Binary::Greater => zip(x, y, out, shape, |x, y| if x > y { 1.0 } else { 0.0 }),
     }
+}
+
+/// The larger; NaN where either is, unlike `f32::max`.
+#[inline(always)]
+fn larger(x: f32, y: f32) -> f32 {
+    if x > y || x.is_nan() { x } else { y }
 }
 
 fn zip(
@@ -261,7 +268,7 @@ macro_rules! known_width {
 }
 pub(super) use known_width;
 
-/// Every element less the largest of its column.
+/// Every element less the largest of its column. There may be no rows. NaN is passed over here, and makes the column's sum NaN.
 #[inline(always)]
 pub(super) fn subtract_largest(rows: &mut [f32], len: usize) {
     known_width!(
@@ -392,7 +399,7 @@ pub(super) fn combine(how: Reduce, is_first: bool, row: &[f32], out: &mut [f32])
     if is_first {
         out.copy_from_slice(row);
     } else if how == Reduce::Max {
-        out.iter_mut().zip(row).for_each(|(out, x)| *out = out.max(*x));
+        out.iter_mut().zip(row).for_each(|(out, x)| *out = larger(*out, *x));
     } else {
         out.iter_mut().zip(row).for_each(|(out, x)| *out += x);
     }
@@ -401,6 +408,24 @@ pub(super) fn combine(how: Reduce, is_first: bool, row: &[f32], out: &mut [f32])
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Rows of a node without edges are none.
+    #[test]
+    fn columns_of_any_number_and_length_add_up_to_one() {
+        for len in 1..=70usize {
+            for count in 0..4usize {
+                let mut rows: Vec<f32> = (0..len * count).map(|at| (at * 7 % 11) as f32).collect();
+                subtract_largest(&mut rows, len);
+                assert!((0..len * count.min(1)).all(|at| (0..count).any(|row| rows[row * len + at] == 0.0)), "{len}");
+                exp_all(&mut rows);
+                divide_by_sum(&mut rows, len);
+                for at in 0..len * count.min(1) {
+                    let sum: f32 = (0..count).map(|row| rows[row * len + at]).sum();
+                    assert!((sum - 1.0).abs() < 1e-6, "{len} columns of {count}: {sum}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn exponentials_are_right_to_two_units() {

@@ -1,14 +1,14 @@
 // The lists of one block: edges by target as a sampler hands them over, checked, and where each row's edges begin.
 //
-// `place` reads 8 bytes an edge and writes 8, or 12 with loops: a running sum says how many edges stay before each, and
-// every target before an edge has one loop, so an edge knows its place without a second pass. Without loops that sum is
-// the edge's number and the pass a checked copy. `starts` is one search a row: neighbours search the same places,
+// `place` reads 8 bytes an edge and writes 8, or 12 where loops go: a running sum says how many edges stay before each, and
+// every target before an edge may have one loop, so an edge knows its place without a second pass. Where all edges stay, that
+// sum is the edge's number and the pass a checked copy. `starts` is one search a row: neighbours search the same places,
 // so of its log2(edges) loads all but the last few come from cache. A thread an edge that writes all starts since the
 // edge before would write a long stretch of empty rows alone. About 10 integer operations an edge; memory bounds both.
 //
 // A number outside, or a target that falls, is reported, and the block then has no edges: what follows stays inside.
 //
-// Defines: LOOPS (0 or 1), FAULT_FALLING_TARGETS; THREADS, ITEMS (see scan.cuh).
+// Defines: DROPS (edges of a target to itself go) and ADDS (and each target gets one), 0 or 1; FAULT_FALLING_TARGETS; THREADS, ITEMS (see scan.cuh).
 
 // The first of `count` numbers in order that is not below `row`.
 __device__ inline u32 hw_first_not_below(const u32* __restrict__ numbers, u32 count, u32 row) {
@@ -38,7 +38,7 @@ __device__ inline bool is_edge(const u32* sources, const u32* targets, u64 i, u3
     return false;
 }
 
-// Edges to their places. With loops, edges of a target to itself go, and `before[i]` is how many stay before edge i.
+// Edges to their places. Where some go, `before[i]` is how many stay before edge i.
 extern "C" __global__ void __launch_bounds__(THREADS)
     place(const u32* __restrict__ sources, const u32* __restrict__ targets, u32 edges, u32 src, u32 dst,
           u32* __restrict__ edge_src, u32* __restrict__ edge_dst, u32 room, u32* before, u32 slots, u64* ticket,
@@ -50,18 +50,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 *is_bad = 1;
                 return 0;
             }
-            return !LOOPS || sources[i] != targets[i];
+            return !DROPS || sources[i] != targets[i];
         },
         [&](u64 i, u32 stays, u64 sum) {
-            if (LOOPS && i < slots) before[i] = (u32)sum;
-            const u64 at = LOOPS ? sum + targets[i] : sum;
+            if (DROPS && i < slots) before[i] = (u32)sum;
+            const u64 at = ADDS ? sum + targets[i] : sum;
             if (stays && at < room) {
                 edge_src[at] = sources[i];
                 edge_dst[at] = targets[i];
             }
         },
         [&](u64 sum) {
-            if (LOOPS && edges < slots) before[edges] = (u32)sum;
+            if (DROPS && edges < slots) before[edges] = (u32)sum;
         });
 }
 
@@ -73,8 +73,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const bool is_empty = *is_bad != 0;
     for (u64 row = (u64)blockIdx.x * THREADS + threadIdx.x; row < dst_slots; row += (u64)gridDim.x * THREADS) {
         u32 at = is_empty ? 0 : hw_first_not_below(targets, edges, (u32)row);
-        if (LOOPS && !is_empty) {
-            at = (at < slots ? before[at] : 0) + (u32)row;
+        if (DROPS && !is_empty) at = at < slots ? before[at] : 0;
+        if (ADDS && !is_empty) {
+            at += (u32)row;
             // The edge before this row's first is the loop of the row before.
             if (row > 0 && at - 1 < room) edge_src[at - 1] = edge_dst[at - 1] = (u32)row - 1;
         }

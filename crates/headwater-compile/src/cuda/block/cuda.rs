@@ -5,6 +5,7 @@ use headwater_cuda::{Defines, Element, Grid, Kernel, Param, Scalar, Source, Stre
 use headwater_graph::scan::CUDA_HEADER;
 
 use super::{BySource, Lists, Tables};
+use crate::adjacency::SelfLoops;
 use crate::error::Result;
 
 /// A fault: a target that is below the one before it.
@@ -13,7 +14,7 @@ pub(super) const FAULT_FALLING_TARGETS: u32 = 24;
 static BLOCK: Source = Source { name: "block.cu", text: include_str!("block.cu"), headers: &[CUDA_HEADER] };
 static SORT: Source = Source { name: "sort.cu", text: include_str!("sort.cu"), headers: &[] };
 
-// SAFETY: lists are read below `edges`; edges are written below `room`, sums below `slots` and only with LOOPS, words
+// SAFETY: lists are read below `edges`; edges are written below `room`, sums below `slots` and only with DROPS, words
 // below `tiles`.
 static PLACE: Kernel = unsafe {
     Kernel::declare(
@@ -28,7 +29,7 @@ static PLACE: Kernel = unsafe {
             Param::Write("edge_src", Element::U32, &["room"]),
             Param::Write("edge_dst", Element::U32, &["room"]),
             Param::Value("room", Scalar::U32),
-            Param::Write("before", Element::U32, &["slots", "LOOPS"]),
+            Param::Write("before", Element::U32, &["slots", "DROPS"]),
             Param::Value("slots", Scalar::U32),
             Param::Write("ticket", Element::U64, &[]),
             Param::Write("words", Element::U64, &["tiles"]),
@@ -48,7 +49,7 @@ static STARTS: Kernel = unsafe {
             Param::Value("edges", Scalar::U32),
             Param::Value("src", Scalar::U32),
             Param::Value("dst", Scalar::U32),
-            Param::Read("before", Element::U32, &["slots", "LOOPS"]),
+            Param::Read("before", Element::U32, &["slots", "DROPS"]),
             Param::Value("slots", Scalar::U32),
             Param::Read("is_bad", Element::U32, &[]),
             Param::Write("edge_src", Element::U32, &["room"]),
@@ -212,10 +213,11 @@ fn grid(stream: &Stream, pieces: u32) -> Grid {
     Grid { blocks: pieces.clamp(1, most), threads: THREADS, shared_bytes: 0 }
 }
 
-fn block_defines(loops: bool) -> Defines {
+fn block_defines(loops: SelfLoops) -> Defines {
     let sizes =
         Defines::new().with("THREADS", THREADS).with("ITEMS", ITEMS).with("COUNTS", COUNTS).with("RANGES", RANGES);
-    sizes.with("LOOPS", u32::from(loops)).with("FAULT_FALLING_TARGETS", FAULT_FALLING_TARGETS)
+    let kinds = sizes.with("DROPS", u32::from(loops.drops())).with("ADDS", u32::from(loops.adds()));
+    kinds.with("FAULT_FALLING_TARGETS", FAULT_FALLING_TARGETS)
 }
 
 fn sort_defines(passes: u32) -> Defines {
@@ -224,7 +226,7 @@ fn sort_defines(passes: u32) -> Defines {
 
 /// The texts of this folder with the defines they are launched with.
 pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
-    let blocks = [false, true].map(|loops| (&BLOCK, block_defines(loops)));
+    let blocks = SelfLoops::ALL.map(|loops| (&BLOCK, block_defines(loops)));
     let sorts = [1, 2, 3, 4].map(|passes| (&SORT, sort_defines(passes)));
     blocks.into_iter().chain(sorts).collect()
 }

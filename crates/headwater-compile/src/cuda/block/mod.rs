@@ -5,8 +5,8 @@
 //! domain, both ends of each edge, where each target's edges begin, and where asked for the edges of each source.
 //! Memory is for a capacity and is filled again and again; nothing waits for the host.
 //!
-//! With self loops, edges of a target to itself go and each target gets one as its last. How many edges that leaves is
-//! known on the device alone, so kernels read it there.
+//! Edges of a target to itself may be left out, and each target may get one as its last. How many edges that leaves is known
+//! on the device alone, so kernels read it there.
 //!
 //! Lists that are none (a number outside, targets that fall) are reported by the next synchronisation of the stream,
 //! and the block has no edges.
@@ -20,6 +20,7 @@ use headwater_cuda::{Allocation, Error as CudaError, Span, Stream};
 pub use cuda::kernel_builds;
 use cuda::{COUNTS, DIGITS, FAULT_FALLING_TARGETS, RANGES, TILE};
 
+use crate::adjacency::SelfLoops;
 use crate::error::{Error, Result};
 
 /// Words of tiles hold counts of 30 bits.
@@ -41,8 +42,8 @@ pub struct Room {
 pub struct Wants {
     /// The edges of each source too, which gradients run along.
     pub by_source: bool,
-    /// One edge of every target to itself.
-    pub self_loops: bool,
+    /// Edges of targets to themselves.
+    pub self_loops: SelfLoops,
 }
 
 /// The lists of one block.
@@ -73,7 +74,7 @@ pub struct DeviceBlock {
 /// Edges by target, and what their kernels tell each other.
 #[derive(Debug)]
 struct Tables {
-    loops: bool,
+    loops: SelfLoops,
     /// Edges that there is room for, loops among them.
     room: u32,
     counts: Span,
@@ -83,7 +84,7 @@ struct Tables {
     src: Span,
     dst: Span,
     dst_starts: Span,
-    /// With loops: how many edges stay before each.
+    /// Where loops go: how many edges stay before each.
     before: Span,
     ticket: Span,
     words: Span,
@@ -108,7 +109,7 @@ struct BySource {
 impl DeviceBlock {
     /// Memory for a block, which is empty until it is filled. It is there from now on in the order of the stream.
     pub fn new(stream: &Stream, room: Room, wants: Wants) -> Result<Self> {
-        let edges = room.edges.saturating_add(if wants.self_loops { room.dst } else { 0 });
+        let edges = room.edges.saturating_add(if wants.self_loops.adds() { room.dst } else { 0 });
         let numbers = (u32::try_from(edges), u32::try_from(room.src), u32::try_from(room.dst));
         let (Ok(edges), Ok(src), Ok(dst)) = numbers else { return Err(too_large(room)) };
         if edges > MOST_EDGES || src == u32::MAX || dst > src {
@@ -127,7 +128,7 @@ impl DeviceBlock {
             src: words(stream, edges as usize)?,
             dst: words(stream, edges as usize)?,
             dst_starts: words(stream, dst as usize + 1)?,
-            before: words(stream, if wants.self_loops { room.edges + 1 } else { 0 })?,
+            before: words(stream, if wants.self_loops.drops() { room.edges + 1 } else { 0 })?,
             ticket: parts.next(2),
             words: parts.next(2 * tiles as usize),
             tiles,
@@ -153,7 +154,7 @@ impl DeviceBlock {
         stream.fill(&self.zeroed, 0)?;
         cuda::by_target(stream, &self.tables, lists)?;
         if let Some(sorted) = &self.sorted {
-            let most = lists.edges + if self.tables.loops { lists.dst } else { 0 };
+            let most = lists.edges + if self.tables.loops.adds() { lists.dst } else { 0 };
             cuda::by_source(stream, &self.tables, sorted, most, lists.src)?;
         }
         Ok(())

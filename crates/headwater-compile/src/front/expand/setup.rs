@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Expand;
 use super::meaning::{Meaning, Weight};
 use super::scope::Sight;
+use crate::adjacency::SelfLoops;
 use crate::front::Arguments;
 use crate::front::declare::{Declaration, Kind, declarations, graph_parameter, size_names};
 use crate::front::fault::{Fault, Outcome};
@@ -33,19 +34,26 @@ impl<'a> Expand<'a> {
         Ok(options)
     }
 
-    /// Whether the graph gets an edge from every node to itself: what `@layer` says.
-    pub fn self_loops(&mut self, layer: &'a Function) -> Outcome<bool> {
-        let Some(decorator) = &layer.decorator else { return Ok(false) };
-        let expected = || decorator.at.fault("expected `@layer` or `@layer(self_loops=True)`");
+    /// What becomes of edges from nodes to themselves: what `@layer` says.
+    pub fn self_loops(&mut self, layer: &'a Function) -> Outcome<SelfLoops> {
+        let Some(decorator) = &layer.decorator else { return Ok(SelfLoops::AsTheyAre) };
+        let expected =
+            || decorator.at.fault("expected `@layer`, `@layer(self_loops=True)` or `@layer(drop_self_loops=True)`");
         let is_layer = |e: &Expression| matches!(&e.kind, ExpressionKind::Name(word) if word == "layer");
         match &decorator.kind {
-            _ if is_layer(decorator) => Ok(false),
+            _ if is_layer(decorator) => Ok(SelfLoops::AsTheyAre),
             ExpressionKind::Call(call) if is_layer(&call.function) && call.arguments.is_empty() => {
-                match &call.keywords[..] {
-                    [] => Ok(false),
-                    [(name, value)] if name.text == "self_loops" => self.condition(value),
-                    _ => Err(expected()),
-                }
+                let (name, value) = match &call.keywords[..] {
+                    [] => return Ok(SelfLoops::AsTheyAre),
+                    [(name, value)] => (name.text.as_str(), value),
+                    _ => return Err(expected()),
+                };
+                let wanted = match name {
+                    "self_loops" => SelfLoops::Added,
+                    "drop_self_loops" => SelfLoops::Dropped,
+                    _ => return Err(expected()),
+                };
+                Ok(if self.condition(value)? { wanted } else { SelfLoops::AsTheyAre })
             }
             _ => Err(expected()),
         }

@@ -1,6 +1,7 @@
 //! The seven layers that come with the compiler: their programs as golden text, and all of their options.
 
 use super::{arguments, text};
+use crate::adjacency::SelfLoops;
 use crate::front::{Arguments, BUILTIN, OptionValue, builtin, read, signature};
 use crate::inter::text::{print, read as read_program};
 use crate::inter::{Domain, verify};
@@ -81,7 +82,7 @@ fn a_layer_says_what_it_asks_for() {
 fn options_in_force_are_given_back() {
     let given = [("slope", OptionValue::Int(1)), ("self_loops", OptionValue::Bool(false))];
     let read = read("gat", builtin("gat").unwrap(), &arguments(&given)).unwrap();
-    assert!(!read.self_loops);
+    assert_eq!(read.self_loops, SelfLoops::AsTheyAre);
     assert_eq!(read.options["slope"], OptionValue::Float(1.0));
     assert_eq!(read.options["attention_dropout"], OptionValue::Float(0.0));
     assert_eq!(read.options.len(), 5);

@@ -236,6 +236,8 @@ fn wrong_heads() {
         ("@‹cached›\ndef f(g, x: node[6]): BODY", "expected `@layer`"),
         ("@‹layer(3)›\ndef f(g, x: node[6]): BODY", "expected `@layer`"),
         ("@layer(self_loops=‹3›)\ndef f(g, x: node[6]): BODY", "expected a condition"),
+        ("@‹layer(loops=True)›\ndef f(g, x: node[6]): BODY", "`@layer(drop_self_loops=True)`"),
+        ("@‹layer(self_loops=True, drop_self_loops=True)›\ndef f(g, x: node[6]): BODY", "expected `@layer`"),
         ("@layer\n‹@layer›\ndef f(g, x: node[6]): BODY", "expected one decorator"),
         ("@‹layer›\ndef h(v): return v\ndef f(g, x: node[6]): BODY", "the last function is the layer"),
         ("def f(v): return v\ndef ‹f›(g, x: node[6]): BODY", "a function `f` already"),

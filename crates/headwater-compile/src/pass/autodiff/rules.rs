@@ -144,11 +144,15 @@ fn binary(to: &mut Gradients, f: Binary, (x, y): (ValueId, ValueId), z: ValueId,
             let product = b.binary(Binary::Mul, dx, z)?;
             (dx, b.unary(Unary::Neg, product))
         }
+        // Equal operands share the gradient. NaN is neither less nor equal, so both operands get all of it: as torch has it.
         Binary::Max | Binary::Min => {
-            let first =
-                if f == Binary::Max { b.binary(Binary::Greater, x, y)? } else { b.binary(Binary::Greater, y, x)? };
-            let one = b.constant(1.0);
-            let second = b.binary(Binary::Sub, one, first)?;
+            let (less, more) = if f == Binary::Max { (x, y) } else { (y, x) };
+            let (one, half) = (b.constant(1.0), b.constant(0.5));
+            let is_same = b.binary(Binary::Equal, x, y)?;
+            let tie = b.binary(Binary::Mul, is_same, half)?;
+            let most = b.binary(Binary::Sub, one, tie)?;
+            let (is_under, is_over) = (b.binary(Binary::Greater, more, less)?, b.binary(Binary::Greater, less, more)?);
+            let (first, second) = (b.binary(Binary::Sub, most, is_under)?, b.binary(Binary::Sub, most, is_over)?);
             (b.binary(Binary::Mul, d, first)?, b.binary(Binary::Mul, d, second)?)
         }
         Binary::Equal | Binary::Greater => return Ok(()),
@@ -166,13 +170,14 @@ fn reduce(to: &mut Gradients, how: Reduce, (x, y): (ValueId, ValueId), path: Pat
             let each = to.builder.binary(Binary::Div, d, counts)?;
             to.builder.lift_by(each, fine, path)?
         }
-        // Rows that share the largest element share its gradient.
+        // Rows that share the largest element share its gradient. Where that is NaN, none is equal to it, and gradients are NaN.
         Reduce::Max => {
             let largest = to.builder.lift_by(y, fine, path)?;
             let is_it = to.builder.binary(Binary::Equal, x, largest)?;
-            let one = to.builder.constant(1.0);
             let counts = to.builder.reduce_by(is_it, coarse, Reduce::Sum, path)?;
-            let counts = to.builder.binary(Binary::Max, counts, one)?;
+            // At least 1, but for NaN: what was rounded otherwise on its way back is equal to nothing either.
+            let least = to.builder.binary(Binary::Equal, y, y)?;
+            let counts = to.builder.binary(Binary::Max, counts, least)?;
             let each = to.builder.binary(Binary::Div, d, counts)?;
             let each = to.builder.lift_by(each, fine, path)?;
             to.builder.binary(Binary::Mul, each, is_it)?

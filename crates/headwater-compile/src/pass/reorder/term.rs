@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::inter::{Binary, Domain, Op, Path, Shape, Side, ValueId};
 use crate::pass::rewrite::Rebuilt;
+use crate::pass::simplify::number;
 
 /// A value taken apart.
 pub(super) struct Term {
@@ -38,8 +39,10 @@ impl Term {
             // Numbers a head say nothing once heads are shaped otherwise, and a row that is repeated is another row.
             let is_whole = product == to.value(id).shape;
             let factor = [(x, y), (y, x)].into_iter().find(|(factor, row)| {
-                let (factor, row) = (to.value(*factor).shape, to.value(*row).shape);
-                factor.width() == Some(1) && row == product && (factor.heads() == 1 || is_whole)
+                // Where rows are as narrow as factors, a number is the factor: as rows it would lie in no buffer.
+                let is_row = to.value(*row).shape == product && number(to, *row).is_none();
+                let factor = to.value(*factor).shape;
+                factor.width() == Some(1) && is_row && (factor.heads() == 1 || is_whole)
             });
             let Some((factor, row)) = factor else { break };
             let factor = term.again(to, factor)?;

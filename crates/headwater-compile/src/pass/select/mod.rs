@@ -9,11 +9,15 @@ mod product;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 use crate::error::Result;
 use crate::inter;
-use crate::inter::{Domain, Op, Program, Shape, Side, ValueId};
+use crate::inter::{Domain, Op, Program, Shape, Side, Unary, Value, ValueId};
 use crate::intra;
 use crate::intra::Hop;
+use crate::pass::rewrite::{Rebuilt, rewrite};
+use crate::pass::simplify::number;
 
 /// Which values share kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,10 +30,45 @@ pub enum Fusion {
 
 /// The kernels of a program.
 pub fn select(program: &Program, fusion: Fusion) -> Result<intra::Program> {
+    let program = &in_memory(program)?;
     let groups = group::group(program, fusion);
     let kernels = emit::emit(program, &groups)?;
     intra::verify(&kernels)?;
     Ok(kernels)
+}
+
+/// The program with rows of numbers, where products read them, as rows in memory.
+fn in_memory(program: &Program) -> Result<Cow<'_, Program>> {
+    let is_number = |id: ValueId| matches!(program[source(program, id).base].op, Op::Constant(_));
+    let reads_number = |value: &Value| match value.op {
+        Op::Linear { x, .. } => is_number(x),
+        Op::Outer { x, y, .. } => is_number(x) || is_number(y),
+        _ => false,
+    };
+    if !program.values.iter().any(reads_number) {
+        return Ok(Cow::Borrowed(program));
+    }
+    let found = rewrite(program, |to, value| {
+        let op = match value.op {
+            Op::Linear { x, w, transposed, path } => Op::Linear { x: made(to, x), w, transposed, path },
+            Op::Outer { x, y, path } => Op::Outer { x: made(to, x), y: made(to, y), path },
+            _ => return Ok(to.keep(value)),
+        };
+        Ok(to.keep(Value { op, ..value }))
+    })?;
+    Ok(Cow::Owned(found))
+}
+
+/// A value that a kernel makes, where it is a number.
+fn made(to: &mut Rebuilt, id: ValueId) -> ValueId {
+    let Some(number) = number(to, id) else { return id };
+    let (domain, shape) = (to.value(id).domain, to.value(id).shape);
+    let opposite = to.push(Op::Constant(-number), Domain::Const, Shape::SCALAR);
+    let rows = match domain {
+        Domain::Const => opposite,
+        _ => to.push(Op::Lift { x: opposite, path: inter::Path::Only }, domain, Shape::SCALAR),
+    };
+    to.push(Op::Unary { f: Unary::Neg, x: rows }, domain, shape)
 }
 
 /// Whether a value is how others are read, and no more. Matrices are read as they lie, so a lifted one is copied.

@@ -1,5 +1,7 @@
 //! The rows of one node type: its features or what is learnt in their place, projected to the common width.
 
+use std::collections::BTreeMap;
+
 use headwater_compile::adjacency::Adjacency;
 use headwater_compile::cpu::fast::{Array, Given, Run, Workspace};
 use headwater_compile::front::{self, Arguments, builtin};
@@ -199,7 +201,15 @@ fn projection(config: &RunConfig, prefix: &str, shape: Projection, parameters: &
     let graph = without_edges(shape.nodes)?;
     let statistics = Statistics::of(&graph);
     let group = RunConfig::group_of_layer(0);
-    let making = Making { graph: &graph, workload: Workload::from(&statistics), model: "input", prefix, group };
+    let options = BTreeMap::new();
+    let making = Making {
+        graph: &graph,
+        workload: Workload::from(&statistics),
+        model: "input",
+        options: &options,
+        prefix,
+        group,
+    };
     Layer::compiled(config, &program, making, parameters)
 }
 

@@ -8,17 +8,19 @@ use headwater_cuda::{
 use headwater_graph::random::Key;
 
 use super::super::{DeviceBlock, FAULT_FALLING_TARGETS, Lists, Room, Wants, explained};
-use crate::adjacency::{Adjacency, Map, Members, RelationEdges};
+use crate::adjacency::{Adjacency, Map, Members, RelationEdges, SelfLoops};
 use crate::error::Error;
 use crate::inter::{Domain, Path, Side};
 
 const SRC: Domain = Domain::Node(Side::Src);
 const DST: Domain = Domain::Node(Side::Dst);
-const WANTS: [Wants; 4] = [
-    Wants { by_source: true, self_loops: false },
-    Wants { by_source: true, self_loops: true },
-    Wants { by_source: false, self_loops: false },
-    Wants { by_source: false, self_loops: true },
+const WANTS: [Wants; 6] = [
+    Wants { by_source: true, self_loops: SelfLoops::AsTheyAre },
+    Wants { by_source: true, self_loops: SelfLoops::Added },
+    Wants { by_source: true, self_loops: SelfLoops::Dropped },
+    Wants { by_source: false, self_loops: SelfLoops::AsTheyAre },
+    Wants { by_source: false, self_loops: SelfLoops::Added },
+    Wants { by_source: false, self_loops: SelfLoops::Dropped },
 ];
 
 fn stream() -> Option<Stream> {
@@ -55,8 +57,8 @@ impl Edges {
         for target in 0..self.dst {
             let own =
                 self.sources.iter().zip(&self.targets).filter(|(_, of)| **of == target).map(|(source, _)| *source);
-            sources.extend(own.filter(|source| !wants.self_loops || *source != target));
-            sources.extend(wants.self_loops.then_some(target));
+            sources.extend(own.filter(|source| !wants.self_loops.drops() || *source != target));
+            sources.extend(wants.self_loops.adds().then_some(target));
             offsets.push(sources.len());
         }
         let relation = RelationEdges { src_type: 0, dst_type: 0, offsets: &offsets, sources: &sources };
@@ -198,7 +200,12 @@ fn bad_lists_are_reported_and_leave_a_block_without_edges() {
             assert_eq!((found, position), (code, at as u64));
             let said = explained(fault).to_string();
             assert_eq!(said.contains("targets do not fall"), code == FAULT_FALLING_TARGETS, "{said}");
-            check(&stream, &block, &none.adjacency(Wants { self_loops: false, ..wants }), "after bad lists");
+            check(
+                &stream,
+                &block,
+                &none.adjacency(Wants { self_loops: SelfLoops::AsTheyAre, ..wants }),
+                "after bad lists",
+            );
         }
         good.fill(&stream, &block);
         check(&stream, &block, &good.adjacency(wants), "after that");

@@ -143,6 +143,8 @@ class _OnGpu:
         if tensor.device != self._place.device or tensor.dtype != torch.float32:
             found, wanted = f"{tensor.dtype} on {tensor.device}", f"torch.float32 on {self._place.device}"
             raise ValueError(f"{name} is of {found}; it should be of {wanted}")
+        # An address tells nothing of signs that torch has yet to write.
+        tensor = tensor.resolve_neg()
         is_aligned = tensor.data_ptr() % _ALIGN_BYTES == 0
         return tensor.contiguous() if is_aligned else tensor.clone(memory_format=torch.contiguous_format)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Optional
 
 import numpy
@@ -73,6 +74,8 @@ def from_pyg(data: Any, name: str) -> Dataset:
     is_plain = isinstance(data, Data)
     weight = _WEIGHT if any(_WEIGHT in store for store in data.edge_stores) else None
     time = _TIME if any(_TIME in store for store in data.edge_stores) else None
+    for store in data.edge_stores:
+        _check_weights(store[_WEIGHT] if _WEIGHT in store else None)
     described = describe(data, Wishes(time_attr=time, weight_attr=weight, is_backward=False))
     stores = {None: data} if is_plain else {kind: data[kind] for kind in described.node_types}
 
@@ -89,6 +92,12 @@ def from_pyg(data: Any, name: str) -> Dataset:
         edge_features=_only(attributes, is_plain),
         name=name,
     )
+
+
+def _check_weights(weights: Any) -> None:
+    """Says that weights come back as others, where they do."""
+    if isinstance(weights, Tensor) and weights.dtype == torch.float64 and not torch.equal(weights.float().double(), weights):
+        warnings.warn(f"{_WEIGHT} is of float64 and is rounded: datasets keep weights as float32", stacklevel=4)
 
 
 def _only(found: dict[Any, Any], is_plain: bool) -> Any:

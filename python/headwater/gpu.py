@@ -88,7 +88,7 @@ class Place:
         current = torch.cuda.current_stream(self.device)
         current.wait_event(mark)
         for tensor in tensors:
-            if tensor.is_cuda:
+            if tensor.device == self.device:
                 tensor.record_stream(current)
 
     def __repr__(self) -> str:

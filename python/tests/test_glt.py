@@ -315,6 +315,68 @@ except RuntimeError as error:
     assert "'CUDA', but torch finds no GPU" in done.stdout, done.stderr
 
 
+def test_what_the_cpu_does_for_a_gpu_is_said_once(monkeypatch):
+    from headwater.glt import _places
+    from headwater.glt.sampler.links import Negatives
+
+    # Tensors without memory stand in for those of a GPU.
+    meta = torch.device("meta")
+    monkeypatch.setattr(_places, "is_on_gpu", lambda device: device == meta)
+    monkeypatch.setattr(_places, "resolve", lambda device: CPU if device == CPU else meta)
+    monkeypatch.setattr(_places, "_said", set())
+    rows, graph = torch.arange(20.0).view(10, 2), graph_of(random_edges())
+
+    def from_host():
+        table = UnifiedTensor(0)
+        table.init_from([rows], [-1])
+        assert table[torch.tensor([1])].device == meta
+
+    def from_several():
+        table = Feature(rows, split_ratio=1.0, device_group_list=[DeviceGroup(0, [0, 1])])._split(0)
+        assert table.shape == [10, 2]
+
+    def negatives():
+        assert RandomNegativeSampler(graph, "CUDA").sample(3).device == meta
+
+    def of_links():
+        walk = NeighborSampler(graph, [2], device=CPU)._walk
+        walk.device = meta
+        Negatives(walk, "out").of(None)
+
+    words = {
+        from_host: "rows of a UnifiedTensor in host memory are gathered by the CPU",
+        from_several: "features of several GPUs are gathered part by part",
+        negatives: "negatives are drawn by the CPU",
+    }
+    for use, expected in words.items():
+        with pytest.warns(RuntimeWarning, match=expected):
+            use()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for use in (*words, of_links):
+            use()
+        # On the CPU everything is where its name tells.
+        _places._said.clear()
+        RandomNegativeSampler(graph, "CPU").sample(3)
+        UnifiedTensor(-1).init_from([rows], [-1])
+    with pytest.warns(RuntimeWarning, match="negatives are drawn by the CPU"):
+        of_links()
+
+
+def test_weights_keep_their_kind():
+    weights = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5], dtype=torch.float64)
+    topology = Topology((ROW, COL), edge_weights=weights)
+    assert topology.edge_weights.dtype == torch.float64
+    assert torch.equal(topology.edge_weights.sort().values, weights)
+    sampler = NeighborSampler(Graph(topology, "CPU"), [1], device=CPU, with_weight=True)
+    assert sampler.sample_from_nodes(NodeSamplerInput(torch.tensor([0, 3]))).row.numel() == 2
+    small = Topology((ROW, COL), edge_weights=weights * 1e-60)
+    with pytest.raises(ValueError, match="divide all by the largest"):
+        NeighborSampler(Graph(small, "CPU"), [1], device=CPU, with_weight=True).sample_from_nodes(
+            NodeSamplerInput(torch.tensor([0]))
+        )
+
+
 def test_names_are_graphlearns():
     assert reverse_edge_type(("a", "rev", "b")) == ("b", "rev_rev", "a")
     assert reverse_edge_type(("a", "to", "a")) == ("a", "to", "a")

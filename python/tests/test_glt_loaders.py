@@ -1,6 +1,7 @@
 """GraphLearn's datasets and loaders on Headwater: batches, other processes, and what is refused."""
 
 import pickle
+import threading
 from functools import partial
 
 import pytest
@@ -150,6 +151,26 @@ def test_datasets_are_split_sorted_and_looked_up():
     assert data["test_idx"].tolist() == [3] and data["nothing"] is None
 
 
+def test_a_sampler_of_users_runs_where_they_are():
+    ran = []
+
+    class Own(NeighborSampler):
+        def sample_from_nodes(self, inputs, **wished):
+            ran.append(threading.get_ident())
+            return super().sample_from_nodes(inputs, **wished)
+
+    data = dataset_of(random_edges())
+    own = Own(data.graph, [3], device=CPU)
+    batches = iter(NeighborLoader(data, [3], torch.arange(60), neighbor_sampler=own, batch_size=10, device=CPU))
+    next(batches)
+    assert len(ran) == 1
+    list(batches)
+    assert ran == [threading.get_ident()] * 6
+    loader = NeighborLoader(data, [3], torch.arange(60), neighbor_sampler=own, batch_size=10, device=CPU, num_workers=1)
+    ran.clear()
+    assert len(list(loader)) == 6 and len(set(ran)) == 1 and threading.get_ident() not in ran
+
+
 def work(rank, data, loader, answers):
     # What arrives is the same memory.
     assert data.node_features.feature_tensor.is_shared() and data.graph.topo.indices.is_shared()
@@ -209,6 +230,8 @@ def refused_samplers():
         "a direction": (lambda: NeighborSampler(graph, [1], edge_dir="in"), ValueError, "CSC"),
         "no weights": (lambda: NeighborSampler(graph, [1], with_weight=True), ValueError, "edge_weights"),
         "a fan-out": (lambda: NeighborSampler(graph, [-2]), ValueError, "-2"),
+        "a large fan-out": (lambda: NeighborSampler(graph, [2**40]), ValueError, "4294967295"),
+        "a seed of numbers": (lambda: NeighborSampler(graph, [1], seed=-1), ValueError, "seed is -1"),
         "fan-outs of one type": (lambda: NeighborSampler(typed, {BUYS: [1]}), ValueError, "likes"),
         "fan-outs of two lengths": (lambda: NeighborSampler(typed, {BUYS: [1], LIKES: [1, 2]}), ValueError, "numbers"),
         "no fan-outs": (lambda: NeighborSampler(graph).sample_from_nodes(seeds[:1]), ValueError, "num_neighbors"),
@@ -252,6 +275,8 @@ def refused_loaders():
         ),
         "an argument": (lambda: NeighborLoader(data, [1], seeds, device=CPU, colour="red"), TypeError, "colour"),
         "a seed in a batch": (lambda: list(NeighborLoader(data, [1], torch.tensor([60]), device=CPU)), IndexError, "60"),
+        "a seed of numbers in a loader": (lambda: NeighborLoader(data, [1], seeds, device=CPU, seed=-1), ValueError, "seed is -1"),
+        "a time for nobody": (lambda: NeighborLoader(data, [1], seeds, device=CPU, timeout=3), ValueError, "num_workers is 0"),
         "seeds without a type": (lambda: NeighborLoader(hetero, [1], seeds, device=CPU), ValueError, "user"),
         "links without a type": (lambda: LinkNeighborLoader(hetero, [1], device=CPU), ValueError, "buys"),
         "subgraphs of types": (lambda: SubGraphLoader(hetero, ("user", seeds), device=CPU), ValueError, "one type"),

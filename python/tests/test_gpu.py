@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pickle
+import threading
 
 import pytest
 
@@ -12,7 +13,7 @@ pytest.importorskip("torch_geometric")
 import headwater  # noqa: E402
 from headwater import gpu as torch_gpu  # noqa: E402
 from headwater.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader, NeighborSampler  # noqa: E402
-from headwater.pyg.tables import budget_bytes, hot_counts  # noqa: E402
+from headwater.pyg.tables import Tables, budget_bytes, hot_counts  # noqa: E402
 from torch_geometric.data import Data, HeteroData  # noqa: E402
 from torch_geometric.sampler import NegativeSampling  # noqa: E402
 from torch_geometric.testing import MyFeatureStore  # noqa: E402
@@ -309,3 +310,112 @@ def test_a_budget_goes_to_the_rows_that_are_worth_most():
     assert hot_counts(reads, {"a": 1, "b": 10}, 12) == {"a": 2, "b": 1}
     assert hot_counts(reads, {"a": 1, "b": 10}, 0) == {"a": 0, "b": 0}
     assert hot_counts({"a": reads["a"]}, {"a": 4}, 9) == {"a": 2}
+
+
+# Streams ##############################################################################################################
+
+
+def shapes_of_batches():
+    """Functions that put the rows of a batch somewhere else in what a loader yields, with one that finds them again."""
+
+    def in_a_list(batch):
+        batch.xs = [batch.x]
+        del batch.x
+        return batch
+
+    def in_a_matrix(batch):
+        count = batch.x.size(0) * batch.x.size(1)
+        begins = torch.tensor([0, count], device=batch.x.device)
+        columns = torch.arange(count, device=batch.x.device)
+        batch.matrix = torch.sparse_csr_tensor(begins, columns, batch.x.view(-1), size=(1, count))
+        del batch.x
+        return batch
+
+    return {
+        "plain": (None, lambda batch: batch.x),
+        "list": (in_a_list, lambda batch: batch.xs[0]),
+        "tuple": (lambda batch: (batch.n_id, batch.x), lambda batch: batch[1]),
+        "dict": (lambda batch: {"n_id": batch.n_id, "x": batch.x}, lambda batch: batch["x"]),
+        "matrix": (in_a_matrix, lambda batch: batch.matrix.values()),
+    }
+
+
+def ids_of(batch):
+    return batch[0] if isinstance(batch, tuple) else batch["n_id"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("shape", shapes_of_batches())
+def test_every_tensor_of_a_batch_is_recorded_and_waited_for(gpu, data, monkeypatch, shape, workers):
+    from test_handed import reachable
+
+    marks, met = [], []
+
+    def mark(self):
+        marks.append((threading.get_ident(), object()))
+        return marks[-1]
+
+    def meet(self, mark, tensors):
+        met.append((threading.get_ident(), mark, [tensor.data_ptr() for tensor in tensors]))
+
+    place = torch_gpu.Place
+    monkeypatch.setattr(place, "mark", mark)
+    monkeypatch.setattr(place, "meet", meet)
+    data.pieces = [torch.arange(3), {"a": torch.arange(4)}]
+    transform, rows = shapes_of_batches()[shape]
+    loader = NeighborLoader(data, [4, 3], batch_size=20, device=gpu, transform=transform, num_workers=workers, seed=1)
+    for batch in loader:
+        here = threading.get_ident()
+        known = {pointer for thread, _, pointers in met if thread == here for pointer in pointers}
+        if workers > 0:
+            # The last thing that this thread met is the batch, by a mark that another thread made behind it.
+            thread, event, pointers = [own for own in met if own[0] == here][-1]
+            whole = {own.data_ptr() for own in reachable(batch) if own.layout == torch.strided}
+            assert event[0] != here and whole <= set(pointers)
+        # Without workers, what a transform makes is of this thread's stream already.
+        assert rows(batch).data_ptr() in known
+        assert torch.equal(rows(batch).cpu().view(-1), data.x[ids_of(batch).cpu()].view(-1))
+    # Threads begin behind what this one has queued.
+    assert all(any(event[0] == here for at, event, _ in met if at == thread) for thread, _ in marks if thread != here)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("shape", shapes_of_batches())
+def test_memory_of_a_dropped_batch_is_not_overwritten_while_it_is_read(gpu, shape, workers):
+    if not torch.cuda.is_available():
+        pytest.skip("the emulator runs streams in order")
+    data = Data(x=torch.randn(4000, 256), edge_index=random(4000, (2, 60000)))
+    transform, rows = shapes_of_batches()[shape]
+    loader = NeighborLoader(data, [8, 8], batch_size=100, device=gpu, transform=transform, num_workers=workers)
+    copies = []
+    for batch in loader:
+        torch.cuda._sleep(10**7)
+        copies.append((ids_of(batch).clone(), rows(batch).clone()))
+        del batch
+    torch.cuda.synchronize()
+    for ids, copy in copies:
+        assert torch.equal(copy.cpu().view(-1), data.x[ids.cpu()].view(-1))
+
+
+def test_what_belongs_to_the_whole_graph_is_there_for_every_stream(gpu):
+    if not torch.cuda.is_available():
+        pytest.skip("the emulator runs streams in order")
+    value = torch.arange(1 << 26).pin_memory()
+    tables = Tables(torch_gpu.place_of(gpu))
+    one, other = torch.cuda.Stream(), torch.cuda.Stream()
+    with torch.cuda.stream(one):
+        torch.cuda._sleep(10**8)
+        tables.whole(value)
+    with torch.cuda.stream(other):
+        found = tables.whole(value).clone()
+    torch.cuda.synchronize()
+    assert torch.equal(found.cpu(), value)
+
+
+def test_threads_wait_for_features_that_are_being_computed(gpu):
+    if not torch.cuda.is_available():
+        pytest.skip("the emulator runs streams in order")
+    data = Data(x=torch.zeros(4000, 256, device=gpu), edge_index=random(4000, (2, 60000)))
+    torch.cuda._sleep(10**8)
+    data.x.add_(1)
+    assert all(bool((batch.x == 1).all()) for batch in NeighborLoader(data, [8], batch_size=500, device=gpu))

@@ -209,7 +209,7 @@ pub enum Error {
         expected: Layout,
     },
     /// A fan-out that is neither a count nor -1.
-    #[error("fan-out {number}: a fan-out is a count, or -1 for all neighbours")]
+    #[error("fan-out {number}: a fan-out is a count up to {most}, or -1 for all neighbours", most = u32::MAX)]
     Fanout {
         /// What was asked for.
         number: i64,

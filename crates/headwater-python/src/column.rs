@@ -66,17 +66,28 @@ pub fn times(array: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Column<i6
     }
 }
 
-/// Weights of 32 bits; those of 64 are rounded into a copy.
+/// Weights of 32 bits; those of 64 are rounded into a copy. One that would become nothing, or lose its last bits, is refused.
 pub fn weights(array: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Column<f32>> {
     let (bytes, dtype) = list(array, name)?;
     match dtype {
         Dtype::F32 => column(bytes, name),
-        Dtype::F64 => {
-            let exact: Column<f64> = column(bytes, name)?;
-            #[expect(clippy::cast_possible_truncation, reason = "weights are compared, and 24 bits do")]
-            let rounded: Vec<f32> = exact.iter().map(|weight| *weight as f32).collect();
-            Ok(Column::from(rounded))
-        }
+        Dtype::F64 => narrowed(&column(bytes, name)?, name).map(Column::from),
         other => Err(wrong(name, other, "float32 or float64")),
+    }
+}
+
+fn narrowed(exact: &[f64], name: &str) -> PyResult<Vec<f32>> {
+    #[expect(clippy::cast_possible_truncation, reason = "weights are compared, and 24 bits do")]
+    let rounded: Vec<f32> = exact.iter().map(|weight| *weight as f32).collect();
+    let is_lost = |(exact, rounded): (&f64, &f32)| {
+        let is_small = *exact != 0.0 && rounded.abs() < f32::MIN_POSITIVE;
+        is_small || (exact.is_finite() && !rounded.is_finite())
+    };
+    match exact.iter().zip(&rounded).position(is_lost) {
+        None => Ok(rounded),
+        Some(at) => Err(PyValueError::new_err(format!(
+            "{name}[{at}] is {:e}, which float32 does not hold; only proportions matter, so divide all by the largest",
+            exact[at]
+        ))),
     }
 }

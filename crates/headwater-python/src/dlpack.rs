@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -124,8 +125,17 @@ unsafe impl Send for Taken {}
 unsafe impl Sync for Taken {}
 
 impl Taken {
-    /// The memory of an array, wherever it lies. `name` is what errors call it.
+    /// The memory of an array, wherever it lies, to be read or written. `name` is what errors call it.
     pub fn new(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
+        if let Some((flag, resolve)) = pending(array)? {
+            let why = format!("{name} is {flag} by a flag and not in memory; call `.{resolve}()` first");
+            return Err(PyValueError::new_err(why));
+        }
+        Self::plain(array, name)
+    }
+
+    /// As `new`, of an array whose memory says all.
+    fn plain(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
         let found = if array.hasattr("__array_interface__")? {
             Self::by_interface(array, name)?
         } else if array.hasattr("__dlpack__")? {
@@ -234,13 +244,32 @@ impl std::ops::Deref for Lent {
 impl Lent {
     /// The memory of an array on the host. `name` is what errors call it.
     pub fn new(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
-        let taken = Taken::new(array, name)?;
+        let mut array = array.clone();
+        while let Some((_, resolve)) = pending(&array)? {
+            array = array.call_method0(resolve)?;
+        }
+        let taken = Taken::plain(&array, name)?;
         if !taken.is_on_host() {
             let why = format!("{name} lies on a device; it should lie in host memory (`.cpu()`)");
             return Err(PyValueError::new_err(why));
         }
         Ok(Self(taken))
     }
+}
+
+/// What torch remembers by a flag instead of in memory, which no protocol carries: how it is called and what writes it out.
+fn pending(array: &Bound<'_, PyAny>) -> PyResult<Option<(&'static str, &'static str)>> {
+    let py = array.py();
+    let flags =
+        [(intern!(py, "is_neg"), ("negated", "resolve_neg")), (intern!(py, "is_conj"), ("conjugated", "resolve_conj"))];
+    for (flag, named) in flags {
+        if let Some(is_set) = array.getattr_opt(flag)?
+            && is_set.call0()?.is_truthy()?
+        {
+            return Ok(Some(named));
+        }
+    }
+    Ok(None)
 }
 
 /// Elements stand one after the other, as in C.

@@ -23,7 +23,7 @@ Device = Union[torch.device, str, int, None]
 CPU = torch.device("cpu")
 MODES = ("CPU", "ZERO_COPY", "CUDA")
 
-_has_warned = False
+_said: set[str] = set()
 
 
 def has_gpu() -> bool:
@@ -62,10 +62,14 @@ def of_mode(mode: str, device: Device) -> torch.device:
 
 
 def _step_down() -> None:
-    global _has_warned
-    if not _has_warned:
-        _has_warned = True
-        warnings.warn("torch finds no GPU: graphs and features are used by the CPU", RuntimeWarning, stacklevel=4)
+    say_once("torch finds no GPU: graphs and features are used by the CPU", 5)
+
+
+def say_once(what: str, level: int = 3) -> None:
+    """Warns of what is done elsewhere than its name tells, the first time that it is done."""
+    if what not in _said:
+        _said.add(what)
+        warnings.warn(what, RuntimeWarning, stacklevel=level)
 
 
 # Graphs ###############################################################################################################
@@ -147,6 +151,8 @@ def place(rows: Tensor, number: int) -> Tensor:
 
 def gather(parts: Sequence[Tensor], ids: Tensor, device: torch.device) -> Tensor:
     """The rows of these numbers, out of parts that follow one another, on the device."""
+    if is_on_gpu(device) and not all(is_on_gpu(part.device) for part in parts):
+        say_once("rows of a UnifiedTensor in host memory are gathered by the CPU and then copied to the GPU", 4)
     if len(parts) == 1 and not is_on_gpu(parts[0].device):
         return _take(parts[0], ids).to(device)
     # A GPU does not come back from a wrong id.

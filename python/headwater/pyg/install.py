@@ -158,6 +158,8 @@ def _hetero_neighbor_sample(
         time = times.get(kind)
         if time is None and (node_time_dict or {}).get(kind) is not None:
             time = node_time_dict[kind][nodes.long()]
+        if time is None and (node_time_dict is not None or edge_time_dict is not None):
+            raise ValueError(f"seeds of {kind!r} have no times and would see the future; give them as `input_time`")
         seeds.append((at[kind], on_host(nodes), None if time is None else on_host(time)))
     sample = sampler.sample(seeds, (fresh_seed(), 0, 0))
     return _told(sample, node_types, names, csc, disjoint, return_edge_id, next(iter(seed_dict.values())).dtype)

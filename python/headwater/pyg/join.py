@@ -13,14 +13,17 @@ from torch_geometric.loader.utils import filter_custom_hetero_store, index_selec
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from .._headwater import take_rows
-from .tables import Tables
+from .tables import Tables, in_numbers
 
 
 def take(value: Any, index: Tensor, dim: int = 0) -> Any:
     """`value[index]` along a dimension. Rows in host memory are gathered by Headwater's threads."""
     is_plain = isinstance(value, Tensor) and type(value) is Tensor and value.layout == torch.strided and not value.is_cuda
     if is_plain and dim == 0 and value.dim() > 0 and value.is_contiguous() and not value.requires_grad:
-        return torch.from_dlpack(take_rows(value, index))
+        # Signs and conjugates that torch has yet to write are torch's to look up.
+        if not value.is_neg() and not value.is_conj():
+            rows = torch.from_dlpack(take_rows(in_numbers(value), index))
+            return rows if rows.dtype == value.dtype else rows.view(value.dtype)
     if isinstance(value, np.ndarray) and dim == 0 and value.flags.c_contiguous and value.dtype.isnative:
         return torch.from_dlpack(take_rows(value, index))
     if isinstance(value, Tensor):
@@ -58,7 +61,8 @@ def _join_one(source: Any, out: SamplerOutput, custom_cls: Optional[type], table
     if isinstance(source, Data):
         data = copy.copy(source)
         _fill_nodes(source._store, data._store, out.node, tables)
-        _fill_edges(source._store, data._store, out.row, out.col, out.edge, tables)
+        size = (out.node.numel(), out.node.numel())
+        _fill_edges(source._store, data._store, size, (out.row, out.col), out.edge, tables)
         _fill_rest(source._store, data._store, tables)
     else:
         data = _of_stores(source[0], out, custom_cls)
@@ -84,7 +88,8 @@ def _join_types(source: Any, out: HeteroSamplerOutput, custom_cls: Optional[type
             _fill_nodes(source[kind], data[kind], out.node.setdefault(kind, nothing), tables)
         for kind in data.edge_types:
             row, col = out.row.setdefault(kind, nothing), out.col.setdefault(kind, nothing)
-            _fill_edges(source[kind], data[kind], row, col, (out.edge or {}).get(kind), tables)
+            size = (out.node[kind[0]].numel(), out.node[kind[-1]].numel())
+            _fill_edges(source[kind], data[kind], size, (row, col), (out.edge or {}).get(kind), tables)
         for store, filled in zip(source.stores, data.stores):
             _fill_rest(store, filled, tables)
     else:
@@ -151,14 +156,20 @@ def _fill_nodes(store: Any, filled: Any, nodes: Tensor, tables: Optional[Tables]
 
 
 def _fill_edges(
-    store: Any, filled: Any, row: Tensor, col: Tensor, edges: Optional[Tensor], tables: Optional[Tables]
+    store: Any,
+    filled: Any,
+    size: tuple[int, int],
+    ends: tuple[Tensor, Tensor],
+    edges: Optional[Tensor],
+    tables: Optional[Tables],
 ) -> None:
     fetch = take if tables is None else tables.take
+    row, col = ends
     for key, value in store.items():
         if key == "edge_index":
             filled.edge_index = _stacked(row, col).to(value.device if tables is None else tables.place.device)
         elif key == "adj_t":
-            matrix = _matrix(value, filled.size()[::-1], row, col, edges)
+            matrix = _matrix(value, size[::-1], row, col, edges)
             filled.adj_t = matrix if tables is None else matrix.to(tables.place.device)
         elif store.is_edge_attr(key):
             dim = store._parent().__cat_dim__(key, value, store)
@@ -183,8 +194,17 @@ def _stacked(row: Tensor, col: Tensor) -> Tensor:
     return torch.stack([row, col])
 
 
+def check_matrices(store: Any) -> None:
+    """Refuses matrices whose entries do not stand as edges are numbered: by target, and in it by source."""
+    matrix = store["adj_t"] if "adj_t" in store else None
+    if isinstance(matrix, Tensor) and matrix.layout != torch.sparse_csr:
+        raise ValueError(f"adj_t is a tensor of the layout {matrix.layout}; it should be adj_t.to_sparse_csr()")
+
+
 def _matrix(value: Any, size: tuple, row: Tensor, col: Tensor, edges: Optional[Tensor]) -> Any:
-    """A sparse matrix of torch-sparse's kind; rows are targets."""
+    """A sparse matrix of the kind that the graph has, torch's or torch-sparse's; rows are targets."""
+    if isinstance(value, Tensor):
+        return _torch_matrix(value, size, row.to(value.device), col.to(value.device), edges)
     from torch_geometric.typing import SparseTensor
 
     device = value.device() if callable(value.device) else value.device
@@ -194,3 +214,14 @@ def _matrix(value: Any, size: tuple, row: Tensor, col: Tensor, edges: Optional[T
     return SparseTensor(
         row=col.to(device), col=row.to(device), value=weights, sparse_sizes=size, is_sorted=False, trust_data=True
     )
+
+
+def _torch_matrix(value: Tensor, size: tuple, row: Tensor, col: Tensor, edges: Optional[Tensor]) -> Tensor:
+    """Edges that were drawn twice are there twice."""
+    order = row.argsort(stable=True)
+    order = order[col[order].argsort(stable=True)]
+    begins = col.new_zeros(size[0] + 1)
+    begins[1:] = torch.bincount(col, minlength=size[0]).cumsum(0)
+    whole = value.values()
+    weights = whole.new_ones(row.numel()) if edges is None else take(whole, edges.to(value.device)[order])
+    return torch.sparse_csr_tensor(begins, row[order], weights, size=size, check_invariants=False)

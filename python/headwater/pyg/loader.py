@@ -78,16 +78,21 @@ class NeighborLoader(Placed, NodeLoader):
             input_time=input_time,
             transform=transform,
             transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
+            filter_per_worker=self._filters(filter_per_worker),
             **kwargs,
         )
         self._made()
+        if input_time is None and isinstance(self.node_sampler, NeighborSampler):
+            self.node_sampler.check_times([self.input_data.input_type])
 
     def collate_fn(self, index: Any, numbers: Any = None) -> Any:
         """Samples around the input nodes at these positions."""
-        numbered = self._numbered(self.node_sampler, numbers)
-        out = self.node_sampler.sample_from_nodes(self.input_data[index], **numbered)
+        out = self._drawn(index, numbers)
         return self.filter_fn(out) if self.filter_per_worker else out
+
+    def _drawn(self, index: Any, numbers: Any) -> Any:
+        numbered = self._numbered(self.node_sampler, numbers)
+        return self.node_sampler.sample_from_nodes(self.input_data[index], **numbered)
 
     def filter_fn(self, out: Any) -> Any:
         """The batch of a sample."""
@@ -95,11 +100,16 @@ class NeighborLoader(Placed, NodeLoader):
             return super().filter_fn(out)
         if self.transform_sampler_output:
             out = self.transform_sampler_output(out)
+        data = self._joined(out)
+        return data if self.transform is None else self.transform(data)
+
+    def _joined(self, out: Any) -> Any:
+        """The sample with everything that belongs to it, before the transform."""
         data = join(self.data, out, self.custom_cls, self.tables)
         store = data if isinstance(out, SamplerOutput) else data[self.input_data.input_type]
         inputs, times = self._brought(out.metadata[:2])
         fill(store, {"input_id": inputs, "seed_time": times, "batch_size": inputs.size(0)})
-        return data if self.transform is None else self.transform(data)
+        return data
 
     def _seeds(self) -> dict[Any, Tensor]:
         return {self.input_data.input_type: self.input_data.node}
@@ -169,17 +179,20 @@ class LinkNeighborLoader(Placed, LinkLoader):
             neg_sampling_ratio=neg_sampling_ratio,
             transform=transform,
             transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
+            filter_per_worker=self._filters(filter_per_worker),
             **kwargs,
         )
         self._made()
 
     def collate_fn(self, index: Any, numbers: Any = None) -> Any:
         """Samples around the ends of the input edges at these positions."""
+        out = self._drawn(index, numbers)
+        return self.filter_fn(out) if self.filter_per_worker else out
+
+    def _drawn(self, index: Any, numbers: Any) -> Any:
         numbered = self._numbered(self.link_sampler, numbers)
         wished = {"neg_sampling": self.neg_sampling, **numbered}
-        out = self.link_sampler.sample_from_edges(self.input_data[index], **wished)
-        return self.filter_fn(out) if self.filter_per_worker else out
+        return self.link_sampler.sample_from_edges(self.input_data[index], **wished)
 
     def filter_fn(self, out: Any) -> Any:
         """The batch of a sample."""
@@ -187,6 +200,11 @@ class LinkNeighborLoader(Placed, LinkLoader):
             return super().filter_fn(out)
         if self.transform_sampler_output:
             out = self.transform_sampler_output(out)
+        data = self._joined(out)
+        return data if self.transform is None else self.transform(data)
+
+    def _joined(self, out: Any) -> Any:
+        """The sample with everything that belongs to it, before the transform."""
         data = join(self.data, out, self.custom_cls, self.tables)
         told = self._brought(out.metadata)
         kind = None if isinstance(out, SamplerOutput) else self.input_data.input_type
@@ -201,7 +219,7 @@ class LinkNeighborLoader(Placed, LinkLoader):
             if kind is None or kind in data.edge_types:
                 del store.edge_label_index
                 del store.edge_label_time
-        return data if self.transform is None else self.transform(data)
+        return data
 
     def _seeds(self) -> dict[Any, Tensor]:
         kind = self.input_data.input_type

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from torch import Tensor
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import BaseSampler
 
 from ..gpu import place_of
-from .ahead import Ahead
+from .ahead import Ahead, Stages
+from .join import check_matrices
 from .sampler import NeighborSampler
 from .stores import FeatureStore
 from .tables import Budget, Tables, tables_of
@@ -38,15 +40,55 @@ class Placed(Ahead):
         self.neighbor_sampler = given
         return given
 
+    def _filters(self, wished: Optional[bool]) -> Optional[bool]:
+        """Whether threads look features up. Where a GPU has them, everything about a batch is queued by who draws it."""
+        return True if wished is None and self._place is not None else wished
+
     def _made(self) -> None:
         super()._made()
+        for store in self.data.edge_stores if isinstance(self.data, (Data, HeteroData)) else []:
+            check_matrices(store)
         self._place_features()
+
+    # Who does what ####################################################################################################
+
+    def _stages(self) -> Stages:
+        collate = self._collated if self._is_own("collate_fn") else lambda index, numbers: self.collate_fn(index)
+        if self._asked_workers > 0:
+            return Stages(collate, _as_it_is if self.filter_per_worker else self.filter_fn)
+        if type(self.neighbor_sampler) is not NeighborSampler or not self._is_own("collate_fn"):
+            return Stages(None, lambda *given: self._filtered(collate(*given)))
+        if not self.filter_per_worker or self._asks_before_features():
+            return Stages(self._drawn, self.filter_fn)
+        return Stages(
+            lambda index, numbers: self._joined(self._drawn(index, numbers)),
+            _as_it_is if self.transform is None else self.transform,
+        )
+
+    def _asks_before_features(self) -> bool:
+        """Whether code of the user's says what features a batch has, or where they come from."""
+        is_store = isinstance(self.data, (tuple, list)) and type(self.data[0]) is not FeatureStore
+        return is_store or self.transform_sampler_output is not None or not self._is_own("filter_fn")
+
+    def _has_own_code(self) -> bool:
+        is_theirs = type(self.neighbor_sampler) is not NeighborSampler or not self._is_own("collate_fn")
+        return super()._has_own_code() or is_theirs or self.transform is not None or self._asks_before_features()
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a method is one of ours, and not of a class that somebody made of a loader."""
+        return getattr(type(self), name).__module__.startswith(__package__)
+
+    def _collated(self, index: Any, numbers: Any) -> Any:
+        return self.collate_fn(index, numbers)
+
+    def _filtered(self, made: Any) -> Any:
+        return made if self.filter_per_worker else self.filter_fn(made)
+
+    # What a GPU reads #################################################################################################
 
     def _place_features(self) -> None:
         if self._place is None:
             return
-        # Everything about a batch is queued by the thread that draws it.
-        self.filter_per_worker = True
 
         def reads() -> dict:
             return self.neighbor_sampler.expected_reads(self._seeds(), self.batch_size or 1)
@@ -71,9 +113,13 @@ class Placed(Ahead):
 
     def __getstate__(self) -> dict[str, Any]:
         # Memory of a GPU is not sent: what lies there is placed anew.
-        return {**self.__dict__, "tables": None, "_place": None}
+        return {**self.__dict__, "tables": None, "_place": None, "_crew": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._place = place_of(self.device)
         self._place_features()
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 import warnings
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Literal, Optional, Union
 
@@ -33,6 +35,16 @@ Numbers = tuple[int, int, int]
 def fresh_seed() -> int:
     """A seed out of torch's generator, so that `torch.manual_seed` fixes it."""
     return int(torch.randint(2**62, ()).item())
+
+
+def seed_of(wished: Optional[int]) -> int:
+    """The seed that is wished for, or a fresh one."""
+    if wished is None:
+        return fresh_seed()
+    seed = operator.index(wished)
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"seed is {seed}; it should be from 0 to 2**64 - 1")
+    return seed
 
 
 class NeighborSampler(BaseSampler):
@@ -89,7 +101,7 @@ class NeighborSampler(BaseSampler):
         self.weighted = weight_attr is not None
         self._disjoint = disjoint
         self.keep_orig_edges = False
-        self.seed = fresh_seed() if seed is None else int(seed)
+        self.seed = seed_of(seed)
         self._calls = itertools.count()
         self.num_neighbors = num_neighbors
         if self.disjoint and self.subgraph_type == SubgraphType.induced:
@@ -195,7 +207,9 @@ class NeighborSampler(BaseSampler):
         for kind, nodes in seeds.items():
             time = (times or {}).get(kind)
             if time is None and self.is_temporal:
-                time = self._default_time(kind, nodes)
+                self.check_times([kind])
+                # Without times of their own, seeds see what was there when they came.
+                time = self._described.node_time[kind][nodes]
             # An empty list is a float tensor in torch.
             nodes = nodes if nodes.numel() > 0 else nodes.long()
             given.append((at[kind], on_host(nodes), None if time is None else on_host(time)))
@@ -205,10 +219,13 @@ class NeighborSampler(BaseSampler):
             sample = self._native().sample(given, numbers)
         return self._hetero_output(sample) if isinstance(seed, dict) else self._output(sample)
 
-    def _default_time(self, kind: Type, nodes: Tensor) -> Optional[Tensor]:
-        """Without times of their own, seeds see what was there when they came."""
-        time = self._described.node_time.get(kind)
-        return None if time is None else time[nodes]
+    def check_times(self, kinds: Iterable[Type]) -> None:
+        """Refuses seeds of types that have no times, since they would see the future."""
+        for kind in kinds:
+            if self.is_temporal and kind not in self._described.node_time:
+                whose = "the seeds" if kind is None else f"seeds of the type {kind!r}"
+                has = "edges have times and nodes have none" if not self._described.node_time else "other types have times"
+                raise ValueError(f"{whose} have no times: {has}; give them as `input_time`")
 
     def _native(self) -> Union[Sampler, Drawer]:
         """The sampler of these settings. They may be set anew, as PyG's may."""

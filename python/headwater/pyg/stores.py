@@ -6,9 +6,11 @@ type of their edges: `store["paper", "cites", "paper"], "weight"`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any, Optional
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import EdgeAttr, TensorAttr
@@ -28,6 +30,9 @@ class FeatureStore(PyGFeatureStore):
     True
     >>> features.get_tensor("paper", "x", index=torch.tensor([2]))
     tensor([[4, 5]])
+
+    `index` is numbers of rows, a mask, a slice, or one number. With one, `put_tensor` overwrites rows of a tensor that is there;
+    of a new one it says under which ids its rows are.
     """
 
     def __init__(self, tensor_attr_cls: Optional[Any] = None) -> None:
@@ -55,7 +60,14 @@ class FeatureStore(PyGFeatureStore):
         return found
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        self._tables[attr.group_name, attr.attr_name] = _Table(on_host(tensor), attr.index)
+        """Makes a table, or with an index overwrites rows of one that is there, as PyG's own data does."""
+        key, index = (attr.group_name, attr.attr_name), _told(attr.index)
+        held = self._tables.get(key)
+        if held is None or _is_all(index):
+            self._tables[key] = _Table(on_host(tensor), index)
+        else:
+            # What a GPU has of the old rows goes with them.
+            self._tables[key] = held.overwritten(on_host(tensor), index, in_place=self._on_gpu is None)
         return True
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
@@ -81,30 +93,83 @@ class FeatureStore(PyGFeatureStore):
 class _Table:
     """Rows, each under its position or under an id of its own."""
 
-    def __init__(self, tensor: Tensor, index: Any) -> None:
+    def __init__(self, tensor: Tensor, index: Any = None) -> None:
         self.tensor = tensor
         self.ids = self.places = None
-        if isinstance(index, Tensor):
-            if index.numel() != tensor.size(0):
-                raise ValueError(f"{index.numel()} ids were given for {tensor.size(0)} rows")
-            self.ids, self.places = on_host(index).long().sort()
+        if _is_all(index):
+            return
+        if isinstance(index, int):
+            self.tensor = tensor = tensor.unsqueeze(0)
+        if isinstance(index, slice):
+            first, step = index.start or 0, index.step or 1
+            stop = index.stop if index.stop is not None else first + step * tensor.size(0)
+            ids = torch.tensor(range(first, stop, step), dtype=torch.long)
+        else:
+            ids = _numbers(index, None)
+        if ids.numel() != tensor.size(0):
+            raise ValueError(f"{ids.numel()} ids were given for {tensor.size(0)} rows")
+        if ids.numel() > 0 and int(ids.min()) < 0:
+            raise ValueError(f"an id is {int(ids.min())}; ids should not be negative")
+        self.ids, self.places = ids.sort()
 
     def rows(self, index: Any, tables: Optional[Tables] = None) -> Tensor:
-        if index is None or (isinstance(index, slice) and index == slice(None)):
+        index = _told(index)
+        if _is_all(index):
             return self.tensor
         if tables is not None and isinstance(index, Tensor) and index.device == tables.place.device:
-            return tables.take(self.tensor, index) if self.ids is None else tables.place.bring(self.rows(index))
-        if isinstance(index, slice):
-            index = torch.arange(*index.indices(self.tensor.size(0)))
-        index = on_host(torch.as_tensor(index)).long()
-        if self.ids is None or index.numel() == 0:
-            return take(self.tensor, index)
-        found = torch.searchsorted(self.ids, index).clamp(max=self.ids.numel() - 1)
-        missing = (self.ids[found] != index).nonzero().view(-1)
+            is_plain = self.ids is None and index.dtype != torch.bool
+            return tables.take(self.tensor, index) if is_plain else tables.place.bring(self.rows(index))
+        if isinstance(index, int):
+            return self.tensor[index] if self.ids is None else self.rows([index])[0]
+        if isinstance(index, slice) and self.ids is None and (index.step or 1) > 0:
+            return self.tensor[index]
+        return take(self.tensor, self._places(index))
+
+    def overwritten(self, rows: Tensor, index: Any, in_place: bool) -> _Table:
+        """The table with other rows there."""
+        made = copy.copy(self)
+        made.tensor = self.tensor if in_place else self.tensor.clone()
+        made.tensor[self._places([index] if isinstance(index, int) else index)] = rows.to(made.tensor.dtype)
+        return made
+
+    def _places(self, index: Any) -> Tensor:
+        """Where the rows of an index are."""
+        count = self.tensor.size(0) if self.ids is None else int(self.ids[-1]) + 1 if self.ids.numel() > 0 else 0
+        wanted = _numbers(index, count)
+        if self.ids is None or wanted.numel() == 0:
+            return wanted
+        found = torch.searchsorted(self.ids, wanted).clamp(max=self.ids.numel() - 1)
+        missing = (self.ids[found] != wanted).nonzero().view(-1)
         if missing.numel() > 0:
             at = int(missing[0])
-            raise IndexError(f"index[{at}] is {int(index[at])}, which has no row")
-        return take(self.tensor, self.places[found])
+            raise IndexError(f"index[{at}] is {int(wanted[at])}, which has no row")
+        return self.places[found]
+
+
+def _told(index: Any) -> Any:
+    """One number is one, whoever made it."""
+    is_one = isinstance(index, (np.integer, Tensor, np.ndarray)) and index.ndim == 0 and index.dtype not in (torch.bool, bool)
+    return int(index) if is_one else index
+
+
+def _is_all(index: Any) -> bool:
+    return index is None or (isinstance(index, slice) and index == slice(None))
+
+
+def _numbers(index: Any, count: Optional[int]) -> Tensor:
+    """The numbers that an index names, of so many: it may be a slice, a mask, or numbers themselves."""
+    if isinstance(index, slice):
+        return torch.tensor(range(*index.indices(count or 0)), dtype=torch.long)
+    index = on_host(torch.as_tensor(index))
+    if index.dtype == torch.bool:
+        if count is not None and index.numel() != count:
+            raise IndexError(f"the mask has {index.numel()} elements for {count} rows")
+        return index.nonzero().view(-1)
+    is_whole = index.dtype in (torch.int64, torch.int32, torch.int16, torch.int8)
+    # An empty list is a float tensor in torch.
+    if not is_whole and index.numel() > 0:
+        raise IndexError(f"index has elements of {index.dtype}; it should be whole numbers, a mask, a slice or a number")
+    return index.long().view(-1) if index.dim() <= 1 else index.long()
 
 
 class GraphStore(PyGGraphStore):

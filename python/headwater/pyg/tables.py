@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import recursive_apply
 from torch_geometric.loader.utils import index_select
 
 from .._headwater import Table
 from ..gpu import Place, gather
+from .handed import Handed, tensors_in
 
 Budget = Union[int, float, str, None]
 MODES = ("auto", "tiered", "zero-copy", "all-gpu")
@@ -59,9 +61,9 @@ class Tables:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        # The attribute is held, so that its identity stays its own.
+        # Attributes are held, so that their identities stay their own.
         self._tables: dict[int, tuple[Any, Table]] = {}
-        self._whole: dict[int, tuple[Any, Any]] = {}
+        self._whole: dict[int, tuple[Any, list[int], Handed]] = {}
 
     def put(self, value: Any, hot_rows: int, reads: Optional[Tensor] = None) -> None:
         """Places an attribute. Where GPU memory is short after all, fewer of its rows are hot."""
@@ -85,15 +87,19 @@ class Tables:
         if id(value) not in self._tables:
             self.put(value, 0)
         table = self._tables[id(value)][1]
-        return gather(table, index, _dtype(value), self.place)
+        dtype = _dtype(value)
+        return gather(table, index, _NUMBERS.get(dtype, dtype), self.place).view(dtype)
 
     def whole(self, value: Any) -> Any:
-        """An attribute of the whole graph, brought once."""
-        if not isinstance(value, Tensor):
+        """An attribute of the whole graph, brought once, by one stream for all of them."""
+        versions = [0 if own.is_inference() else own._version for own in tensors_in(value)]
+        if not versions:
             return value
-        if id(value) not in self._whole:
-            self._whole[id(value)] = (value, self.place.bring(value))
-        return self._whole[id(value)][1]
+        held = self._whole.get(id(value))
+        if held is None or held[1] != versions:
+            brought = recursive_apply(value, self.place.bring)
+            held = self._whole[id(value)] = (value, versions, Handed(self.place, brought))
+        return held[2].taken()
 
     @property
     def served(self) -> dict[str, int]:
@@ -169,7 +175,20 @@ def _has_rows(value: Any) -> bool:
 
 
 def _rows(value: Any) -> Any:
-    return value.detach() if isinstance(value, Tensor) else value
+    return in_numbers(value.detach()) if isinstance(value, Tensor) else value
+
+
+def in_numbers(value: Tensor) -> Tensor:
+    """The tensor over elements that other libraries know, of the same size. Rows are moved and not looked at."""
+    return value.view(_NUMBERS[value.dtype]) if value.dtype in _NUMBERS else value
+
+
+# Kinds of elements that the protocol between libraries has no name for, or one that few know.
+_NUMBERS = {
+    getattr(torch, name): torch.int32 if name == "complex32" else torch.uint8
+    for name in dir(torch)
+    if name == "complex32" or name.startswith(("float8_", "float4_"))
+}
 
 
 def _dtype(value: Any) -> torch.dtype:

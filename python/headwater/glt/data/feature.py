@@ -106,6 +106,8 @@ class Feature:
         hot = int(self.feature_tensor.size(0) * self.split_ratio)
         if numbers == [number] and self.feature_tensor.numel() > 0:
             return _places.Tiered(self.feature_tensor, number, hot, self.id2index)
+        if len(numbers) > 1:
+            _places.say_once("features of several GPUs are gathered part by part by torch, those in host memory by the CPU")
         each = hot // len(numbers)
         table = UnifiedTensor(number, self.feature_tensor.dtype)
         for at, device in enumerate(numbers if hot > 0 else []):

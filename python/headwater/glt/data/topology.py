@@ -44,7 +44,9 @@ class Topology:
         row, col = (_ids(own) for own in edge_index)
         edges = {"COO": col, "CSR": col, "CSC": row}[came].numel()
         ids = torch.arange(edges) if edge_ids is None else _ids(edge_ids)
-        weights = None if edge_weights is None else on_host(torch.as_tensor(edge_weights)).to(torch.float32)
+        weights = None if edge_weights is None else on_host(torch.as_tensor(edge_weights))
+        if weights is not None and weights.dtype != torch.float64:
+            weights = weights.to(torch.float32)
         _check(came, row, col, ids, weights)
         self._layout = wished
         if came == "COO":

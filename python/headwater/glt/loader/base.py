@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from ...pyg.ahead import Ahead
+from ...pyg.ahead import Ahead, Stages
 from .. import _places
 from ..data import Dataset, Feature
 from ..sampler import BaseSampler, HeteroSamplerOutput, NeighborSampler, SamplerOutput
@@ -18,9 +18,6 @@ from .transform import to_data, to_hetero_data
 
 class Loader(Ahead, DataLoader):
     """Batches of some seeds at a time. It is a PyTorch data loader and takes its arguments; workers are threads."""
-
-    # Batches are whole when they leave their thread.
-    filter_per_worker = True
 
     def __init__(
         self, data: Dataset, sampler: BaseSampler, seeds: int, device: _places.Device, seed: Optional[int], kwargs: Dict
@@ -39,12 +36,23 @@ class Loader(Ahead, DataLoader):
         batch = self._batch_of(torch.as_tensor(index).view(-1), {"numbers": numbers} if is_ours else {})
         return batch.to(self.device) if hasattr(batch, "to") and _places.is_on_gpu(self.device) else batch
 
+    def _stages(self) -> Stages:
+        if self._asked_workers == 0 and not self._draws_ours():
+            return Stages(None, self._collated)
+        return Stages(self._collated, lambda batch: batch)
+
+    def _has_own_code(self) -> bool:
+        return super()._has_own_code() or not self._draws_ours()
+
+    def _draws_ours(self) -> bool:
+        return type(self._drawn_by) is NeighborSampler
+
     def _batch_of(self, index: Tensor, numbered: Dict[str, Any]) -> Any:
         raise NotImplementedError
 
     def __getstate__(self) -> Dict[str, Any]:
         # Memory of a GPU is not sent: what lies there is placed anew.
-        return {**self.__dict__, "_tables": None, "_place": None}
+        return {**self.__dict__, "_tables": None, "_place": None, "_crew": None}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)

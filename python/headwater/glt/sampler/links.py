@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...pyg.sampler import mixed
 from .inputs import EdgeSamplerInput, NegativeSampling
-from .negative_sampler import Pairs
+from .negative_sampler import Pairs, say_where
 from .walk import Numbers, Type, Walk
 
 
@@ -27,6 +27,7 @@ class Negatives:
     def of(self, kind: Type) -> Pairs:
         with self._lock:
             if kind not in self._pairs:
+                say_where(self._walk.device)
                 counts = self._walk.counts
                 source, target = (None, None) if kind is None else (kind[0], kind[2])
                 graph = self._walk.graphs[kind]

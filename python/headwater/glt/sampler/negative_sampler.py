@@ -7,7 +7,7 @@ from typing import Literal, Optional, Tuple
 import torch
 from torch import Tensor
 
-from ...pyg.sampler import fresh_seed, mixed
+from ...pyg.sampler import mixed, seed_of
 from .. import _places
 from ..data.graph import Graph
 from ..utils.topo import coo_to_csr, ptr2ind
@@ -131,7 +131,7 @@ def _drawn(nodes: int, count: int, generator: torch.Generator, weight: Optional[
 class RandomNegativeSampler:
     """Pairs of nodes that are no edges, drawn evenly from all of them.
 
-    `mode` is 'CUDA' or 'CPU'; it says where pairs come to. Without a GPU they come to the CPU.
+    `mode` is 'CUDA' or 'CPU'; it says where pairs come to. They are drawn by the CPU in both.
     """
 
     def __init__(
@@ -147,9 +147,10 @@ class RandomNegativeSampler:
         check_direction(graph, edge_dir)
         self.edge_dir = edge_dir
         self._device = _places.CPU if str(mode).upper() == "CPU" else _places.resolve(graph.device)
+        say_where(self._device)
         rows, cols = graph.row_count, graph.col_count
         self._pairs = Pairs(graph, edge_dir, *((rows, cols) if edge_dir == "out" else (cols, rows)))
-        self._generator = torch.Generator().manual_seed(mixed((fresh_seed() if seed is None else int(seed),)))
+        self._generator = torch.Generator().manual_seed(mixed((seed_of(seed),)))
 
     def sample(self, req_num: int, trials_num: int = 5, padding: bool = False) -> Tensor:
         """Sources and targets. Pairs that are edges are drawn again at most `trials_num` times in all.
@@ -162,6 +163,12 @@ class RandomNegativeSampler:
             source = torch.cat([source, _drawn(self._pairs.sources, missing, self._generator, None)])
             target = torch.cat([target, _drawn(self._pairs.targets, missing, self._generator, None)])
         return torch.stack([source, target]).to(self._device)
+
+
+def say_where(device: torch.device) -> None:
+    """Negatives for a GPU are not drawn there."""
+    if _places.is_on_gpu(device):
+        _places.say_once("negatives are drawn by the CPU, with torch, and then copied to the GPU", 4)
 
 
 def check_direction(graph: Graph, edge_dir: str) -> None:

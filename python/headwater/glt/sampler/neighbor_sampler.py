@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Literal, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
-from ...pyg.sampler import fresh_seed, mixed
+from ...pyg.sampler import mixed, seed_of
 from .. import _places
 from ..data.graph import Graph
 from ..typing import EdgeType, NodeType, NumNeighbors, reverse_edge_type
@@ -61,7 +61,7 @@ class NeighborSampler(BaseSampler):
         self.device = _places.CPU if is_of_cpu else _places.resolve(device)
         self.with_edge, self.with_neg, self.with_weight = with_edge, with_neg, with_weight
         self.strategy, self.edge_dir = strategy, edge_dir
-        self.seed = fresh_seed() if seed is None else int(seed)
+        self.seed = seed_of(seed)
         counts = num_nodes if isinstance(num_nodes, dict) else {} if num_nodes is None else {None: int(num_nodes)}
         self._made_of = (graphs, edge_dir, counts)
         self.num_neighbors = num_neighbors
@@ -85,8 +85,9 @@ class NeighborSampler(BaseSampler):
             self.num_neighbors = by_kind
         hops = len(by_kind[kinds[0]])
         for kind, numbers in by_kind.items():
-            if len(numbers) != hops or any(int(number) < -1 for number in numbers):
-                raise ValueError(f"num_neighbors of {kind} is {numbers}; it should have {hops} numbers, none below -1")
+            if len(numbers) != hops or not all(-1 <= int(number) < 2**32 for number in numbers):
+                words = f"it should have {hops} numbers from -1, for all, to {2**32 - 1}"
+                raise ValueError(f"num_neighbors of {kind} is {numbers}; {words}")
         return [[int(by_kind[kind][hop]) for kind in kinds] for hop in range(hops)]
 
     @property

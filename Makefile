@@ -4,8 +4,6 @@ NVRTC_VERSION := 12.8.93
 VENV := target/venv
 EMULATOR := target/emulator
 PYTHON := target/python
-# Python's tests that need a GPU. They run on the emulator here.
-ON_GPU := python/tests/test_gpu.py python/tests/test_unified.py python/tests/test_compile_gpu.py
 NEXTEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo yes)
 # Tests that need a GPU have `device` in their path. They run on the emulator here, on a real GPU in the GPU bundle.
 DEVICE_TESTS := device
@@ -42,15 +40,15 @@ $(VENV)/nvrtc.stamp:
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check nvidia-cuda-nvrtc-cu12==$(NVRTC_VERSION)
 	echo $(CURDIR)/$$(ls -d $(VENV)/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12) > $@
 
-# The wheel, installed with torch and PyG into an environment of its own, and its tests, those of GPUs on the emulator. Without
-# optimisation of our own crates.
+# The wheel, installed with torch and PyG into an environment of its own, and its tests, those marked `gpu` on the emulator too.
+# Without optimisation of our own crates.
 python: $(PYTHON)/stamp
 	rm -rf target/wheels/dev
 	$(PYTHON)/bin/maturin build --quiet --profile dev --interpreter $(PYTHON)/bin/python --out target/wheels/dev
 	$(PYTHON)/bin/pip install --quiet --force-reinstall --no-deps target/wheels/dev/*.whl
 	$(PYTHON)/bin/python -m pytest --quiet
 	emulator/build.sh $(EMULATOR)-plain
-	HEADWATER_EMULATOR=$(CURDIR)/$(EMULATOR)-plain emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet $(ON_GPU)
+	HEADWATER_EMULATOR=$(CURDIR)/$(EMULATOR)-plain emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet -m gpu
 
 $(PYTHON)/stamp: python/requirements.txt
 	python3 -m venv $(PYTHON)

@@ -6,6 +6,18 @@ import os
 import pytest
 
 
+def pytest_configure(config):
+    # Here and not in the project's settings: GPU machines have the tests and no project.
+    config.addinivalue_line("markers", "gpu: runs on a GPU where there is one, and on the emulator")
+
+
+def pytest_collection_modifyitems(items):
+    """Whoever asks for a GPU runs where one is. A file whose tests choose for themselves says so with `pytestmark`."""
+    for item in items:
+        if "gpu" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.gpu)
+
+
 @pytest.fixture
 def gpu(monkeypatch):
     """The name of a GPU. On the emulator torch has none, and its tensors in host memory stand in for those of a GPU."""

@@ -22,6 +22,9 @@ from headwater.glt.sampler import (  # noqa: E402
 )
 from headwater.glt.utils import reverse_edge_type  # noqa: E402
 
+# Where there is a GPU these choose it.
+pytestmark = pytest.mark.gpu
+
 CPU = torch.device("cpu")
 BUYS, LIKES = ("user", "buys", "item"), ("item", "likes", "item")
 

@@ -17,6 +17,9 @@ from headwater.glt.sampler import NegativeSampling, NeighborSampler  # noqa: E40
 from headwater.glt.utils import id2idx  # noqa: E402
 from test_glt import BUYS, COL, CPU, LIKES, ROW, graph_of, random_edges, shop  # noqa: E402
 
+# Where there is a GPU these choose it.
+pytestmark = pytest.mark.gpu
+
 
 def dataset_of(edges, edge_dir="out", nodes=60, **graph):
     data = Dataset(edge_dir=edge_dir)

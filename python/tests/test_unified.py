@@ -12,6 +12,9 @@ import headwater  # noqa: E402
 from headwater import UnifiedTensor, unified  # noqa: E402
 from headwater._headwater import placement  # noqa: E402
 
+# Most of them ask for a GPU on the way.
+pytestmark = pytest.mark.gpu
+
 
 @pytest.fixture(params=["without a GPU", "with a GPU"])
 def side(request):

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
-use crate::gpu::{DeviceMemory, Gpu, lock};
+use crate::gpu::{Gpu, lock};
+use crate::host_memory::HostMemory;
 use crate::stream::{Event, Kept, Stream};
 
 const OUT_OF_MEMORY: c_int = 2;
@@ -484,17 +485,12 @@ pub(crate) fn check_allocation(
     if code != OUT_OF_MEMORY {
         return gpu.driver().check(call, code);
     }
-    let memory = if what.contains("host") { host_memory() } else { gpu.memory()? };
-    Err(Error::OutOfMemory { what, asked_bytes: bytes, free_bytes: memory.free_bytes, total_bytes: memory.total_bytes })
-}
-
-/// The system's own figures; zero where it does not give them.
-fn host_memory() -> DeviceMemory {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let bytes = |name: &str| -> Option<usize> {
-        let kibibytes = text.lines().find_map(|line| line.strip_prefix(name))?;
-        kibibytes.split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1024)
+    let (free_bytes, total_bytes) = if what.contains("host") {
+        let memory = HostMemory::now();
+        (memory.free_bytes, memory.total_bytes)
+    } else {
+        let memory = gpu.memory()?;
+        (memory.free_bytes, memory.total_bytes)
     };
-    let read = |name| bytes(name).unwrap_or(0);
-    DeviceMemory { free_bytes: read("MemAvailable:"), total_bytes: read("MemTotal:") }
+    Err(Error::OutOfMemory { what, asked_bytes: bytes, free_bytes, total_bytes })
 }

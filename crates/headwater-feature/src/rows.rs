@@ -162,8 +162,10 @@ pub fn encode_row(from: &[f32], stored: Stored, to: &mut [u8]) -> f32 {
         Stored::F16 => halves(to, &|x| f16::from_f32(x).to_bits()),
         Stored::Bf16 => halves(to, &|x| bf16::from_f32(x).to_bits()),
         Stored::I8 => {
-            let largest = from.iter().fold(0f32, |most, x| most.max(x.abs()));
-            let scale = if largest > 0.0 && largest.is_finite() { largest / 127.0 } else { 1.0 };
+            // What is not finite has no part in the scale: it would leave no room for the numbers.
+            let finite = from.iter().filter(|x| x.is_finite());
+            let largest = finite.fold(0f32, |most, x| most.max(x.abs()));
+            let scale = if largest > 0.0 { (largest / 127.0).max(f32::MIN_POSITIVE) } else { 1.0 };
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from -127 to 127")]
             to.iter_mut().zip(from).for_each(|(to, x)| *to = (x / scale).round().clamp(-127.0, 127.0) as i8 as u8);
             return scale;
@@ -212,10 +214,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_finite_leaves_the_other_elements_as_they_are() {
+        for odd in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            for others in [[0.25f32, -0.5], [1e30, -2e30], [1e-44, 1e-42]] {
+                let (mut row, mut back) = ([0u8; 3], [0f32; 3]);
+                let scale = encode_row(&[others[0], odd, others[1]], Stored::I8, &mut row);
+                decode_row(&row, Stored::I8, scale, &mut back);
+                let close = |at: usize, want: f32| (back[at] - want).abs() <= scale / 2.0 * 1.001;
+                assert!(close(0, others[0]) && close(2, others[1]), "{odd}: {others:?} came back as {back:?}");
+                assert!(scale.is_normal(), "{scale}");
+            }
+        }
+    }
+
+    #[test]
     fn rows_of_zeros_and_of_infinities_have_a_scale() {
         let mut row = [0u8; 2];
         assert_eq!(encode_row(&[0.0, 0.0], Stored::I8, &mut row), 1.0);
-        assert_eq!(encode_row(&[f32::INFINITY, 1.0], Stored::I8, &mut row), 1.0);
-        assert_eq!(row, [127, 1]);
+        assert_eq!(encode_row(&[f32::INFINITY, f32::NEG_INFINITY], Stored::I8, &mut row), 1.0);
+        assert_eq!(row, [127, 129]);
     }
 }

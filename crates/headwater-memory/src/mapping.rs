@@ -142,6 +142,61 @@ mod tests {
         assert!(bytes.iter().all(|byte| *byte == 0));
     }
 
+    /// Asking for more than a control group's limit would end in a kill, not in an error.
+    #[test]
+    fn more_than_a_control_group_has_is_an_error() {
+        const VARIABLE: &str = "HEADWATER_TEST_IN_GROUP";
+        if std::env::var_os(VARIABLE).is_some() {
+            Mapping::anonymous(64 << 20).unwrap();
+            let asked = 2 << 30;
+            let error = Mapping::anonymous(asked).unwrap_err();
+            assert!(matches!(error, Error::Map { asked_bytes, .. } if asked_bytes == asked), "{error}");
+            return;
+        }
+        let Some(group) = Group::of(1 << 30) else { return eprintln!("no control group can be made here: skipped") };
+        let test = "mapping::tests::more_than_a_control_group_has_is_an_error";
+        let program = std::env::current_exe().unwrap();
+        // The shell enters the group and becomes the test.
+        let output = std::process::Command::new("sh")
+            .args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""])
+            .arg(&group.0)
+            .arg(program)
+            .args(["--exact", test, "--nocapture"])
+            .env(VARIABLE, "1")
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).join("\n");
+        assert!(output.status.success() && text.contains("1 passed"), "{}:\n{text}", output.status);
+    }
+
+    /// A control group below this process's own, gone when dropped.
+    struct Group(std::path::PathBuf);
+
+    impl Group {
+        fn of(limit_bytes: u64) -> Option<Self> {
+            let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+            let path_of = |controllers: &str| {
+                let mut lines = own.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+                lines.find(|(names, _)| names.split(',').any(|name| name == controllers)).map(|(_, path)| path)
+            };
+            [("memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("", "/sys/fs/cgroup", "memory.max")]
+                .into_iter()
+                .find_map(|(controllers, mount, limit)| {
+                    let name = format!("{mount}{}/headwater-test-{}", path_of(controllers)?, std::process::id());
+                    std::fs::create_dir(&name).ok()?;
+                    let made = Self(name.into());
+                    std::fs::write(made.0.join(limit), limit_bytes.to_string()).ok()?;
+                    Some(made)
+                })
+        }
+    }
+
+    impl Drop for Group {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir(&self.0);
+        }
+    }
+
     #[test]
     fn more_than_there_is_is_an_error_with_the_numbers() {
         let asked = host_bytes_available() * 2 + (1 << 30);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use headwater_cuda::Gpu;
+use headwater_cuda::{Gpu, HostMemory};
 
 use crate::error::Result;
 
@@ -69,11 +69,10 @@ impl Capacity {
     }
 }
 
-/// What the kernel estimates can be allocated without swapping.
+/// What this process can still allocate without swapping and without being killed for it.
 #[must_use]
 pub fn host_bytes_available() -> usize {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    available_from_meminfo(&text).unwrap_or(0)
+    HostMemory::now().free_bytes
 }
 
 /// The limit on locked memory, `None` when there is none.
@@ -83,23 +82,9 @@ pub fn lockable_bytes() -> Option<usize> {
     limit.current.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-fn available_from_meminfo(text: &str) -> Option<usize> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: usize = line.split_whitespace().next()?.parse().ok()?;
-    kibibytes.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn meminfo_is_read_in_bytes() {
-        let text = "MemTotal:       24576000 kB\nMemAvailable:   1024 kB\n";
-        assert_eq!(available_from_meminfo(text), Some(1 << 20));
-        assert_eq!(available_from_meminfo("MemAvailable: x kB"), None);
-        assert_eq!(available_from_meminfo(""), None);
-    }
 
     #[test]
     fn a_machine_without_a_gpu_still_has_host_memory() {

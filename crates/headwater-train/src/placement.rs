@@ -103,8 +103,11 @@ fn in_large_pages(task: &mut Task, arrays: &[(usize, &Array)]) -> Result<()> {
         let elements = array.shape().iter().skip(1).product::<usize>();
         let stored = Stored::of(array.kind().dtype().map_err(headwater_tensor::Error::from)?)?;
         let format = RowFormat::packed(elements, stored);
-        if let Ok(table) = HostTable::read(array.path(), array.data().as_slice().len(), format) {
-            task.features[*at] = Some(table);
+        match HostTable::read(array.path(), array.data().as_slice().len(), format) {
+            Ok(table) => task.features[*at] = Some(table),
+            Err(headwater_feature::Error::Memory(_)) => {}
+            // Pages that are not as they were written would be the same ones in the mapping.
+            Err(why) => return Err(why.into()),
         }
     }
     Ok(())

@@ -81,6 +81,29 @@ impl PageSums {
         Ok(Self { sums, file_bytes })
     }
 
+    /// The same, or none where none were saved.
+    pub fn saved(path: &Path) -> Result<Option<Self>> {
+        let exists = Self::beside(path).try_exists().map_err(refused("look for sums beside", path))?;
+        if exists { Self::load(path).map(Some) } else { Ok(None) }
+    }
+
+    /// Checks the last bytes of a file, wherever they begin. A page that lies in them in part is read again as a whole.
+    pub(crate) fn check_tail(&self, path: &Path, tail: &[u8]) -> Result<()> {
+        let first = self.file_bytes.saturating_sub(tail.len() as u64);
+        let page = PAGE_BYTES as u64;
+        let whole_from = first.next_multiple_of(page);
+        let skipped = usize::try_from(whole_from - first).unwrap_or(usize::MAX).min(tail.len());
+        if skipped > 0 {
+            let begin = first / page * page;
+            let mut bytes = vec![0; usize::try_from(self.file_bytes - begin).unwrap_or(PAGE_BYTES).min(PAGE_BYTES)];
+            let file = File::open(path).map_err(refused("open", path))?;
+            file.read_exact_at(&mut bytes, begin).map_err(refused("read", path))?;
+            self.check(path, begin, &bytes)?;
+        }
+        let parts = tail[skipped..].par_chunks(PART_BYTES).enumerate();
+        parts.map(|(at, part)| self.check(path, whole_from + (at * PART_BYTES) as u64, part)).collect()
+    }
+
     /// Checks bytes that were read at `offset`, which is a multiple of a page. What is behind the end of the file is left.
     pub(super) fn check(&self, path: &Path, offset: u64, bytes: &[u8]) -> Result<()> {
         let inside = usize::try_from(self.file_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);

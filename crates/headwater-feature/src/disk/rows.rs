@@ -131,7 +131,7 @@ impl DiskRows {
 }
 
 impl RowFile {
-    /// The rows of a `.npy` file: its first axis counts them.
+    /// The rows of a `.npy` file: its first axis counts them. Pages are checked against the sums beside the file, if there are.
     pub fn npy(path: &Path, options: &FileOptions) -> Result<Self> {
         let header = NpyFile::open(path)?.header;
         let (rows, row) = header.shape.split_first().unwrap_or((&0, &[]));
@@ -144,14 +144,8 @@ impl RowFile {
             data_offset: header.data_offset as u64,
             row_bytes: row_bytes.unwrap_or(usize::MAX),
             rows: *rows as u64,
-            sums: None,
+            sums: PageSums::saved(path)?.map(Arc::new),
         })
-    }
-
-    /// The same, its pages checked against the sums that were saved beside the file.
-    pub fn with_saved_sums(self) -> Result<Self> {
-        let sums = Some(Arc::new(PageSums::load(self.file.path())?));
-        Ok(Self { sums, ..self })
     }
 }
 

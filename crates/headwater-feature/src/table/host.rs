@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::map::IdMap;
 use super::source::Source;
-use crate::disk::{DiskOptions, DiskRows, RowFile};
+use crate::disk::{DiskOptions, DiskRows, PageSums, RowFile};
 use crate::error::{Error, Result};
 use crate::rows::{RowFormat, Stored, decode_row, encode_row};
 
@@ -92,9 +92,14 @@ impl HostTable {
         Self { source, hot: None, memory_rows, file_rows, landing: Mutex::default() }
     }
 
-    /// The rows that a file ends with, all of them read into memory of large pages.
+    /// The rows that a file ends with, all of them read into memory of large pages, and checked against the sums of its pages if
+    /// there are.
     pub fn read(path: &Path, bytes: usize, format: RowFormat) -> Result<Self> {
-        Ok(Self::of(Source::memory(headwater_memory::read_tail(path, bytes)?, Vec::new(), format)?))
+        let rows = headwater_memory::read_tail(path, bytes)?;
+        if let Some(sums) = PageSums::saved(path)? {
+            sums.check_tail(path, rows.as_slice())?;
+        }
+        Ok(Self::of(Source::memory(rows, Vec::new(), format)?))
     }
 
     /// Rows, and elements of a row.
@@ -297,6 +302,38 @@ mod tests {
             assert!(table.gather(&[0], Stored::F32, &mut [0; 11]).is_err());
         }
         assert!(matches!(tables.open(&path, Stored::F32, &[5000]), Err(Error::Row { row: 5000, .. })));
+    }
+
+    #[test]
+    fn a_page_that_changed_is_an_error_however_rows_are_read() {
+        let (_folder, path, values) = file(5000);
+        let tables = HostTables::new(DiskOptions { cache_bytes: 1 << 20, ..DiskOptions::default() }).unwrap();
+        PageSums::of_file(&path).unwrap().save(&path).unwrap();
+        let format = RowFormat::packed(3, Stored::F32);
+        let whole = || HostTable::read(&path, 60_000, format);
+        let mut out = [[0f32; 3]; 2];
+        whole().unwrap().gather(&[0, 4999], Stored::F32, bytemuck::cast_slice_mut(&mut out)).unwrap();
+        assert_eq!(out, [values[0], values[4999]]);
+        // In the page that the rows begin in the middle of, in one of their own, and in the last, which is short.
+        for row in [1usize, 2500, 4999] {
+            let good = std::fs::read(&path).unwrap();
+            let at = good.len() - 60_000 + row * 12;
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            std::fs::write(&path, &bad).unwrap();
+            let page = format!("the page at byte {} of {}", at / 4096 * 4096, path.display());
+            let said = whole().unwrap_err().to_string();
+            assert!(said.contains(&page), "{said}");
+            let table = tables.open(&path, Stored::F32, &[]).unwrap();
+            let said = table.gather(&[row as u64, 9], Stored::F32, bytemuck::cast_slice_mut(&mut out)).unwrap_err();
+            assert!(said.to_string().contains(&page), "{said}");
+            std::fs::write(&path, &good).unwrap();
+        }
+        std::fs::write(PageSums::beside(&path), b"no sums").unwrap();
+        assert!(
+            whole().is_err() && tables.open(&path, Stored::F32, &[]).is_err(),
+            "sums that cannot be read are no sums"
+        );
     }
 
     #[test]

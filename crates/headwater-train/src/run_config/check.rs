@@ -22,6 +22,8 @@ impl RunConfig {
         require(!(has_no_gpu && self.features.needs_gpu()), "features", self.features.name(), expected)?;
         let draws_there = self.sampler == SamplerName::Gpu;
         require(!(has_no_gpu && draws_there), "sampler", "gpu", "auto or cpu; a run on the CPU has no GPU to draw on")?;
+        let expected = "false where gather_sms is 0; it sets that many SMs aside";
+        require(!self.gather_green || self.gather_sms > 0, "gather_green", true, expected)?;
         let looks_ahead = self.nesterov && self.optimiser == OptimiserName::Sgd;
         require(!looks_ahead || self.momentum > 0.0, "nesterov", true, "false where momentum is 0")
     }

@@ -121,6 +121,8 @@ fn values_that_cannot_be_are_named() {
         ("fanout = []", &["layers is 0"]),
         ("layers = 3\nfanout = [5, 5]", &["fanout is [5, 5]", "3 of them"]),
         ("optimiser = 'sgd'\nnesterov = true\nmomentum = 0", &["nesterov is true", "momentum is 0"]),
+        ("gather_green = true", &["gather_green is true", "gather_sms is 0"]),
+        ("gather_green = true\ngather_sms = 0", &["gather_green is true", "gather_sms is 0"]),
     ] {
         let error = resolve(text).unwrap_err();
         assert!(matches!(error, Error::Setting { .. }), "{text}: {error:?}");

@@ -7,7 +7,7 @@
 //! | [`Gemm`] | rows, gathered and scaled, times the matrix of their type; scattered; then a body for every row |
 //! | [`Outer`] | the sum over rows of outer products, a matrix a type: the gradient of a weight |
 //! | [`Traverse`] | nested rows (a node, its pairs, their edges) and a body for each |
-//! | flash | a traversal with a softmax over the inner rows: one pass with running maxima on a GPU |
+//! | flash | a traversal with one softmax over the inner rows, which both back ends walk twice: first for maxima and sums |
 //! | [`Library`] | products of weights |
 //!
 //! A [`Body`] is straight code over vectors. It has no loops of its own: a step belongs to a level of the nest and runs for
@@ -62,7 +62,7 @@ pub enum Kernel {
     Outer(Outer),
     /// Nested rows.
     Traverse(Traverse),
-    /// Nested rows with one softmax, whose results are only added up: may run in one pass.
+    /// Nested rows with one softmax. A label so far: back ends run it as they run the others.
     Flash(Traverse),
     /// Products of weights.
     Library(Library),

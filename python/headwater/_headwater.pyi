@@ -342,7 +342,8 @@ class RawDataset:
     """A dataset by positions of its types and relations; `headwater.Dataset` has names for them."""
 
     @staticmethod
-    def open(path: str) -> RawDataset: ...
+    def open(path: str, verify: bool) -> RawDataset: ...
+    def links(self, split: str) -> Optional[Array]: ...
     @staticmethod
     def in_memory(
         name: str,
@@ -418,6 +419,7 @@ def ingest(
     reverse: bool,
     nodes: Sequence[tuple[Optional[str], int]],
     sparse_features: str,
+    labels: str,
     edges: Sequence[tuple[str, str, str, str]],
     ids: str,
     text: Mapping[str, Any],

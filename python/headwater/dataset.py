@@ -42,9 +42,13 @@ class Dataset:
         self._relations: dict[Relation, int] = {own[:3]: own[3] for own in raw.relations}
 
     @classmethod
-    def open(cls, path: Path) -> Dataset:
-        """The dataset in a folder, as `generate`, `ingest`, `save` or the command line wrote it."""
-        return cls(RawDataset.open(_full(path)))
+    def open(cls, path: Path, *, verify: bool = False) -> Dataset:
+        """The dataset in a folder, as `generate`, `ingest`, `save` or the command line wrote it.
+
+        The manifest, lengths, headers and small files are checked. With `verify` every file is read and compared with its
+        checksum, as `Dataset.verify` does.
+        """
+        return cls(RawDataset.open(_full(path), verify))
 
     @classmethod
     def from_arrays(
@@ -210,6 +214,13 @@ class Dataset:
             self._arrays[key] = read(*key[1:])
         return self._arrays[key]
 
+    def links(self, split: str) -> Optional[Array]:
+        """Edges to predict of `train`, `valid` or `test`, where the dataset has them beside its graph.
+
+        One row an edge: source, position of its relation in `relations`, target.
+        """
+        return self._raw.links(split)
+
     def original_id(self, node: int, node_type: Optional[str] = None) -> Optional[str]:
         """What a node was called where the dataset came from."""
         return self._raw.original_id(self._type_at(node_type), node)
@@ -290,6 +301,7 @@ def ingest(
     reverse: bool = False,
     nodes: Union[int, Mapping[str, int], None] = None,
     sparse_features: str = "dense",
+    labels: str = "auto",
     edges: Optional[Mapping[Relation, Path]] = None,
     ids: str = "auto",
     delimiter: Optional[str] = None,
@@ -306,6 +318,10 @@ def ingest(
 
     What a source is and how a text is written is found out where it is not said. `edges` has one edge list a relation,
     and no source then. Pickles are never read.
+
+    `ids` are "dense" (kept), "integer" (numbered anew), "string" (names) or found out: whole numbers where all of the
+    first lines have them, names where most have others, and an error between. `labels` are "classes", "values" (numbers to
+    predict) or found out: whole numbers are classes, also as floats. What is guessed or left out is a warning.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -330,6 +346,7 @@ def ingest(
         reverse=reverse,
         nodes=counts,
         sparse_features=sparse_features,
+        labels=labels,
         edges=[(*_triple(relation), os.fspath(file)) for relation, file in (edges or {}).items()],
         ids=ids,
         text={"delimiter": delimiter, "header": header, **text},

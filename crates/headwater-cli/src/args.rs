@@ -22,7 +22,7 @@ pub use self::bench_train::{BenchTrainArgs, TrainOrder, TrainSuite};
 pub use self::compile::{CompileArgs, Level};
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
 pub use self::infer::{CheckpointChoice, InferArgs};
-pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, SparseAs};
+pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, LabelsAre, SparseAs};
 pub use self::tier::{RoomArgs, ScoreChoice, TierArgs};
 pub use self::train::TrainArgs;
 
@@ -70,7 +70,8 @@ pub enum Command {
   headwater ingest mag240m_kddcup2021 -o data/mag240m --nodes author=122383112
 
 Ids that are not dense are numbered in ascending order, and what they were is kept with the dataset.
-A folder appears at its place when it is whole; an ingest that was stopped leaves nothing.")]
+A folder appears at its place when it is whole; an ingest that was stopped by Ctrl-C or SIGTERM leaves nothing.
+One that was killed leaves a hidden folder .NAME.partial, which the next one to the same place removes.")]
     Ingest(Box<IngestArgs>),
     /// Show what a dataset is and check its files.
     #[command(after_help = "Examples:
@@ -82,7 +83,7 @@ A folder appears at its place when it is whole; an ingest that was stopped leave
     #[command(after_help = "Examples:
   headwater export data/products --npy arrays/products
 
-Writes indptr, indices, feat, label, train_idx, val_idx and test_idx; with several types, one folder
+The dataset's checksums are compared first. Writes indptr, indices, feat, label, train_idx, val_idx and test_idx; with several types, one folder
 for each relation and each node type. Ids are 64-bit signed integers.")]
     Export(ExportArgs),
     /// Renumber a dataset's nodes, with everything that belongs to them.
@@ -91,7 +92,8 @@ for each relation and each node type. Ids are 64-bit signed integers.")]
   headwater reorder data/products -o data/mine --order new_order.npy
 
 Nodes that are read most come first: their features then lie together. What each node's number was is
-kept with the new dataset. The old one is not touched, and the new one appears when it is whole.")]
+kept with the new dataset. The old one's checksums are compared first, it is not touched, and the new one appears when it
+is whole.")]
     Reorder(ReorderDatasetArgs),
     /// Say which rows of features should lie in which memory, and put them in that order.
     #[command(after_help = "Examples:

@@ -5,6 +5,7 @@ mod commands;
 mod picture;
 mod progress;
 mod report;
+mod stop;
 
 use std::process::ExitCode;
 
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     match commands::run(asked.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            stop::wait_if_stopping();
             report::error(&error);
             ExitCode::FAILURE
         }

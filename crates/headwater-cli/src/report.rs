@@ -27,7 +27,24 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
 
 /// Prints an error with everything that led to it.
 pub fn error(error: &anyhow::Error) {
-    note(format!("error: {error:#}"));
+    note(format!("error: {}", in_words(error)));
+}
+
+/// An error and its causes, each once: many errors have their cause in their own words already.
+fn in_words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if words.is_empty() {
+            words = cause;
+        } else if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
+}
+
+fn word(level: log::Level) -> String {
+    if level == log::Level::Warn { "warning".to_owned() } else { level.as_str().to_lowercase() }
 }
 
 /// Lets the libraries' warnings through to standard error.
@@ -39,7 +56,7 @@ pub fn log_to_stderr() {
         }
         fn log(&self, record: &log::Record<'_>) {
             if self.enabled(record.metadata()) {
-                note(format!("{}: {}", record.level().as_str().to_lowercase(), record.args()));
+                note(format!("{}: {}", word(record.level()), record.args()));
             }
         }
         fn flush(&self) {}
@@ -47,5 +64,18 @@ pub fn log_to_stderr() {
     static LOGGER: Stderr = Stderr;
     if log::set_logger(&LOGGER).is_ok() {
         log::set_max_level(log::LevelFilter::Warn);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let cause = || std::io::Error::other("no such file");
+        let said = anyhow::Error::new(cause()).context("a.npy: no such file").context("opening a");
+        assert_eq!(in_words(&said), "opening a: a.npy: no such file");
+        assert_eq!(in_words(&anyhow::Error::new(cause()).context("opening a")), "opening a: no such file");
     }
 }

@@ -36,11 +36,20 @@ type GivenEdges<'py> = (Given<'py>, Given<'py>);
 
 #[pymethods]
 impl RawDataset {
-    /// Opens a folder. Nothing is read but the manifest and the headers of files.
+    /// Opens a folder. Nothing is read but the manifest, the headers of files and small files, unless all is to be verified.
     #[staticmethod]
-    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let core = threads::run(py, || Core::open(&path))?.map_err(of_graph)?;
+    fn open(py: Python<'_>, path: PathBuf, verify: bool) -> PyResult<Self> {
+        let open = || if verify { Core::open_verified(&path, &Silent) } else { Core::open(&path) };
+        let core = threads::run(py, open)?.map_err(of_graph)?;
         Ok(Self { core })
+    }
+
+    /// Edges to predict of a split, one row each: source, position of the relation, target; where there are some.
+    fn links(&self, split: &str) -> PyResult<Option<Array>> {
+        let found = Split::ALL.into_iter().find(|own| own.name() == split).ok_or_else(|| unknown(split))?;
+        let files = self.core.manifest().links.get(found);
+        let most = self.core.schema().node_types().iter().map(|own| own.count).max();
+        self.shared(files.map(|files| &files.triples), most)
     }
 
     /// Over a graph and arrays of others, which are read where they lie.
@@ -195,7 +204,10 @@ impl RawDataset {
         let dtype = match (dtype, ids_below) {
             (Dtype::U64, Some(_)) => Dtype::I64,
             (Dtype::U32, Some(limit)) if limit <= 1 << 31 => Dtype::I32,
-            (Dtype::U32, Some(_)) => return Ok(Some(Array::ids(stored.ids().map_err(of_graph)?.iter().collect()))),
+            (Dtype::U32, Some(_)) => {
+                let ids = stored.ids().map_err(of_graph)?.iter().collect();
+                return Ok(Some(Array::ids(ids).shaped(stored.shape().to_vec())));
+            }
             (dtype, _) => dtype,
         };
         let data = stored.for_writers().map_err(of_graph)?;

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use headwater::graph::generate::{Like, Names, Planted, Recipe, Rmat, Skew};
 use headwater::graph::ingest::text::{Asked, ColumnName, Delimiter};
-use headwater::graph::ingest::{Format, IdKind, Ingest, IngestOptions, NodeCount, Reverse, SparseFeatures, TypedFile};
+use headwater::graph::ingest::{
+    Format, IdKind, Ingest, IngestOptions, LabelKind, NodeCount, Reverse, SparseFeatures, TypedFile,
+};
 use headwater::graph::order::LeaveOut;
 use headwater::graph::{Result, Silent};
 use headwater::memory::host_bytes_available;
@@ -108,7 +110,7 @@ pub struct Text {
 
 /// A dataset out of what others wrote: edge lists as text, arrays of NumPy, folders of OGB.
 #[pyfunction]
-#[pyo3(signature = (source, path, *, format, name, layout, reverse, nodes, sparse_features, edges, ids, text))]
+#[pyo3(signature = (source, path, *, format, name, layout, reverse, nodes, sparse_features, labels, edges, ids, text))]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub fn ingest(
     py: Python<'_>,
@@ -120,6 +122,7 @@ pub fn ingest(
     reverse: bool,
     nodes: Vec<(Option<String>, u64)>,
     sparse_features: &str,
+    labels: &str,
     edges: Vec<(String, String, String, PathBuf)>,
     ids: &str,
     text: Text,
@@ -136,6 +139,7 @@ pub fn ingest(
         nodes: nodes.into_iter().map(|(of, count)| NodeCount { of, count }).collect(),
         reverse: if reverse { Reverse::Add } else { Reverse::None },
         sparse_features: chosen("sparse_features", sparse_features, &SPARSE)?,
+        labels: chosen("labels", labels, &LABELS)?,
     };
     let made = threads::run(py, || {
         Ingest::read(source.as_deref(), &path, options, &Silent)?.build(&Silent)?;
@@ -146,6 +150,8 @@ pub fn ingest(
 
 const IDS: [(&str, IdKind); 4] =
     [("auto", IdKind::Auto), ("dense", IdKind::Dense), ("integer", IdKind::Integer), ("string", IdKind::String)];
+const LABELS: [(&str, LabelKind); 3] =
+    [("auto", LabelKind::Auto), ("classes", LabelKind::Classes), ("values", LabelKind::Values)];
 const SPARSE: [(&str, SparseFeatures); 3] =
     [("dense", SparseFeatures::Dense), ("half", SparseFeatures::Half), ("skip", SparseFeatures::Skip)];
 

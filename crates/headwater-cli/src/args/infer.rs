@@ -19,6 +19,9 @@ pub struct InferArgs {
     /// Another dataset with the same types and widths. Default: the one the run was trained on.
     #[arg(long, value_name = "DIR")]
     pub dataset: Option<PathBuf>,
+    /// Read every file of the dataset first and compare its checksum.
+    #[arg(long)]
+    pub verify: bool,
     /// Which checkpoint.
     #[arg(long, value_enum, default_value_t = CheckpointChoice::Best)]
     pub checkpoint: CheckpointChoice,

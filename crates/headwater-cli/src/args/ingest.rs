@@ -34,6 +34,9 @@ pub struct IngestArgs {
     /// What becomes of sparse features.
     #[arg(long, value_enum, default_value = "dense")]
     pub sparse_features: SparseAs,
+    /// What labels of nodes are.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub labels: LabelsAre,
     /// An edge list of one relation; may be given several times.
     #[arg(long, value_name = "SOURCE:RELATION:TARGET=FILE", help_heading = "Edge lists")]
     pub edges: Vec<TypedFile>,
@@ -43,7 +46,9 @@ pub struct IngestArgs {
     /// One character, or tab, comma, spaces. Default: found out.
     #[arg(long, value_name = "CHARACTER", help_heading = "Edge lists")]
     pub delimiter: Option<String>,
-    /// The first line names the columns. Default: found out.
+    /// The first line names the columns. Default: it does where a column is asked for by name, where it has known names for
+    /// both ends (src, dst, from, to, ...), or no numbers or digits above columns of them, or only words as user, item or
+    /// paper_id; and where none of its words is an id below.
     #[arg(long, conflicts_with = "no_header", help_heading = "Edge lists")]
     pub header: bool,
     /// The first line is an edge.
@@ -87,7 +92,7 @@ pub enum IngestLayout {
 /// What ids in text are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IngestIds {
-    /// Whole numbers if the first lines have nothing else, otherwise any text.
+    /// Whole numbers where all of the first 100 lines have them, names where most have others; between that an error.
     Auto,
     /// Whole numbers that are kept.
     Dense,
@@ -95,6 +100,17 @@ pub enum IngestIds {
     Integer,
     /// Any text.
     String,
+}
+
+/// What labels of nodes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LabelsAre {
+    /// Classes where they are whole, also as floats; several a node are yes or no; other floats are numbers to predict.
+    Auto,
+    /// Classes.
+    Classes,
+    /// Numbers to predict.
+    Values,
 }
 
 /// What becomes of sparse features.

@@ -29,6 +29,9 @@ pub struct TierArgs {
     /// Also write the dataset with the nodes that are read most first. The folder must not be there or be empty.
     #[arg(short, long, value_name = "FOLDER")]
     pub output: Option<PathBuf>,
+    /// Read every file first and compare its checksum; done anyway where a dataset is written.
+    #[arg(long)]
+    pub verify: bool,
     /// Also write a checksum for every page of the features, for tables that check what they read from disk.
     #[arg(long, requires = "output")]
     pub page_sums: bool,

@@ -184,6 +184,9 @@ pub struct TrainArgs {
     /// Repeat to the bit, whatever it costs. Runs do so anyway: no sum depends on who comes first.
     #[arg(long)]
     pub deterministic: bool,
+    /// Read every file of the dataset first and compare its checksum.
+    #[arg(long)]
+    pub verify: bool,
     /// A line of JSON an epoch, and a summary as the last.
     #[arg(long)]
     pub json: bool,

@@ -5,11 +5,12 @@ use headwater::graph::dataset::export_npy;
 
 use crate::args::ExportArgs;
 use crate::progress::Bar;
-use crate::report;
+use crate::{report, stop};
 
 /// Writes them.
 pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset)?;
+    stop::leave_nothing()?;
     export_npy(&dataset, &args.npy, &Bar::new())?;
     report::line(format!("wrote {}", args.npy.display()));
     Ok(())

@@ -119,6 +119,9 @@ fn dataset(
     };
     let hint = || format!("opening {}; another dataset can be named by --dataset", folder.display());
     let opened = Dataset::open(&folder).with_context(hint)?;
+    if args.verify {
+        opened.verify(progress).with_context(|| format!("verifying {}", folder.display()))?;
+    }
     if let Some(origin) = origin {
         let found = Origin::of(&opened);
         match args.dataset {

@@ -4,12 +4,14 @@ use std::time::Instant;
 
 use headwater::graph::Layout;
 use headwater::graph::ingest::text::{Asked, Delimiter};
-use headwater::graph::ingest::{IdKind, Ingest, IngestOptions, IngestPlan, Reverse, SparseFeatures, Summary};
+use headwater::graph::ingest::{
+    IdKind, Ingest, IngestOptions, IngestPlan, LabelKind, LinkCounts, Reverse, SparseFeatures, Summary,
+};
 use serde::Serialize;
 
-use crate::args::{IngestArgs, IngestIds, IngestLayout, SparseAs};
+use crate::args::{IngestArgs, IngestIds, IngestLayout, LabelsAre, SparseAs};
 use crate::progress::Bar;
-use crate::report;
+use crate::{report, stop};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -24,6 +26,7 @@ struct Done {
 /// Reads, says what building takes, builds.
 pub fn run(args: &IngestArgs) -> anyhow::Result<()> {
     let started = Instant::now();
+    stop::leave_nothing()?;
     let bar = Bar::new();
     let ingest = Ingest::read(args.source.as_deref(), &args.output, options(args)?, &bar)?;
     let read_seconds = started.elapsed().as_secs_f64();
@@ -47,6 +50,12 @@ pub fn run(args: &IngestArgs) -> anyhow::Result<()> {
         summary.edges,
         summary.relations
     ));
+    if let Some(LinkCounts { train, valid, test }) = summary.links {
+        report::line(format!(
+            "edges to predict are kept beside the graph: {train} to train on, which are its edges, {valid} to validate and \
+             {test} to test, which are not"
+        ));
+    }
     Ok(())
 }
 
@@ -94,6 +103,11 @@ fn options(args: &IngestArgs) -> anyhow::Result<IngestOptions> {
             SparseAs::Dense => SparseFeatures::Dense,
             SparseAs::Half => SparseFeatures::Half,
             SparseAs::Skip => SparseFeatures::Skip,
+        },
+        labels: match args.labels {
+            LabelsAre::Auto => LabelKind::Auto,
+            LabelsAre::Classes => LabelKind::Classes,
+            LabelsAre::Values => LabelKind::Values,
         },
     })
 }

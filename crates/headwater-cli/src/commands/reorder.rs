@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::args::{NodeOrder, ReorderDatasetArgs};
 use crate::progress::Bar;
-use crate::report;
+use crate::{report, stop};
 
 /// What was done.
 #[derive(Serialize)]
@@ -29,7 +29,10 @@ struct Summary {
 /// Writes the new dataset.
 pub fn run(args: &ReorderDatasetArgs) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
+    stop::leave_nothing()?;
     let bar = Bar::new();
+    // Before an order is made out of it.
+    dataset.verify(&bar).with_context(|| format!("verifying {}", args.dataset.display()))?;
     let begun = Instant::now();
     let (nodes, order) = match &args.order {
         Some(file) => (vec![given(&dataset, file)?], format!("as {} says", file.display())),

@@ -14,6 +14,9 @@ fn every_layer_is_shown_at_every_level() {
             assert!(said.contains(part), "{model}: no `{part}`");
         }
     }
+    // A layer that keeps nothing keeps 0 bytes.
+    let said = succeeds(&["compile", "mlp", "--level", "plan"]);
+    assert!(said.contains(" 0 B of temporaries") && !said.contains("-0 "), "{said}");
     let levels = [("source", "def rgcn"), ("values", "program rgcn forward"), ("kernels", "kernels rgcn backward")];
     for (level, part) in levels {
         let said = succeeds(&["compile", "rgcn", "--level", level]);

@@ -15,9 +15,9 @@ fn ring(path: &Path) {
     let writer = DatasetWriter::create(path).unwrap();
     writer.relation(0, &topology).unwrap();
     let fill = |rows: std::ops::Range<u64>, out: &mut [f32]| {
-        rows.zip(out.chunks_mut(64)).for_each(|(row, out)| out.fill(row as f32));
+        rows.zip(out.chunks_mut(256)).for_each(|(row, out)| out.fill(row as f32));
     };
-    writer.rows("node.features", &[100, 64], fill, &Silent).unwrap();
+    writer.rows("node.features", &[100, 256], fill, &Silent).unwrap();
     writer.array("node.labels", &[100], &[3u8; 100]).unwrap();
     for (name, ids) in [("node.train", [0u32, 1]), ("node.valid", [2, 3]), ("node.test", [4, 99])] {
         writer.array(name, &[2], &ids).unwrap();
@@ -50,7 +50,7 @@ fn inspect_says_what_there_is() {
         "ring: a ring of 100 nodes",
         "nodes node: 100, 0 without any edge",
         "every file is as it was written",
-        "features: float32 [100, 64]",
+        "features: float32 [100, 256]",
         "labels (4 classes): uint8 [100]",
         "splits: test 2, train 2, valid 2",
         "edges node -to-> node: 100, 32-bit ids",
@@ -82,9 +82,58 @@ fn inspect_names_the_damaged_file() {
     fails_with(&["inspect", &data], "node.features.npy: the checksum is");
     assert!(succeeds(&["inspect", &data, "--no-verify"]).contains("not looked at"));
     fs::write(&file, &bytes[..6000]).unwrap();
-    fails_with(&["inspect", &data, "--no-verify"], "node.features.npy: its length in bytes is 6000; expected 29696");
+    fails_with(&["inspect", &data, "--no-verify"], "node.features.npy: its length in bytes is 6000; expected 106496");
     fails_with(&["inspect", "not-there"], "not-there/headwater.json");
     fails_with(&["inspect", &data, "--plot", "x.bmp"], ".svg or .png");
+}
+
+/// Whatever file is damaged: nobody writes it out as good, and whoever is asked to looks.
+#[test]
+fn damage_is_never_written_out_as_good() {
+    let (folder, data, out) = folder();
+    let out = out.to_str().unwrap();
+    let run = folder.path().join("run").display().to_string();
+    let files: Vec<PathBuf> = fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 8, "{files:?}");
+    for file in files {
+        let sound = fs::read(&file).unwrap();
+        let mut bytes = sound.clone();
+        // The last but one is in the data of every file, and in the manifest within its checksum.
+        let at = bytes.len() - if file.ends_with("headwater.json") { 10 } else { 2 };
+        bytes[at] ^= 1;
+        fs::write(&file, &bytes).unwrap();
+        let name = file.file_name().unwrap().to_str().unwrap();
+        fails_with(&["reorder", &data, "-o", out, "--by", "in-degree"], name);
+        fails_with(&["export", &data, "--npy", out], name);
+        fails_with(&["tier", &data, "-o", out, "--fanout", "2"], name);
+        fails_with(&["tier", &data, "--verify", "--fanout", "2"], name);
+        fails_with(&["train", &data, "--verify", "-o", &run, "--epochs", "1", "--device", "cpu"], name);
+        assert!(
+            !Path::new(out).exists()
+                && Dataset::open(Path::new(&data)).and_then(|it| it.save(Path::new(out), &Silent)).is_err()
+        );
+        fs::write(&file, &sound).unwrap();
+    }
+    succeeds(&["train", &data, "--verify", "-o", &run, "--epochs", "1", "--device", "cpu"]);
+    succeeds(&["infer", &run, "--verify"]);
+    succeeds(&["reorder", &data, "-o", out, "--by", "in-degree"]);
+    succeeds(&["inspect", out]);
+}
+
+/// What is seen without reading everything: the manifest, lengths, headers, and small files.
+#[test]
+fn opening_sees_what_is_cheap_to_see() {
+    let (_folder, data, _) = folder();
+    for (name, sees) in [("node.train.npy", true), ("headwater.json", true), ("node.features.npy", false)] {
+        let file = Path::new(&data).join(name);
+        let sound = fs::read(&file).unwrap();
+        let mut bytes = sound.clone();
+        let at = bytes.len() - if name == "headwater.json" { 10 } else { 2 };
+        bytes[at] ^= 1;
+        fs::write(&file, &bytes).unwrap();
+        assert_eq!(Dataset::open(Path::new(&data)).is_err(), sees, "{name}");
+        fs::write(&file, &sound).unwrap();
+    }
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub fn temporary_bytes(program: &Program, statistics: &Statistics) -> f64 {
             bytes[*slot] = bytes[*slot].max(statistics.rows(buffer.domain) * numbers(buffer.shape));
         }
     }
-    bytes.into_iter().sum()
+    total_of(bytes.into_iter())
 }
 
 /// Bytes that a forward program keeps for the backward one.
@@ -86,7 +86,12 @@ pub fn temporary_bytes(program: &Program, statistics: &Statistics) -> f64 {
 pub fn saved_bytes(forward: &Program, statistics: &Statistics) -> f64 {
     let is_saved = |buffer: &&Buffer| buffer.role == Role::Output && buffer.name.starts_with("saved.");
     let saved = forward.buffers.iter().filter(is_saved);
-    saved.map(|buffer| statistics.rows(buffer.domain) * numbers(buffer.shape)).sum()
+    total_of(saved.map(|buffer| statistics.rows(buffer.domain) * numbers(buffer.shape)))
+}
+
+/// A sum that is 0 where there is nothing: `Iterator::sum` of no floats is -0.
+fn total_of(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(0.0, |sum, number| sum + number)
 }
 
 /// Bytes of a row.

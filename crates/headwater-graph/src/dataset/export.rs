@@ -22,9 +22,10 @@ use crate::progress::Progress;
 use crate::topology::{Topology, index};
 
 /// Writes `indptr`, `indices`, `feat`, `label`, `train_idx`, `val_idx` and `test_idx` as `.npy` files into a new folder,
-/// all or nothing. `edge_ids`, `weight`, `time` and `edge_feat` (by edge id) come with them where the dataset has them.
+/// all or nothing. The dataset is verified first. `edge_ids`, `weight`, `time` and `edge_feat` (by edge id) come with them where the dataset has them.
 pub fn export_npy(dataset: &Dataset, dir: &Path, progress: &dyn Progress) -> Result<()> {
     let staged = Staged::create(dir)?;
+    dataset.verify_once(progress)?;
     let schema = dataset.schema();
     let below = |name: &str| -> Result<std::path::PathBuf> {
         let folder = if schema.is_homogeneous() { staged.path().to_owned() } else { staged.path().join(name) };

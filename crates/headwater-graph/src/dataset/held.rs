@@ -82,7 +82,8 @@ impl Dataset {
             blake3: None,
         };
         roles::check(&manifest, Path::new(name))?;
-        let made = Self { folder: PathBuf::new(), manifest, schema: schema.clone(), arrays };
+        let verified = Default::default();
+        let made = Self { folder: PathBuf::new(), manifest, schema: schema.clone(), arrays, verified };
         for at in 0..schema.node_types().len() {
             Split::ALL.into_iter().try_for_each(|split| made.split(at, split).map(|_| ()))?;
         }
@@ -95,8 +96,9 @@ impl Dataset {
         self.folder.as_os_str().is_empty()
     }
 
-    /// Writes all of it into a new folder, wherever it lies now.
+    /// Writes all of it into a new folder, wherever it lies now. One that lies in a folder is verified first.
     pub fn save(&self, dir: &Path, progress: &dyn Progress) -> Result<()> {
+        self.verify_once(progress)?;
         let writer = DatasetWriter::create(dir)?;
         for (file, array) in &self.arrays {
             let shape: Vec<u64> = array.shape().iter().map(|length| *length as u64).collect();

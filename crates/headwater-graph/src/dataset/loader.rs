@@ -1,14 +1,18 @@
 //! Reading a dataset: the manifest is checked, the arrays are mapped, nothing is copied.
 //!
-//! Opening looks at the manifest and at the header and length of every file, so it takes milliseconds whatever the size.
-//! Whether the bytes are those that were written is what [`Dataset::verify`] finds out, and it reads them all.
+//! Opening looks at the manifest and its checksum, at the header and length of every file, and at the checksums of small
+//! files, so it takes milliseconds whatever the size. Whether all bytes are those that were written is what
+//! [`Dataset::verify`] finds out, and it reads them all. Whoever writes a dataset anew verifies first: damage would get fresh
+//! checksums.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::array::Array;
-use super::manifest::{EdgeFiles, Manifest, Split};
-use super::{MANIFEST, names, verify};
+use super::manifest::{EdgeFiles, Manifest, Split, read_text};
+use super::{MANIFEST, names, seal, verify};
 use crate::column::Ids;
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -24,16 +28,30 @@ pub struct Dataset {
     pub(super) manifest: Manifest,
     pub(super) schema: Schema,
     pub(super) arrays: BTreeMap<String, Array>,
+    /// Whether every byte was read and found to be what was written.
+    pub(super) verified: Arc<AtomicBool>,
 }
 
 impl Dataset {
-    /// Opens the dataset in a folder.
+    /// Opens the dataset in a folder, after a quick check: the manifest has its checksum, every file the length and the
+    /// header that the manifest says, and files of up to 64 KiB, as far as they are 4 MiB together, have their checksums.
     pub fn open(dir: &Path) -> Result<Self> {
-        let manifest = Manifest::read(&dir.join(MANIFEST))?;
+        let path = dir.join(MANIFEST);
+        let text = read_text(&path)?;
+        let manifest = Manifest::parse(&text, &path)?;
         let schema = manifest.schema()?;
         let open = |(name, entry)| Ok((String::clone(name), Array::open(&dir.join(name), entry)?));
         let arrays = manifest.files.iter().map(open).collect::<Result<_>>()?;
-        Ok(Self { folder: dir.to_owned(), manifest, schema, arrays })
+        seal::check(&text, &path)?;
+        verify::small_files(dir, &manifest)?;
+        Ok(Self { folder: dir.to_owned(), manifest, schema, arrays, verified: Arc::default() })
+    }
+
+    /// Opens the dataset in a folder and reads all of it, as [`Dataset::verify`] does.
+    pub fn open_verified(dir: &Path, progress: &dyn Progress) -> Result<Self> {
+        let dataset = Self::open(dir)?;
+        dataset.verify(progress)?;
+        Ok(dataset)
     }
 
     /// The folder; an empty path for a dataset in memory.
@@ -157,7 +175,14 @@ impl Dataset {
         if self.is_held() {
             return Ok(());
         }
-        verify::verify(&self.folder, &self.manifest, progress)
+        verify::verify(&self.folder, &self.manifest, progress)?;
+        self.verified.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// As [`Dataset::verify`], unless that was done already. Nothing is written out of a dataset before this.
+    pub(super) fn verify_once(&self, progress: &dyn Progress) -> Result<()> {
+        if self.verified.load(Ordering::Relaxed) { Ok(()) } else { self.verify(progress) }
     }
 
     pub(super) fn file(&self, file: &str) -> Result<&Array> {

@@ -14,6 +14,9 @@
 //! is on the disk. The data of every file begins on a page, so it can be mapped, registered with a GPU or read past the
 //! page cache, and NumPy reads it all the same.
 //!
+//! Opening is quick and sees what is missing, cut short or of another shape, and a damaged manifest or small file. All bytes
+//! are compared by [`Dataset::verify`], which [`reorder`], [`export_npy`] and [`Dataset::save`] do before they write.
+//!
 //! ```
 //! use headwater_graph::dataset::{Dataset, DatasetWriter, Description, NodeFiles, Split, Splits};
 //! use headwater_graph::{Layout, Schema, Silent, Topology};
@@ -69,6 +72,7 @@ pub use manifest::{
     EdgeFiles, FileEntry, LinkFiles, Links, Manifest, NodeEntry, NodeFiles, RelationEntry, Split, Splits,
 };
 pub use reorder::reorder;
+pub use staged::abandon;
 pub use writer::{DatasetWriter, Description};
 
 use std::path::Path;

@@ -20,7 +20,8 @@ use crate::progress::Progress;
 use crate::reorder::Permutation;
 use crate::topology::{RowOrder, Topology, index};
 
-/// Writes `dataset` into `out` with new numbers for its nodes, one permutation a node type. `how` says in words which.
+/// Writes `dataset` into `out` with new numbers for its nodes, one permutation a node type. `how` says in words which. The
+/// dataset is verified first.
 pub fn reorder(dataset: &Dataset, nodes: &[Permutation], out: &Path, how: &str, progress: &dyn Progress) -> Result<()> {
     let (found, expected) = (nodes.len() as u64, dataset.schema().node_types().len() as u64);
     if found != expected {
@@ -32,6 +33,7 @@ pub fn reorder(dataset: &Dataset, nodes: &[Permutation], out: &Path, how: &str, 
             return Err(Error::Length { name: "a permutation", found, expected, of: "its node type" });
         }
     }
+    dataset.verify_once(progress)?;
     let writer = DatasetWriter::create(out)?;
     let renumbering = Renumbering { dataset, nodes, writer: &writer, progress, written: RefCell::default() };
     let relations =

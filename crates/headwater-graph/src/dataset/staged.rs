@@ -2,18 +2,50 @@
 //!
 //! Work happens in a hidden folder beside the wanted one, on the same file system, so that the last step is one rename.
 //! The hidden folder is locked while its writer lives; a lock dies with its process, so a folder that can be locked was
-//! left behind and is cleared.
+//! left behind and is cleared. A program that is told to stop removes what it is making by [`abandon`].
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rayon::prelude::*;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::refused;
 use crate::error::{Error, Result};
+
+/// Folders that this process is making.
+struct Making {
+    folders: Vec<PathBuf>,
+    /// Nothing may be made or published any more.
+    is_over: bool,
+}
+
+static MAKING: Mutex<Making> = Mutex::new(Making { folders: Vec::new(), is_over: false });
+
+/// Removes every dataset that this process is making and lets no more be made: for a program that is told to stop and will
+/// end. What has its name already stays. Other threads may still write meanwhile, and get errors.
+pub fn abandon() {
+    let mut making = making();
+    making.is_over = true;
+    for folder in making.folders.drain(..) {
+        // A file that another thread creates meanwhile keeps the folder; the next round has it.
+        for _ in 0..200 {
+            if fs::remove_dir_all(&folder).is_ok() || !folder.exists() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn making() -> MutexGuard<'static, Making> {
+    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A folder being made. Dropped before it is published, it is gone.
 #[derive(Debug)]
@@ -28,13 +60,21 @@ pub(super) struct Staged {
 impl Staged {
     /// Begins a folder that will be called `target`, which must not be there or be empty.
     pub(super) fn create(target: &Path) -> Result<Self> {
-        let name = target.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| unfit(target, "is no name for a new folder"))?;
+        let name = target.file_name().ok_or_else(|| unfit(target, "is no name for a new folder"))?;
         check_vacant(target)?;
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(refused("create", parent))?;
-        let partial = parent.join(format!(".{name}.partial"));
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(".partial");
+        let partial = parent.join(hidden);
+        let mut making = making();
+        if making.is_over {
+            return Err(unfit(target, "is not made: the program was told to stop"));
+        }
         let lock = lock_folder(&partial)?;
+        making.folders.push(partial.clone());
+        drop(making);
         let staged = Self { target: target.to_owned(), partial, lock, published: false };
         clear(&staged.partial)?;
         Ok(staged)
@@ -59,8 +99,14 @@ impl Staged {
             sync(&path)?;
         }
         self.lock.sync_all().map_err(refused("sync", &self.partial))?;
+        // Told to stop, it is either there or not.
+        let making = making();
+        if making.is_over {
+            return Err(unfit(&self.target, "is not made: the program was told to stop"));
+        }
         fs::rename(&self.partial, &self.target).map_err(refused("put the finished dataset at", &self.target))?;
         self.published = true;
+        drop(making);
         let parent = self.partial.parent().unwrap_or(Path::new("."));
         sync(parent)
     }
@@ -72,6 +118,7 @@ impl Drop for Staged {
             // What cannot be removed is cleared by the next writer.
             let _ = fs::remove_dir_all(&self.partial);
         }
+        making().folders.retain(|folder| *folder != self.partial);
     }
 }
 

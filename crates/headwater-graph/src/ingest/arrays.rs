@@ -16,9 +16,11 @@ use headwater_tensor::npy::{MAX_HEADER_BYTES, NpyError, NpyHeader, NpyType, Orde
 
 use super::edges::GrowingIds;
 use super::fault::{Fault, Place};
+use super::labels::Numbers;
+use super::regular::open_regular;
 use super::zip::{Entry, Member, entries};
 use crate::error::{Error, Result};
-use crate::progress::Progress;
+use crate::progress::{Progress, Silent};
 
 /// Bytes converted at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -44,7 +46,7 @@ impl Arrays {
         let from = if path.is_dir() {
             From::Files(files_of(path)?)
         } else {
-            let mut file = File::open(path).map_err(|error| Fault::Io(error).of(path))?;
+            let mut file = open_regular(path)?;
             let bytes = file.metadata().map_err(|error| Fault::Io(error).of(path))?.len();
             if is_array(path, &mut file).map_err(|error| Fault::Io(error).of(path))? {
                 let from = From::Files(vec![("edge_index".to_owned(), path.to_owned())]);
@@ -92,7 +94,7 @@ impl Arrays {
             }
             From::Files(files) => {
                 let (_, path) = files.iter().find(|(of, _)| of == name).ok_or_else(|| missing().of(&self.path))?;
-                let file = File::open(path).map_err(|error| Fault::Io(error).of(path))?;
+                let file = open_regular(path)?;
                 let bytes = file.metadata().map_err(|error| Fault::Io(error).of(path))?.len();
                 (path.clone(), Box::new(file), bytes)
             }
@@ -145,6 +147,11 @@ impl<'a> Array<'a> {
         self.header.order == Order::Fortran && self.shape().len() > 1
     }
 
+    /// The file it is in.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// An error about this array.
     pub fn wrong(&self, fault: Fault) -> Error {
         fault.at(&self.path, Place::Array(self.name.clone()))
@@ -160,6 +167,15 @@ impl<'a> Array<'a> {
     pub fn expect_rows(self, expected: u64, of: &str) -> Result<Self> {
         let found = self.rows();
         if found == expected { Ok(self) } else { Err(self.wrong(Fault::Length { found, expected, of: of.to_owned() })) }
+    }
+
+    /// Fails unless it is a list of this length; single columns are lists.
+    pub fn expect_list(self, expected: u64, of: &str) -> Result<Self> {
+        if self.shape().iter().skip(1).any(|length| *length != 1) {
+            let found = self.shape().to_vec();
+            return Err(self.wrong(Fault::Shape { found, expected: "a list" }));
+        }
+        self.expect_rows(expected, of)
     }
 
     /// Fails when the elements do not lie row after row.
@@ -183,6 +199,29 @@ impl<'a> Array<'a> {
         Ok(())
     }
 
+    /// Takes numbers of any kind in pieces, as exact as they are.
+    pub fn for_each_number(self, progress: &dyn Progress, mut take: impl FnMut(&[Number]) -> Result<()>) -> Result<()> {
+        let (kind, place) = (self.header.kind, self.placer());
+        let (mut found, mut done) = (Vec::new(), 0);
+        self.for_each_piece(progress, |piece| {
+            found.clear();
+            match kind {
+                NpyType::Tensor(DType::F16 | DType::BF16 | DType::F32) => {
+                    let mut narrow = Vec::new();
+                    floats(kind, piece, &mut narrow);
+                    found.extend(narrow.into_iter().map(|value| Number::Real(value.into())));
+                }
+                NpyType::Tensor(DType::F64) => found.extend(elements::<f64>(piece).iter().copied().map(Number::Real)),
+                _ => {
+                    let wide = integers(kind, piece).map_err(|at| place(too_wide(), done + at))?;
+                    found.extend(wide.into_iter().map(Number::Whole));
+                }
+            }
+            done += found.len() as u64;
+            take(&found)
+        })
+    }
+
     /// Takes single-precision numbers in pieces. Wider ones are rounded.
     pub fn for_each_floats(self, progress: &dyn Progress, mut take: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
         let kind = self.header.kind;
@@ -200,11 +239,8 @@ impl<'a> Array<'a> {
         let mut done = 0;
         while self.left_bytes > 0 {
             let piece = self.piece(PIECE_BYTES)?;
-            let wide = integers(self.header.kind, &piece).map_err(|at| {
-                let place = Place::Element(self.name.clone(), done + at);
-                let expected = "a number below 2^63".to_owned();
-                Fault::Value { value: "a 64-bit number".into(), expected }.at(&self.path, place)
-            })?;
+            let wide = integers(self.header.kind, &piece)
+                .map_err(|at| too_wide().at(&self.path, Place::Element(self.name.clone(), done + at)))?;
             take(done, &wide)?;
             done += wide.len() as u64;
         }
@@ -244,20 +280,17 @@ impl<'a> Array<'a> {
         Ok(all)
     }
 
-    /// Classes: integers as they are, floats that are whole, NaN as -1.
-    pub fn labels(self) -> Result<Vec<i64>> {
+    /// All of it, floats as floats.
+    pub fn numbers(self) -> Result<Numbers> {
         if self.expect_integers().is_ok() {
-            return self.integers();
+            return self.integers().map(Numbers::Whole);
         }
-        let (path, name) = (self.path.clone(), self.name.clone());
-        let floats = self.floats()?;
-        let whole = |(at, value): (usize, f32)| {
-            whole(value).ok_or_else(|| {
-                let expected = "a class: a whole number, or NaN for none".to_owned();
-                Fault::Value { value: value.to_string(), expected }.at(&path, Place::Element(name.clone(), at as u64))
-            })
-        };
-        floats.into_iter().enumerate().map(whole).collect()
+        let mut all = Vec::new();
+        self.for_each_number(&Silent, |piece| {
+            all.extend(piece.iter().map(|number| number.wide()));
+            Ok(())
+        })?;
+        Ok(Numbers::Real(all))
     }
 
     /// Fails unless the elements are integers or truth values.
@@ -289,6 +322,46 @@ impl<'a> Array<'a> {
             Err(error) => Err(self.wrong(error.into())),
         }
     }
+}
+
+/// An element.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// An integer or a truth value.
+    Whole(i64),
+    /// A float.
+    Real(f64),
+}
+
+impl Number {
+    /// In single precision: integers where they are exact, floats where they do not become infinite.
+    #[expect(clippy::cast_possible_truncation, reason = "what does not fit is none")]
+    pub fn narrow(self) -> Option<f32> {
+        match self {
+            Self::Whole(value) => Some(value as f32).filter(|narrow| *narrow as i64 == value),
+            Self::Real(value) => Some(value as f32).filter(|narrow| narrow.is_finite() || !value.is_finite()),
+        }
+    }
+
+    fn wide(self) -> f64 {
+        match self {
+            Self::Whole(value) => value as f64,
+            Self::Real(value) => value,
+        }
+    }
+}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Whole(value) => value.fmt(f),
+            Self::Real(value) => value.fmt(f),
+        }
+    }
+}
+
+fn too_wide() -> Fault {
+    Fault::Value { value: "a 64-bit number".into(), expected: "a number below 2^63".into() }
 }
 
 /// Whether a file is a single array, by its name or by its first bytes.
@@ -383,15 +456,6 @@ fn floats(kind: NpyType, bytes: &[u8], to: &mut Vec<f32>) {
 #[expect(clippy::cast_possible_truncation, reason = "weights and features are kept in single precision")]
 fn rounded(value: f64) -> f32 {
     value as f32
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "only whole numbers that fit come this far")]
-fn whole(value: f32) -> Option<i64> {
-    match value {
-        none if none.is_nan() => Some(-1),
-        class if class.fract() == 0.0 && class.abs() < 1e15 => Some(class as i64),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -2,13 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+use serde::Serialize;
+
 use super::arrays::Array;
 use super::edges::EdgeList;
 use super::fault::Fault;
 use super::features;
-use super::options::Reverse;
+use super::labels::{self, Labels, Numbers, class_count};
+use super::options::{LabelKind, Reverse};
 use crate::dataset::{DatasetWriter, Links, NodeFiles};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::topology::Topology;
 
@@ -21,6 +25,19 @@ pub struct Collected {
     pub relations: Vec<Edges>,
     /// Edges to predict.
     pub links: Links,
+    /// How many of them, by split.
+    pub link_counts: Option<LinkCounts>,
+}
+
+/// Edges to predict, which are kept beside the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LinkCounts {
+    /// To learn from; these are edges of the graph, too.
+    pub train: u64,
+    /// To choose by.
+    pub valid: u64,
+    /// To report on.
+    pub test: u64,
 }
 
 /// A node type.
@@ -32,6 +49,8 @@ pub struct Nodes {
     pub count: u64,
     /// Its arrays in the dataset.
     pub files: NodeFiles,
+    /// The nodes of its splits so far, in ascending order.
+    splits: Vec<(&'static str, Vec<i64>)>,
 }
 
 /// A relation.
@@ -109,13 +128,15 @@ pub struct Sink<'a> {
     pub progress: &'a dyn Progress,
     /// Whether edges will also go the other way.
     pub reverse: Reverse,
+    /// What labels are.
+    pub labels: LabelKind,
 }
 
 impl Nodes {
     /// A type without arrays.
     #[must_use]
     pub fn new(name: impl Into<String>, count: u64) -> Self {
-        Self { name: name.into(), count, files: NodeFiles::default() }
+        Self { name: name.into(), count, ..Self::default() }
     }
 
     /// The name of one of its arrays.
@@ -123,11 +144,12 @@ impl Nodes {
         format!("{}.{what}", self.name)
     }
 
-    /// Copies features as they are; doubles become single precision, which is what feature tables hold.
+    /// Takes features: floats of half and single precision as they are, all others in single precision, which is what
+    /// feature tables hold.
     pub fn features(&mut self, array: Array<'_>, sink: &Sink<'_>) -> Result<()> {
         let array = array.expect_rows(self.count, &format!("{} nodes", self.name))?;
         let name = self.array("features");
-        features::copy(&name, vec![array], sink)?;
+        features::of_nodes(&name, array, sink)?;
         self.files.features = Some(name);
         Ok(())
     }
@@ -141,15 +163,37 @@ impl Nodes {
         Ok(())
     }
 
-    /// Labels, one a node or one row a node.
-    pub fn labels(&mut self, columns: usize, labels: &[i64], path: &Path, sink: &Sink<'_>) -> Result<()> {
-        self.expect((labels.len() / columns.max(1)) as u64, path)?;
+    /// Labels, one a node or one row a node. `wrong` places a fault at an element.
+    pub fn labels(
+        &mut self,
+        columns: usize,
+        numbers: Numbers,
+        wrong: impl Fn(Fault, u64) -> Error,
+        path: &Path,
+        sink: &Sink<'_>,
+    ) -> Result<()> {
+        let found = match &numbers {
+            Numbers::Whole(labels) => labels.len(),
+            Numbers::Real(labels) => labels.len(),
+        };
+        self.expect((found / columns.max(1)) as u64, path)?;
+        let are_real = matches!(numbers, Numbers::Real(_));
         let name = self.array("labels");
         let shape = if columns == 1 { vec![self.count] } else { vec![self.count, columns as u64] };
-        sink.writer.array(&name, &shape, labels)?;
-        if columns == 1 {
-            let most = labels.iter().copied().max().unwrap_or(-1);
-            self.files.classes = u64::try_from(most).ok().map(|most| most + 1);
+        match labels::decide(numbers, columns, sink.labels).map_err(|(at, fault)| wrong(fault, at))? {
+            Labels::Classes(labels) => {
+                self.files.classes = class_count(&labels);
+                if are_real && sink.labels == LabelKind::Auto {
+                    log::warn!(
+                        "{}: labels are floats, all of them whole, and taken for classes; --labels values takes them for \
+                         numbers to predict",
+                        path.display()
+                    );
+                }
+                sink.writer.array(&name, &shape, &labels)?;
+            }
+            Labels::Answers(labels) => sink.writer.array(&name, &shape, &labels)?,
+            Labels::Values(labels) => sink.writer.array(&name, &shape, &labels)?,
         }
         self.files.labels = Some(name);
         Ok(())
@@ -171,6 +215,7 @@ impl Nodes {
             let expected = format!("one of the {} {} nodes, from 0", self.count, self.name);
             return Err(Fault::Value { value: format!("{what} node {bad}"), expected }.of(path));
         }
+        self.tell_overlap(what, ids, path);
         let name = self.array(what);
         sink.writer.array(&name, &[ids.len() as u64], ids)?;
         let splits = &mut self.files.splits;
@@ -180,6 +225,24 @@ impl Nodes {
             _ => splits.test = Some(name),
         }
         Ok(())
+    }
+
+    /// Says which nodes are in two splits, or twice in one.
+    fn tell_overlap(&mut self, what: &'static str, ids: &[i64], path: &Path) {
+        let mut sorted = ids.to_vec();
+        sorted.par_sort_unstable();
+        let repeated = sorted.windows(2).filter(|pair| pair[0] == pair[1]);
+        if let (count @ 1.., Some(first)) = (repeated.clone().count(), repeated.map(|pair| pair[0]).min()) {
+            log::warn!("{}: {what} names nodes more than once: {count} times, {} first", path.display(), first);
+        }
+        sorted.dedup();
+        for (other, before) in &self.splits {
+            let shared = sorted.iter().filter(|id| before.binary_search(id).is_ok());
+            if let (count @ 1.., Some(first)) = (shared.clone().count(), shared.min()) {
+                log::warn!("{}: {other} and {what} share nodes: {count} of them, {first} first", path.display());
+            }
+        }
+        self.splits.push((what, sorted));
     }
 
     fn expect(&self, found: u64, path: &Path) -> Result<()> {

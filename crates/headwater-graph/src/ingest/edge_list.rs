@@ -10,7 +10,7 @@ use super::edges::{EdgeList, GrowingIds};
 use super::fault::{Fault, Place};
 use super::idmap::{IdMap, resolve};
 use super::options::{IdKind, IngestOptions, TypedFile};
-use super::text::{Blocks, Dialect, Keys, Numbered, Parsed, RowPlan, Words, detect, parse_rows};
+use super::text::{Blocks, Dialect, IdsAre, Keys, Numbered, OddId, Parsed, RowPlan, Words, detect, parse_rows};
 use crate::error::Result;
 
 /// Reads one file, or several that are named in the options.
@@ -23,11 +23,16 @@ pub fn read(path: Option<&Path>, options: &IngestOptions, sink: &Sink<'_>) -> Re
     };
     let files: Vec<TypedFile> = path.map(plain).into_iter().chain(options.edges.iter().cloned()).collect();
     let dialects: Vec<Dialect> = files.iter().map(|file| dialect_of(&file.path, options)).collect::<Result<_>>()?;
+    files.iter().zip(&dialects).for_each(|(file, dialect)| tell(file, dialect));
     let integer_ids = match options.ids {
-        IdKind::Auto => dialects.iter().all(|dialect| dialect.integer_ids),
+        IdKind::Auto => are_numbers(&files, &dialects)?,
         IdKind::Dense | IdKind::Integer => true,
         IdKind::String => false,
     };
+    if let (false, Some(file)) = (options.nodes.is_empty() || integer_ids, files.first()) {
+        let why = "the number of nodes can be said where ids are whole numbers; here they are names".to_owned();
+        return Err(Fault::Refused(why).of(&file.path));
+    }
     // Whoever says how many nodes there are has numbered them.
     let numbered = options.ids == IdKind::Dense || (options.ids == IdKind::Auto && !options.nodes.is_empty());
     let kept = integer_ids && numbered;
@@ -37,6 +42,44 @@ pub fn read(path: Option<&Path>, options: &IngestOptions, sink: &Sink<'_>) -> Re
         reader.file(file, RowPlan { dialect, integer_ids }, sink)?;
     }
     reader.finish(integer_ids, sink)
+}
+
+/// Says what is guessed and what is left.
+fn tell(file: &TypedFile, dialect: &Dialect) {
+    let path = file.path.display();
+    if let (Some(line), Some(header)) = (dialect.guessed_header, &dialect.header) {
+        let (line, names) = (line + 1, header.join(", "));
+        log::warn!("{path}: line {line} is taken for the names of columns ({names}); --no-header takes it for an edge");
+    }
+    if !dialect.unused.is_empty() {
+        let columns: Vec<String> = dialect.unused.iter().map(|at| dialect.column(*at)).collect();
+        log::warn!(
+            "{path}: nothing is taken from column {}; --weight-column, --time-column and --relation-column take one",
+            columns.join(", ")
+        );
+    }
+}
+
+/// Whether ids are numbers: those of all files are, or none.
+fn are_numbers(files: &[TypedFile], dialects: &[Dialect]) -> Result<bool> {
+    let mut named = None;
+    for (file, dialect) in files.iter().zip(dialects) {
+        let decided = dialect.ids.decide(|at| dialect.column(at));
+        let are = decided.map_err(|(line, fault)| fault.at(&file.path, Place::Line(line + 1)))?;
+        if let (IdsAre::Names, None, Some(odd)) = (are, &named, &dialect.ids.odd) {
+            named = Some((file, odd));
+        }
+    }
+    let Some((file, OddId { line, value, .. })) = named else { return Ok(true) };
+    if dialects.iter().any(|dialect| dialect.ids.numbers > 0) {
+        log::warn!(
+            "{}: line {}: ids are names, also those that are numbers, because {value:?} is one; --ids integer makes that an \
+             error, --ids string says that it is meant",
+            file.path.display(),
+            line + 1
+        );
+    }
+    Ok(false)
 }
 
 fn dialect_of(path: &Path, options: &IngestOptions) -> Result<Dialect> {
@@ -66,10 +109,16 @@ impl Reader<'_> {
         }
         let (path, columns) = (file.path.clone(), plan.dialect.kinds);
         let names = [&file.source, &file.relation, &file.target].map(|name| name.as_bytes().to_vec());
+        let mut comments: Option<(u64, u64)> = None;
         blocks.for_each(
             sink.progress,
             |block| parse_rows(block, &plan),
             |batch| {
+                for block in &batch {
+                    if let Some((count, line)) = block.parsed.comments {
+                        comments.get_or_insert((0, block.first_line + line)).0 += count;
+                    }
+                }
                 let relations: Vec<RowRelations> = batch
                     .iter()
                     .map(|block| self.relations_of(&block.parsed, columns, &names))
@@ -77,7 +126,16 @@ impl Reader<'_> {
                     .map_err(|fault| fault.of(&path))?;
                 self.take(&batch, &relations, &path)
             },
-        )
+        )?;
+        // One such line is what the columns are called.
+        if let Some((count, line)) = comments.filter(|(count, _)| *count > 1) {
+            log::warn!(
+                "{}: {count} lines that begin with # or % are taken for comments, the first in line {line}; ids that begin so \
+                 need quotes",
+                path.display()
+            );
+        }
+        Ok(())
     }
 
     /// Which relation each row of a block is of.
@@ -216,6 +274,10 @@ impl Reader<'_> {
                 (true, false) => compacted(name, &mut columns, sink)?,
                 (false, _) => named(name, map, &mut columns, sink)?,
             });
+        }
+        let edges: u64 = self.relations.iter().map(|relation| relation.edges.len()).sum();
+        if edges == 0 && self.options.nodes.is_empty() {
+            return Err(Fault::Missing { what: "edge".into(), there: "a header or comments".into() }.of(&self.path));
         }
         Ok(Collected { nodes, relations: self.relations, ..Collected::default() })
     }

@@ -10,12 +10,91 @@ use half::{bf16, f16};
 use headwater_tensor::DType;
 use headwater_tensor::npy::{NpyElement, NpyType};
 
-use super::arrays::{Array, Arrays, elements};
+use super::arrays::{Array, Arrays, Number, elements};
 use super::collected::{Edges, Sink, begin};
 use super::fault::Fault;
 use super::options::Reverse;
 use super::text::read_matrix;
 use crate::error::Result;
+
+/// Writes features of nodes. Halves and single precision are kept, doubles are rounded to single precision, and integers
+/// and truth values become floats: tables of features that are trained on hold nothing else.
+pub fn of_nodes(name: &str, array: Array<'_>, sink: &Sink<'_>) -> Result<()> {
+    let array = array.expect_rows_packed()?;
+    if array.shape().iter().skip(1).any(|length| *length == 0) {
+        let found = array.shape().to_vec();
+        return Err(array.wrong(Fault::Shape { found, expected: "a row of one or more features a node" }));
+    }
+    let (kind, path, place) = (array.kind(), array.path().to_owned(), array.placer());
+    let mut odd = NotFinite::default();
+    if matches!(kind, NpyType::Tensor(DType::F16 | DType::BF16 | DType::F32)) {
+        sink.progress.begin("features", array.count().saturating_mul(kind.size_bytes() as u64));
+        return match kind {
+            NpyType::Tensor(DType::F16) => kept::<f16>(name, array, &mut odd, sink),
+            NpyType::Tensor(DType::BF16) => kept::<bf16>(name, array, &mut odd, sink),
+            _ => kept::<f32>(name, array, &mut odd, sink),
+        }
+        .map(|()| odd.tell(&path));
+    }
+    sink.progress.begin("features", array.count().saturating_mul(kind.size_bytes() as u64));
+    let mut to = sink.writer.append::<f32>(name, &row_shape(&array))?;
+    let mut rounded = Vec::new();
+    let mut done = 0;
+    array.for_each_number(sink.progress, |piece| {
+        let narrow = |(at, number): (u64, &Number)| {
+            number.narrow().ok_or_else(|| {
+                let expected = "a number that single precision holds; scale the features, or save them as float32";
+                place(Fault::Value { value: number.to_string(), expected: expected.into() }, at)
+            })
+        };
+        rounded.clear();
+        rounded.extend((done..).zip(piece).map(narrow).collect::<Result<Vec<f32>>>()?);
+        odd.look(&rounded);
+        done += piece.len() as u64;
+        to.push(&rounded)
+    })?;
+    odd.tell(&path);
+    to.close().map(|_| ())
+}
+
+/// Features that are no numbers, which training refuses when it reads them.
+#[derive(Debug, Default)]
+struct NotFinite {
+    seen: u64,
+    count: u64,
+    first: Option<u64>,
+}
+
+impl NotFinite {
+    fn look<T: Copy + Into<f32>>(&mut self, elements: &[T]) {
+        for (at, _) in elements.iter().enumerate().filter(|(_, element)| !Into::<f32>::into(**element).is_finite()) {
+            self.count += 1;
+            self.first.get_or_insert(self.seen + at as u64);
+        }
+        self.seen += elements.len() as u64;
+    }
+
+    fn tell(&self, path: &Path) {
+        if let Some(first) = self.first {
+            log::warn!(
+                "{}: {} features are infinite or NaN, element {first} first; training refuses rows with them",
+                path.display(),
+                self.count
+            );
+        }
+    }
+}
+
+/// Elements as they are.
+fn kept<T: NpyElement + Into<f32>>(name: &str, array: Array<'_>, odd: &mut NotFinite, sink: &Sink<'_>) -> Result<()> {
+    let mut to = sink.writer.append::<T>(name, &row_shape(&array))?;
+    array.for_each_piece(sink.progress, |piece| {
+        let elements = elements::<T>(piece);
+        odd.look(&elements);
+        to.push(&elements)
+    })?;
+    to.close().map(|_| ())
+}
 
 /// Writes the rows of these arrays, which are all of one type and shape, one after the other. They are kept as they are,
 /// but doubles become single precision, which is what feature tables hold.

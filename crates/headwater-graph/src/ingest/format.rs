@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
 use super::fault::Fault;
+use super::regular::open_regular;
 use crate::error::Result;
 
 /// The kinds of sources.
@@ -84,7 +84,7 @@ pub fn decide(seen: &Seen) -> std::result::Result<Format, Fault> {
 
 /// Looks at a source and decides.
 pub fn detect(path: &Path) -> Result<Format> {
-    let seen = see(path).map_err(|error| Fault::Io(error).of(path))?;
+    let seen = see(path)?;
     decide(&seen).map_err(|fault| fault.of(path))
 }
 
@@ -99,8 +99,14 @@ fn decide_file(ending: &str, start: &[u8]) -> std::result::Result<Format, Fault>
     }
     let is_array =
         start.starts_with(b"\x93NUMPY") || start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06");
+    if start.is_empty() {
+        return Err(Fault::Refused("is empty".into()));
+    }
+    if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
+        return Err(Fault::Refused("is text in UTF-16; save it as UTF-8".into()));
+    }
     let is_packed = start.starts_with(b"\x1f\x8b");
-    let is_text = !start.is_empty() && !start.contains(&0);
+    let is_text = !start.contains(&0);
     match (is_array, is_packed || is_text) {
         (true, _) => Ok(Format::Arrays),
         (false, true) => Ok(Format::EdgeList),
@@ -126,6 +132,8 @@ fn decide_folder(paths: &BTreeSet<String>) -> std::result::Result<Format, Fault>
     } else if has_in("processed/", ".pt") || has_in("", ".pt") {
         let instead = "ingest the folder with OGB's raw files (raw/edge.csv.gz or raw/data.npz) instead".into();
         Err(Fault::Pickle { instead })
+    } else if let Some(archive) = paths.iter().find(|path| path.ends_with(".npz")) {
+        Err(Fault::Refused(format!("is a folder; name the archive in it, as {archive}")))
     } else {
         Err(unknown())
     }
@@ -135,15 +143,16 @@ fn unknown() -> Fault {
     Fault::UnknownFormat { known: Format::ALL.map(Format::name).join(", ") }
 }
 
-fn see(path: &Path) -> std::io::Result<Seen> {
+fn see(path: &Path) -> Result<Seen> {
     const START_BYTES: u64 = 512;
+    let wrong = |error| Fault::Io(error).of(path);
     if path.is_dir() {
         let mut paths = BTreeSet::new();
-        walk(path, "", 3, &mut paths)?;
+        walk(path, "", 3, &mut paths).map_err(wrong)?;
         return Ok(Seen::Folder(paths));
     }
     let mut start = Vec::new();
-    File::open(path)?.take(START_BYTES).read_to_end(&mut start)?;
+    open_regular(path)?.take(START_BYTES).read_to_end(&mut start).map_err(wrong)?;
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
     Ok(Seen::File { ending, start })
 }
@@ -179,6 +188,7 @@ mod tests {
             ("bin", b"\x80\x04K.", None),
             ("bin", b"a\0b", None),
             ("csv", b"", None),
+            ("csv", b"\xff\xfe0\0,\0", None),
         ] {
             let seen = Seen::File { ending: ending.into(), start: start.to_vec() };
             assert_eq!(decide(&seen).ok(), expected, "{ending} {start:?}");
@@ -197,6 +207,7 @@ mod tests {
             (&["edge_index.npy", "y.npy"], Some(Format::Arrays)),
             (&["processed/data_processed.pt"], None),
             (&["notes.txt"], None),
+            (&["graph.npz"], None),
             (&[], None),
         ] {
             let seen = Seen::Folder(paths.iter().map(|path| (*path).to_owned()).collect());

@@ -6,13 +6,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::arrays::Arrays;
+use super::arrays::{Array, Arrays};
 use super::collected::{Collected, Edges, Found, Nodes, Sink, check_ends, implied_count, there};
 use super::fault::Fault;
+use super::labels::{Labels, Numbers, decide};
 use super::npz::edge_index;
 use super::ogb::position;
-use super::options::IngestOptions;
-use crate::error::Result;
+use super::options::{IngestOptions, LabelKind};
+use crate::error::{Error, Result};
 
 const LAST_TRAINING_YEAR: i64 = 2018;
 const VALIDATION_YEAR: i64 = 2019;
@@ -119,17 +120,28 @@ fn node_arrays(nodes: &mut Nodes, folder: &Path, root: &Path, sink: &Sink<'_>) -
         nodes.features(arrays.array("node_feat")?, sink)?;
     }
     let of = |name: &str| arrays.has(name).then(|| arrays.array(name)).transpose();
-    let labels = of("node_label")?.map(|array| array.labels()).transpose()?;
+    let labels = of("node_label")?.map(classes).transpose()?;
     let years = of("node_year")?.map(|array| array.integers()).transpose()?;
-    if let Some(labels) = &labels {
-        nodes.labels(1, labels, folder, sink)?;
+    if let Some((labels, place)) = &labels {
+        nodes.labels(1, Numbers::Whole(labels.clone()), place, folder, sink)?;
     }
     if let Some(years) = &years {
         nodes.times(years, folder, sink)?;
     }
     match (labels, years) {
-        (Some(labels), Some(years)) => splits(nodes, &labels, &years, root, sink),
+        (Some((labels, _)), Some(years)) => splits(nodes, &labels, &years, root, sink),
         _ => Ok(()),
+    }
+}
+
+type Placer = Box<dyn Fn(Fault, u64) -> Error>;
+
+/// Classes, which the set's authors keep as floats.
+fn classes(array: Array<'_>) -> Result<(Vec<i64>, Placer)> {
+    let place: Placer = Box::new(array.placer());
+    match decide(array.numbers()?, 1, LabelKind::Classes).map_err(|(at, fault)| place(fault, at))? {
+        Labels::Classes(labels) | Labels::Answers(labels) => Ok((labels, place)),
+        Labels::Values(_) => Ok((Vec::new(), place)),
     }
 }
 

@@ -6,7 +6,7 @@
 //! | What may the user say about it? | `options` |
 //! | Lines of text | [`text`], `edge_list`, `idmap`, `compact` |
 //! | Arrays and archives | `arrays`, [`zip`], `npz`, `triples`, `sparse` |
-//! | Features | `features` |
+//! | Features and labels | `features`, `labels` |
 //! | OGB's folders | `ogb`, `mag240m` |
 //! | What is wrong, and where? | [`fault`] |
 //!
@@ -35,10 +35,12 @@ pub mod fault;
 mod features;
 pub mod format;
 mod idmap;
+mod labels;
 mod mag240m;
 mod npz;
 mod ogb;
 mod options;
+mod regular;
 mod sparse;
 pub mod text;
 mod triples;
@@ -56,10 +58,11 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use self::arrays::Arrays;
+pub use self::collected::LinkCounts;
 use self::collected::{Collected, Edges, Found, Sink, check_ends};
 use self::fault::Fault;
 pub use self::format::Format;
-pub use self::options::{IdKind, IngestOptions, NodeCount, Reverse, SparseFeatures, TypedFile};
+pub use self::options::{IdKind, IngestOptions, LabelKind, NodeCount, Reverse, SparseFeatures, TypedFile};
 use crate::build::{BuildOptions, BuildSize, Coo, EdgeIds, build_plan};
 use crate::column::{Column, Ids};
 use crate::dataset::{DatasetWriter, Description, EdgeFiles};
@@ -116,6 +119,9 @@ pub struct Summary {
     pub node_types: usize,
     /// Relations.
     pub relations: usize,
+    /// Edges to predict, which lie beside the graph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<LinkCounts>,
     /// What building was predicted to take.
     pub predicted_peak_bytes: u64,
 }
@@ -132,13 +138,13 @@ impl Ingest {
             (None, Some(source)) => format::detect(source)?,
             (None, None) => Format::EdgeList,
         };
-        if format != Format::EdgeList && !options.edges.is_empty() {
-            let why = "edge lists by relation cannot be added to a source that is none itself";
-            return Err(Fault::Refused(why.into()).of(&origin));
-        }
+        let refused = |why: String| Fault::Refused(why).of(&origin);
+        options.check(format).map_err(refused)?;
         let writer = DatasetWriter::create(out)?;
-        let sink = Sink { writer: &writer, progress, reverse: options.reverse };
+        let sink = Sink { writer: &writer, progress, reverse: options.reverse, labels: options.labels };
         let collected = collect(format, source, &origin, &options, &sink)?;
+        let types: Vec<&str> = collected.nodes.iter().map(|kind| kind.name.as_str()).collect();
+        options.check_counts(&types).map_err(refused)?;
         if collected.nodes.iter().any(|kind| kind.count > MOST_NODES) {
             return Err(Fault::TooMany { what: "nodes; are ids dense?", limit: MOST_NODES }.of(&origin));
         }
@@ -191,6 +197,7 @@ impl Ingest {
             edges: plan.edges,
             node_types: schema.node_types().len(),
             relations: schema.relations().len(),
+            links: self.collected.link_counts,
             predicted_peak_bytes: plan.peak_bytes,
         };
         let origin = format!("ingested from {} ({})", self.origin.display(), self.format);

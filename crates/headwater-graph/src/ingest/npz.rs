@@ -5,14 +5,17 @@
 //! | edges | `edge_index` `[2, E]` or `[E, 2]`; `row` and `col`; `indptr` and `indices` (CSR); `colptr` and `row` (CSC) |
 //! | triples | `head`, `rel`, `tail`, and `split` (0 train, 1 valid, 2 test) |
 //! | features | `x`, `node_feat`, `features`; or sparse rows `x_indptr`, `x_indices`, `x_values`, `x_shape` |
-//! | labels and splits | `y`, `labels`, `node_label`; `train_idx`, `train_mask` and so on |
+//! | labels and splits | `y`, `labels`, `node_label`; `train_idx` (ids, or truth values), `train_mask` and so on |
 //! | of edges and nodes | `edge_weight`, `edge_time`, `edge_attr`, `node_time`, `node_year`, `num_nodes` |
+
+use headwater_tensor::DType;
+use headwater_tensor::npy::NpyType;
 
 use super::arrays::{Array, Arrays, checked_ids, element, negative};
 use super::collected::{Collected, Edges, Found, Nodes, Sink, implied_count};
 use super::edges::{EdgeList, GrowingIds};
 use super::fault::Fault;
-use super::options::IngestOptions;
+use super::options::{IngestOptions, SparseFeatures};
 use super::sparse;
 use super::triples;
 use crate::column::{Column, Ids};
@@ -21,21 +24,6 @@ use crate::topology::{Layout, Topology};
 
 pub(super) const FEATURES: &[&str] = &["x", "node_feat", "features", "feat"];
 pub(super) const LABELS: &[&str] = &["y", "labels", "label", "node_label"];
-const EDGES: &[&str] = &[
-    "edge_index",
-    "indptr",
-    "indices",
-    "colptr",
-    "rowptr",
-    "row",
-    "col",
-    "head",
-    "rel",
-    "tail",
-    "split",
-    "num_nodes",
-    "num_rels",
-];
 const SPARSE_FEATURES: &[&str] = &["x_indptr", "x_indices", "x_values", "x_shape"];
 const WEIGHTS: &[&str] = &["edge_weight", "edge_weights", "weights"];
 const EDGE_TIMES: &[&str] = &["edge_time", "edge_times", "time", "t"];
@@ -115,17 +103,32 @@ pub fn read(arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result
 
 /// Says which arrays nobody looks at.
 fn warn_of_others(arrays: &Arrays, which: EdgeArrays) {
-    // Statements are dealt out to their relations; nothing that belongs to them is.
-    let of_edges =
-        [WEIGHTS, EDGE_TIMES, EDGE_FEATURES].map(|names| if which == EdgeArrays::Triples { &[] } else { names });
-    let [weights, times, edge_features] = of_edges;
-    let lists = [EDGES, FEATURES, SPARSE_FEATURES, LABELS, NODE_TIMES, weights, times, edge_features];
-    let of_splits = |name: &str| SPLITS.iter().any(|(_, ids, masks)| ids.contains(&name) || masks.contains(&name));
-    let known = |name: &str| lists.iter().any(|list| list.contains(&name)) || of_splits(name);
-    let others: Vec<&str> = arrays.names().into_iter().filter(|name| !known(name)).collect();
+    let taken = taken(&arrays.names(), which);
+    let others: Vec<&str> = arrays.names().into_iter().filter(|name| !taken.contains(name)).collect();
     if !others.is_empty() {
         log::warn!("{}: not taken in: {}", arrays.path().display(), others.join(", "));
     }
+}
+
+/// Which arrays are looked at. Of several with the same meaning it is the first.
+fn taken(names: &[&str], which: EdgeArrays) -> Vec<&'static str> {
+    let mut taken = match which {
+        EdgeArrays::Triples => vec!["head", "rel", "tail", "split", "num_rels"],
+        EdgeArrays::Index => vec!["edge_index"],
+        EdgeArrays::RowAndColumn => vec!["row", "col"],
+        EdgeArrays::Lists(offsets, neighbours, _) => vec![offsets, neighbours],
+    };
+    taken.push("num_nodes");
+    let first = |list: &[&'static str]| list.iter().copied().find(|name| names.contains(name));
+    match first(FEATURES) {
+        Some(name) => taken.push(name),
+        None => taken.extend(SPARSE_FEATURES),
+    }
+    // Statements are dealt out to their relations; nothing that belongs to them is.
+    let of_edges = if which == EdgeArrays::Triples { [&[][..]; 3] } else { [WEIGHTS, EDGE_TIMES, EDGE_FEATURES] };
+    taken.extend([LABELS, NODE_TIMES].into_iter().chain(of_edges).filter_map(first));
+    taken.extend(SPLITS.iter().filter_map(|(_, lists, masks)| first(lists).or_else(|| first(masks))));
+    taken
 }
 
 /// What the arrays or the user say about the number of nodes.
@@ -140,7 +143,8 @@ pub(super) fn node_count(arrays: &Arrays, options: &IngestOptions, of: &str) -> 
         let shape = arrays.array("x_shape")?.integers()?;
         return Ok(shape.first().and_then(|rows| u64::try_from(*rows).ok()));
     }
-    let of_nodes = FEATURES.iter().chain(LABELS).chain(NODE_TIMES).chain(["train_mask"].iter());
+    let masks = SPLITS.iter().flat_map(|(_, _, masks)| masks.iter());
+    let of_nodes = FEATURES.iter().chain(LABELS).chain(NODE_TIMES).chain(masks);
     let found = of_nodes.copied().find(|name| arrays.has(name));
     found.map(|name| Ok(arrays.array(name)?.rows())).transpose()
 }
@@ -157,29 +161,53 @@ pub(super) fn scalar(arrays: &Arrays, name: &str) -> Result<u64> {
 
 /// Features, labels, times and splits, those that are there.
 pub(super) fn node_arrays(nodes: &mut Nodes, arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result<()> {
+    if options.sparse_features != SparseFeatures::Dense && !arrays.has("x_indptr") {
+        let why = "a form of sparse features is asked for, and there are none (x_indptr, x_indices, x_values, x_shape)";
+        return Err(Fault::Refused(why.into()).of(arrays.path()));
+    }
     if let Some(name) = arrays.first_of(FEATURES) {
         nodes.features(arrays.array(name)?, sink)?;
     } else if arrays.has("x_indptr") {
         sparse::features(nodes, arrays, options.sparse_features, sink)?;
     }
     if let Some(name) = arrays.first_of(LABELS) {
-        let labels = arrays.array(name)?.expect_rows(nodes.count, "nodes")?.expect_rows_packed()?;
-        let columns = labels.shape().iter().skip(1).product();
-        nodes.labels(columns, &labels.labels()?, arrays.path(), sink)?;
+        labels(nodes, arrays.array(name)?, sink)?;
     }
     if let Some(name) = arrays.first_of(NODE_TIMES) {
-        nodes.times(&arrays.array(name)?.integers()?, arrays.path(), sink)?;
+        nodes.times(&arrays.array(name)?.expect_list(nodes.count, "nodes")?.integers()?, arrays.path(), sink)?;
     }
-    for (what, lists, masks) in SPLITS {
-        if let Some(name) = arrays.first_of(lists) {
-            nodes.split(what, &arrays.array(name)?.integers()?, arrays.path(), sink)?;
-        } else if let Some(name) = arrays.first_of(masks) {
-            let mask = arrays.array(name)?.expect_rows(nodes.count, "nodes")?.integers()?;
-            let ids: Vec<i64> = (0..).zip(&mask).filter(|(_, chosen)| **chosen != 0).map(|(id, _)| id).collect();
+    for (what, names, masks) in SPLITS {
+        if let Some(name) = arrays.first_of(names).or_else(|| arrays.first_of(masks)) {
+            let ids = split(arrays.array(name)?, masks.contains(&name), nodes.count)?;
             nodes.split(what, &ids, arrays.path(), sink)?;
         }
     }
     Ok(())
+}
+
+/// Labels, a number or a row of numbers a node.
+pub(super) fn labels(nodes: &mut Nodes, array: Array<'_>, sink: &Sink<'_>) -> Result<()> {
+    let array = array.expect_rows(nodes.count, "nodes")?.expect_rows_packed()?;
+    let (columns, path, place) = (array.shape().iter().skip(1).product(), array.path().to_owned(), array.placer());
+    nodes.labels(columns, array.numbers()?, place, &path, sink)
+}
+
+/// The nodes of a split: a list of ids, or one truth value a node.
+fn split(array: Array<'_>, is_mask: bool, nodes: u64) -> Result<Vec<i64>> {
+    let length = array.rows();
+    let array = array.expect_list(length, "nodes")?;
+    if !is_mask && array.kind() != NpyType::Tensor(DType::Bool) {
+        return array.integers();
+    }
+    let place = array.placer();
+    let mask = array.expect_rows(nodes, "nodes")?.integers()?;
+    match (0..).zip(&mask).find(|(_, chosen)| !matches!(chosen, 0 | 1)) {
+        Some((at, value)) => {
+            let expected = "0 or 1: the array is a mask, one truth value a node".to_owned();
+            Err(place(Fault::Value { value: value.to_string(), expected }, at))
+        }
+        None => Ok((0..).zip(&mask).filter(|(_, chosen)| **chosen == 1).map(|(id, _)| id).collect()),
+    }
 }
 
 fn edge_list(arrays: &Arrays, which: EdgeArrays) -> Result<EdgeList> {
@@ -235,7 +263,7 @@ type EdgeValues = (Option<Vec<f32>>, Option<Vec<i64>>);
 fn weights_and_times(arrays: &Arrays, edges: u64) -> Result<EdgeValues> {
     let of = |names: &[&'static str]| {
         let found = arrays.first_of(names);
-        found.map(|name| arrays.array(name)?.expect_rows(edges, "edges")).transpose()
+        found.map(|name| arrays.array(name)?.expect_list(edges, "edges")).transpose()
     };
     Ok((of(WEIGHTS)?.map(Array::floats).transpose()?, of(EDGE_TIMES)?.map(Array::integers).transpose()?))
 }
@@ -277,5 +305,18 @@ mod tests {
         ] {
             assert_eq!(edge_arrays(names), expected, "{names:?}");
         }
+    }
+
+    #[test]
+    fn of_arrays_that_mean_the_same_one_is_taken() {
+        let left = |names: &[&'static str]| -> Vec<&'static str> {
+            let taken = taken(names, edge_arrays(names).unwrap());
+            names.iter().copied().filter(|name| !taken.contains(name)).collect()
+        };
+        assert_eq!(left(&["edge_index", "x", "y", "edge_attr", "train_mask"]), [""; 0]);
+        assert_eq!(left(&["edge_index", "x", "feat", "y", "labels", "split"]), ["feat", "labels", "split"]);
+        assert_eq!(left(&["edge_index", "indptr", "train_idx", "train_mask"]), ["indptr", "train_mask"]);
+        assert_eq!(left(&["head", "rel", "tail", "split", "edge_weight"]), ["edge_weight"]);
+        assert_eq!(left(&["edge_index", "x", "x_indptr"]), ["x_indptr"]);
     }
 }

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use super::arrays::Arrays;
 use super::collected::{Collected, Edges, Found, Nodes, Sink, begin, check_ends, there};
 use super::edges::EdgeList;
-use super::fault::Fault;
+use super::fault::{Fault, Place};
 use super::npz;
-use super::text::{Blocks, Delimiter, Dialect, Keys, RowPlan, integer_column, integer_rows, parse_rows, small_table};
+use super::text::{
+    Blocks, Delimiter, Dialect, Keys, RowPlan, SeenIds, integer_column, label_rows, parse_rows, small_table,
+};
 use crate::error::Result;
 
 /// One kind of node: `raw/edge.csv.gz` and what stands beside it.
@@ -73,10 +75,7 @@ pub fn read_npz(root: &Path, sink: &Sink<'_>) -> Result<Collected> {
         nodes.times(&data.array("node_year")?.integers()?, data.path(), sink)?;
     }
     if let Some(path) = there(root.join("raw/node-label.npz")) {
-        let labels = Arrays::open(&path)?;
-        let array = labels.array("node_label")?.expect_rows(nodes.count, "nodes")?.expect_rows_packed()?;
-        let columns = array.shape().iter().skip(1).product();
-        nodes.labels(columns, &array.labels()?, &path, sink)?;
+        npz::labels(&mut nodes, Arrays::open(&path)?.array("node_label")?, sink)?;
     }
     splits(&mut nodes, root, "", sink)?;
     let mut edges = Edges::new(0, "to", 0, Found::List(edges));
@@ -141,7 +140,9 @@ fn edges(folder: &Path, ends: [&Nodes; 2], sink: &Sink<'_>) -> Result<EdgeList> 
         weight: None,
         time: None,
         kinds: [None; 3],
-        integer_ids: true,
+        ids: SeenIds::default(),
+        guessed_header: None,
+        unused: Vec::new(),
     };
     let plan = RowPlan { dialect, integer_ids: true };
     let mut list = EdgeList::default();
@@ -178,8 +179,9 @@ fn tables(nodes: &mut Nodes, features: &Path, labels: &Path, sink: &Sink<'_>) ->
     }
     if let Some(path) = there(labels.join("node-label.csv.gz")) {
         begin(sink.progress, "labels", &path);
-        let table = integer_rows(&path, sink.progress)?;
-        nodes.labels(table.columns.max(1), &table.values, &path, sink)?;
+        let (columns, numbers) = label_rows(&path, sink.progress)?;
+        let place = |fault: Fault, at: u64| fault.at(&path, Place::Element("label".into(), at));
+        nodes.labels(columns.max(1), numbers, place, &path, sink)?;
     }
     Ok(())
 }

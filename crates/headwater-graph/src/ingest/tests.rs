@@ -1,9 +1,11 @@
 //! Whole sources of every format, good and bad, into datasets.
 
+mod arrays;
 mod bad;
 mod damaged;
 mod folders;
 mod real;
+mod reference;
 mod text;
 
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 
 use super::MOST_RELATIONS;
 use super::arrays::Arrays;
-use super::collected::{Collected, Edges, Found, Nodes, Sink, implied_count};
+use super::collected::{Collected, Edges, Found, LinkCounts, Nodes, Sink, implied_count};
 use super::edges::{EdgeList, GrowingIds};
 use super::fault::{Fault, Place};
 use super::npz::{node_arrays, node_count, scalar};
@@ -41,7 +41,10 @@ pub fn read(arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result
     let split = arrays.has("split").then(|| split(arrays, expected)).transpose()?;
     let links = split.as_deref().map(|split| triples.links(split, sink)).transpose()?.unwrap_or_default();
     let relations = triples.edges(index(relation_count), split.as_deref());
-    Ok(Collected { nodes: vec![nodes], relations, links })
+    let of_split = |split: &[i64], part: i64| split.iter().filter(|of| **of == part).count() as u64;
+    let counts =
+        |split: &[i64]| LinkCounts { train: of_split(split, 0), valid: of_split(split, 1), test: of_split(split, 2) };
+    Ok(Collected { nodes: vec![nodes], relations, links, link_counts: split.as_deref().map(counts) })
 }
 
 fn split(arrays: &Arrays, expected: u64) -> Result<Vec<i64>> {

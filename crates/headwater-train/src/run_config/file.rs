@@ -37,6 +37,12 @@ impl RunFile {
 impl RunConfig {
     /// All fields, as a file that reads back as the same run.
     pub fn to_toml(&self) -> Result<String> {
+        for (field, path) in [("dataset", &self.dataset), ("out", &self.out)] {
+            if let Some(path) = path.as_ref().filter(|path| path.to_str().is_none()) {
+                let expected = "a path in UTF-8, because the run's config.toml keeps it".to_owned();
+                return Err(Error::Setting { field, value: path.display().to_string(), expected });
+            }
+        }
         let wrong = |why: toml::ser::Error| Error::Setting {
             field: "run",
             value: why.to_string(),
@@ -48,5 +54,21 @@ impl RunConfig {
     /// Writes all fields into a file.
     pub fn write(&self, path: &Path) -> Result<()> {
         write_whole(path, self.to_toml()?.as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_no_text_is_named() {
+        let dataset = Some(OsStr::from_bytes(b"data/\xff").into());
+        let config = RunConfig::resolve(RunFile { dataset, ..RunFile::default() }, RunFile::default()).unwrap();
+        let said = config.to_toml().unwrap_err().to_string();
+        assert!(said.starts_with("dataset is data/") && said.contains("a path in UTF-8"), "{said}");
     }
 }

@@ -27,7 +27,7 @@ use self::machine::Machine;
 use self::tables::{Point, Seen, Table};
 use crate::args::{ScoreChoice, TierArgs};
 use crate::progress::Bar;
-use crate::{picture, report};
+use crate::{picture, report, stop};
 
 /// Batches that are drawn when nobody says how many: an epoch, within these bounds.
 const FEWEST_BATCHES: u64 = 16;
@@ -98,6 +98,12 @@ struct Written {
 pub fn run(args: &TierArgs) -> anyhow::Result<()> {
     check(args)?;
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
+    if args.verify || args.output.is_some() {
+        dataset.verify(&Bar::new()).with_context(|| format!("verifying {}", args.dataset.display()))?;
+    }
+    if args.output.is_some() {
+        stop::leave_nothing()?;
+    }
     let tables = Table::all(&dataset, args.room.row_bytes)?;
     let run = workload(&dataset, args).with_context(|| format!("planning for {}", args.dataset.display()))?;
     let bar = Bar::new();

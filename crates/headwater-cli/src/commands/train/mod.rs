@@ -22,6 +22,7 @@ use self::machine::Machine;
 use self::watch::Watcher;
 use crate::args::TrainArgs;
 use crate::picture::{self, Chart};
+use crate::progress::Bar;
 use crate::report;
 
 /// The last line of a run for programs.
@@ -51,6 +52,9 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         None => planted::make(&folder)?,
     };
     let dataset = Dataset::open(&dataset).with_context(|| format!("opening {}", dataset.display()))?;
+    if args.verify {
+        dataset.verify(&Bar::new()).with_context(|| format!("verifying {}", dataset.folder().display()))?;
+    }
     let open = || task::open(&config, &dataset).with_context(|| format!("training on {}", dataset.folder().display()));
     let task = open()?;
     let made = if made_up { Some(planted::recipe()?) } else { None };
@@ -114,9 +118,16 @@ fn described(args: &TrainArgs) -> anyhow::Result<(RunConfig, PathBuf)> {
         return Ok((RunConfig::resolve(flags, file)?, folder.clone()));
     }
     let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default();
+    let are_epochs_said = args.epochs.or(file.epochs).is_some();
     let is_made_up = args.dataset.is_none() && file.dataset.is_none();
     let file = if is_made_up { file.over(planted::settings()) } else { file };
     let config = RunConfig::resolve(args.flags(), file)?;
+    if !are_epochs_said {
+        report::note(format!(
+            "{} epochs at most, as published for {}; --epochs says otherwise",
+            config.epochs, config.model
+        ));
+    }
     let folder = match &config.out {
         Some(folder) => folder.clone(),
         None => new_folder(&config),

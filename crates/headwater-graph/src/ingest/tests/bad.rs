@@ -144,7 +144,7 @@ proptest! {
         let bench = Bench::new();
         let path = bench.path("source");
         match which {
-            0 => write(&path, "source,target,w\n0,1,0.5\n\"a,b\",2,1\n3,4,1e3\n"),
+            0 => write(&path, "source,target,w\nx,1,0.5\n\"a,b\",2,1\ny,z,1e3\n"),
             1 => write_gz(&path, &"10,11\n12,13\n".repeat(20)),
             2 => write(&path, npy(DType::I64, &[2, 3], &[0i64, 1, 2, 3, 4, 5])),
             _ => drop(std::fs::rename(

@@ -68,7 +68,7 @@ fn longs(shape: &[usize], values: &[i64]) -> Vec<u8> {
 
 #[test]
 fn edge_lists() {
-    let text = "source,target,w\n0,1,0.5\n\"a,b\",2,1\n# c\n3,4,1e3\n";
+    let text = "source,target,w\nx,1,0.5\n\"a,b\",2,1\n# c\ny,z,1e3\n";
     survives(&vec![("", text.into())]);
     survives(&vec![("", packed(&"10\t11\n12\t13\n".repeat(9)))]);
 }

@@ -12,6 +12,7 @@ use flate2::bufread::MultiGzDecoder;
 use super::fields::meant;
 use crate::error::Result;
 use crate::ingest::fault::{Fault, Place};
+use crate::ingest::regular::open_regular;
 use crate::progress::Progress;
 
 /// Text handed to one parser at a time.
@@ -50,10 +51,7 @@ impl Blocks {
     /// As [`Blocks::open`], with blocks of about this size.
     pub fn with_block_bytes(path: &Path, block_bytes: usize) -> Result<Self> {
         let wrong = |error: io::Error| Fault::Io(error).of(path);
-        let file = File::open(path).map_err(wrong)?;
-        if file.metadata().map_err(wrong)?.is_dir() {
-            return Err(wrong(io::ErrorKind::IsADirectory.into()));
-        }
+        let file = open_regular(path)?;
         let consumed = Arc::new(AtomicU64::new(0));
         let counted = Counted { file, consumed: consumed.clone() };
         let mut cutter =

@@ -1,6 +1,8 @@
 //! How a text is written: which delimiter, whether a header, which column is what. Decided from its first lines.
 
-use super::fields::{content, lines, meant, natural, split};
+use super::fields::{content, lines, meant, split};
+use super::heading::{Below, is_header};
+use super::seen_ids::SeenIds;
 use crate::ingest::fault::Fault;
 
 /// What stands between fields.
@@ -71,41 +73,99 @@ pub struct Dialect {
     pub time: Option<usize>,
     /// The columns of source type, relation and target type.
     pub kinds: [Option<usize>; 3],
-    /// Whether all ids of the first lines are whole numbers.
-    pub integer_ids: bool,
+    /// What the ids of the first lines look like.
+    pub ids: SeenIds,
+    /// The line of a header that was taken for one only because of what its words are, from 0.
+    pub guessed_header: Option<u64>,
+    /// Columns with something in them that nothing is taken from.
+    pub unused: Vec<usize>,
 }
 
 const SAMPLED_LINES: usize = 100;
-const SOURCE_NAMES: &[&str] = &["source", "src", "from", "head", "source_id", "src_id", "from_id", "u", "node1", "row"];
-const TARGET_NAMES: &[&str] = &["target", "dst", "to", "tail", "target_id", "dst_id", "to_id", "v", "node2", "col"];
+pub(super) const SOURCE_NAMES: &[&str] =
+    &["source", "src", "from", "head", "source_id", "src_id", "from_id", "u", "node1", "row"];
+pub(super) const TARGET_NAMES: &[&str] =
+    &["target", "dst", "to", "tail", "target_id", "dst_id", "to_id", "v", "node2", "col"];
 
-/// Looks at the beginning of a text. Faults carry the line they are about, from 0.
+/// Looks at the beginning of a text, which is whole lines. Faults carry the line they are about, from 0.
 pub fn detect(sample: &[u8], asked: &Asked) -> Result<Dialect, (u64, Fault)> {
-    // The last line may be cut.
-    let whole = &sample[..memchr::memrchr(b'\n', sample).map_or(sample.len(), |end| end + 1)];
+    check_encoding(sample).map_err(|fault| (0, fault))?;
     let meant: Vec<(u64, &[u8])> =
-        lines(whole).filter_map(|(at, line)| Some((at, meant(line)?))).take(SAMPLED_LINES).collect();
+        lines(sample).filter_map(|(at, line)| Some((at, meant(line)?))).take(SAMPLED_LINES).collect();
     let Some(&(first_at, first)) = meant.first() else {
         return Err((0, Fault::Missing { what: "line with fields".into(), there: "nothing but comments".into() }));
     };
     let delimiter = asked.delimiter.unwrap_or_else(|| delimiter(&meant));
     let names = words(first, delimiter).ok_or_else(|| (first_at, unclosed(first)))?;
-    let rows: Vec<Vec<String>> = meant[1..].iter().filter_map(|(_, line)| words(line, delimiter)).collect();
-    let has_header = asked.header.unwrap_or_else(|| looks_like_header(&names, &rows, asked));
-    let header = has_header.then(|| names.clone());
     let wrong = |fault| (first_at, fault);
-    let find = |column: &Option<ColumnName>| column.as_ref().map(|c| place(c, &header, names.len())).transpose();
-    let [weight, time] = [&asked.weight, &asked.time].map(find);
-    let kinds = [&asked.source_type, &asked.relation, &asked.target_type].map(find);
-    let [source_type, relation, target_type] = kinds;
-    let (weight, time) = (weight.map_err(wrong)?, time.map_err(wrong)?);
-    let kinds = [source_type.map_err(wrong)?, relation.map_err(wrong)?, target_type.map_err(wrong)?];
-    let taken: Vec<usize> = [weight, time].into_iter().chain(kinds).flatten().collect();
-    let explicit = [find(&asked.source).map_err(wrong)?, find(&asked.target).map_err(wrong)?];
-    let [source, target] = ends(explicit, &taken, &header, names.len()).map_err(wrong)?;
-    let data = rows.iter().chain((!has_header).then_some(&names));
-    let integer_ids = data.into_iter().all(|row| [source, target].iter().all(|&at| is_natural(row.get(at))));
-    Ok(Dialect { delimiter, columns: names.len(), header, source, target, weight, time, kinds, integer_ids })
+    let mut rows: Vec<(u64, Vec<String>)> =
+        meant[1..].iter().filter_map(|(at, line)| Some((*at, words(line, delimiter)?))).collect();
+    let below: Below<'_> = &rows;
+    let found = is_header(&names, below, asked);
+    let has_header = asked.header.unwrap_or(found.is_some());
+    let guessed_header = (asked.header.is_none() && found.is_some_and(|how| how.is_guess())).then_some(first_at);
+    let header = has_header.then(|| names.clone());
+    let columns = names.len();
+    let roles = Roles::find(asked, &header, columns).map_err(wrong)?;
+    if !has_header {
+        rows.insert(0, (first_at, names));
+    }
+    let ids = SeenIds::of(&rows, [roles.source, roles.target]);
+    let has_content = |at: &usize| rows.iter().any(|(_, row)| row.get(*at).is_some_and(|field| !field.is_empty()));
+    let used = roles.columns();
+    let unused = (0..columns).filter(|at| !used.contains(at)).filter(has_content).collect();
+    let Roles { source, target, weight, time, kinds } = roles;
+    Ok(Dialect { delimiter, columns, header, source, target, weight, time, kinds, ids, guessed_header, unused })
+}
+
+/// Which column is what.
+struct Roles {
+    source: usize,
+    target: usize,
+    weight: Option<usize>,
+    time: Option<usize>,
+    kinds: [Option<usize>; 3],
+}
+
+impl Roles {
+    fn find(asked: &Asked, header: &Option<Vec<String>>, columns: usize) -> Result<Self, Fault> {
+        let find = |column: &Option<ColumnName>| column.as_ref().map(|c| place(c, header, columns)).transpose();
+        let (weight, time) = (find(&asked.weight)?, find(&asked.time)?);
+        let kinds = [find(&asked.source_type)?, find(&asked.relation)?, find(&asked.target_type)?];
+        let taken: Vec<usize> = [weight, time].into_iter().chain(kinds).flatten().collect();
+        let [source, target] = ends([find(&asked.source)?, find(&asked.target)?], &taken, header, columns)?;
+        let roles = Self { source, target, weight, time, kinds };
+        let mut used = roles.columns();
+        used.sort_unstable();
+        match used.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(Fault::Refused(format!("column {} is asked for twice, as two things", pair[0]))),
+            None => Ok(roles),
+        }
+    }
+
+    fn columns(&self) -> Vec<usize> {
+        let optional = [self.weight, self.time].into_iter().chain(self.kinds).flatten();
+        [self.source, self.target].into_iter().chain(optional).collect()
+    }
+}
+
+/// Refuses texts whose lines would be read as something else.
+fn check_encoding(sample: &[u8]) -> Result<(), Fault> {
+    let refused = |why: &str| Err(Fault::Refused(why.to_owned()));
+    if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
+        return refused("is text in UTF-16; save it as UTF-8");
+    }
+    if sample.starts_with(b"%%MatrixMarket") {
+        return refused(
+            "is a Matrix Market file, whose ids begin at 1 below a line of sizes; read it with scipy.io.mmread and save \
+             its row and col with np.savez",
+        );
+    }
+    let lone = memchr::memchr(b'\r', sample).filter(|at| at + 1 < sample.len());
+    if lone.is_some() && memchr::memchr(b'\n', sample).is_none() {
+        return refused("has lines that end with a carriage return alone; save it with line feeds");
+    }
+    Ok(())
 }
 
 impl Dialect {
@@ -145,28 +205,18 @@ fn words(line: &[u8], delimiter: Delimiter) -> Option<Vec<String>> {
     Some(fields.iter().map(|field| String::from_utf8_lossy(&content(field)).into_owned()).collect())
 }
 
-/// Names are asked for, or known names stand there, or a line without numbers stands above lines of numbers.
-fn looks_like_header(first: &[String], rows: &[Vec<String>], asked: &Asked) -> bool {
-    let columns = [&asked.source, &asked.target, &asked.weight, &asked.time, &asked.source_type, &asked.relation];
-    let by_name = |column: &Option<ColumnName>| matches!(column, Some(ColumnName::Name(_)));
-    if columns.into_iter().chain([&asked.target_type]).any(by_name) {
-        return true;
-    }
-    let known = |names: &[&str]| first.iter().any(|word| names.contains(&word.to_lowercase().as_str()));
-    if known(SOURCE_NAMES) && known(TARGET_NAMES) {
-        return true;
-    }
-    let number = |word: &String| word.parse::<f64>().is_ok();
-    let below = |at: usize| !rows.is_empty() && rows.iter().all(|row| row.get(at).is_some_and(number));
-    let all_words = !first.iter().any(number);
-    all_words && (0..first.len()).any(below)
-}
-
 /// The position of a column.
 fn place(column: &ColumnName, header: &Option<Vec<String>>, columns: usize) -> Result<usize, Fault> {
     let found = match column {
         ColumnName::Number(at) => Some(*at).filter(|at| *at < columns),
-        ColumnName::Name(name) => header.iter().flatten().position(|word| word == name),
+        ColumnName::Name(name) => {
+            let mut places = header.iter().flatten().enumerate().filter(|(_, word)| *word == name).map(|(at, _)| at);
+            let first = places.next();
+            if places.next().is_some() {
+                return Err(Fault::Twice { what: "column", name: name.clone() });
+            }
+            first
+        }
     };
     found.ok_or_else(|| {
         let what = match column {
@@ -203,10 +253,6 @@ fn ends(
     Ok([source, target])
 }
 
-fn is_natural(field: Option<&String>) -> bool {
-    field.is_some_and(|word| natural(word.as_bytes()).is_some())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,10 +281,10 @@ mod tests {
             ("a|knows|b\nb|likes|c\n", &related, (Delimiter::Byte(b'|'), false, 0, 2, false)),
             ("head,rel,tail\n1,r,2\n", &plain, (comma, true, 0, 2, true)),
             ("\"a,b\",c\nd,e\n", &plain, (comma, false, 0, 1, false)),
-            ("1,2\n3,4\n5,", &plain, (comma, false, 0, 1, true)),
+            ("# c\n1,2", &plain, (comma, false, 0, 1, true)),
         ] {
             let it = detected(text, asked);
-            let found = (it.delimiter, it.header.is_some(), it.source, it.target, it.integer_ids);
+            let found = (it.delimiter, it.header.is_some(), it.source, it.target, it.ids.odd.is_none());
             assert_eq!(found, expected, "{text:?}");
         }
         assert_eq!(detected("w,a,b\n0.5,x,y\n", &weighted).weight, Some(0));
@@ -253,5 +299,32 @@ mod tests {
         assert_eq!(fault("1,2\n", &asked), "there is no column 2; there is: 2 columns, from 0");
         assert!(fault("5\n6\n", &Asked::default()).contains("second column"));
         assert!(fault("# only\n", &Asked::default()).contains("nothing but comments"));
+        let twice =
+            Asked { weight: Some(ColumnName::Number(1)), target: Some(ColumnName::Number(1)), ..Asked::default() };
+        assert_eq!(fault("1,2,3\n", &twice), "column 1 is asked for twice, as two things");
+        let named = Asked { time: Some(ColumnName::Name("t".into())), ..Asked::default() };
+        assert_eq!(fault("t,a,t\n1,2,3\n", &named), "column \"t\" stands twice");
+    }
+
+    #[test]
+    fn columns_that_nothing_is_taken_from_are_known() {
+        for (text, expected) in
+            [("0,1,2\n3,4,5\n", &[2][..]), ("0,1,\n3,4,\n", &[]), ("w,src,dst,note\n1,0,1,\n1,1,2,x\n", &[0, 3])]
+        {
+            assert_eq!(detected(text, &Asked::default()).unused, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn texts_that_would_be_misread_are_refused() {
+        for (text, words) in [
+            (&b"\xff\xfe0\0,\01\0"[..], "UTF-16"),
+            (b"%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n", "Matrix Market"),
+            (b"0 1\r2 3\r", "carriage return"),
+        ] {
+            let said = detect(text, &Asked::default()).unwrap_err().1.to_string();
+            assert!(said.contains(words), "{said}");
+        }
+        assert!(detect(b"0,1\r", &Asked::default()).is_ok());
     }
 }

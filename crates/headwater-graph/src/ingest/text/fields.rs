@@ -12,7 +12,9 @@ pub fn split<'l>(line: &'l [u8], delimiter: Delimiter, fields: &mut Vec<&'l [u8]
         Delimiter::Byte(byte) => split_at_byte(line, byte, fields),
         Delimiter::Spaces => {
             fields.extend(line.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty()));
-            Some(())
+            // Spaces within quotes would be taken for delimiters.
+            let is_cut = |field: &&[u8]| field.starts_with(b"\"") && (field.len() == 1 || !field.ends_with(b"\""));
+            if fields.iter().any(is_cut) { None } else { Some(()) }
         }
     }
 }
@@ -135,6 +137,8 @@ mod tests {
             assert_eq!(fields_of(line, comma), expected, "{line}");
         }
         assert_eq!(fields_of("  1 \t 2", Delimiter::Spaces), Some(vec!["1".into(), "2".into()]));
+        assert_eq!(fields_of("\"a\" b", Delimiter::Spaces), Some(vec!["a".into(), "b".into()]));
+        assert_eq!(fields_of("\"a b\" c", Delimiter::Spaces), None);
     }
 
     #[test]

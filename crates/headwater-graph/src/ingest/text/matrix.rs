@@ -8,6 +8,7 @@ use super::dialect::unclosed;
 use super::fields::{content, float, integer, lines, meant, split};
 use crate::error::Result;
 use crate::ingest::fault::{Fault, Place, shown};
+use crate::ingest::labels::Numbers;
 use crate::progress::Progress;
 
 /// What a table may hold.
@@ -37,6 +38,18 @@ impl Number for i64 {
             "" | "nan" | "NaN" => Some(-1),
             text => text.parse::<f64>().ok().filter(|v| v.fract() == 0.0 && v.abs() < 9e15).map(|v| v as Self),
         })
+    }
+}
+
+/// Numbers of any kind; an empty field, which stands for a missing label, is NaN.
+impl Number for f64 {
+    const EXPECTED: &'static str = "a number";
+
+    fn parse(field: &[u8]) -> Option<Self> {
+        match std::str::from_utf8(field).ok()? {
+            "" => Some(Self::NAN),
+            text => text.parse().ok(),
+        }
     }
 }
 
@@ -78,6 +91,19 @@ pub fn integer_rows(path: &Path, progress: &dyn Progress) -> Result<Matrix<i64>>
         Ok(())
     })?;
     Ok(Matrix { columns, values })
+}
+
+/// Labels, and how many a node has: integers where all of them are whole.
+pub fn label_rows(path: &Path, progress: &dyn Progress) -> Result<(usize, Numbers)> {
+    let mut values: Vec<f64> = Vec::new();
+    let (columns, _) = read_matrix(path, progress, |_, piece| {
+        values.extend_from_slice(piece);
+        Ok(())
+    })?;
+    #[expect(clippy::cast_possible_truncation, reason = "only whole numbers that fit are cast")]
+    let whole = |value: &f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(*value as i64);
+    let numbers = values.iter().map(whole).collect::<Option<Vec<i64>>>().map_or(Numbers::Real(values), Numbers::Whole);
+    Ok((columns, numbers))
 }
 
 /// A single column of whole numbers.
@@ -142,5 +168,9 @@ mod tests {
         assert!(read("1,2\n3,x\n").unwrap_err().to_string().ends_with("column 1: \"x\" is not a whole number"));
         assert!(read("0.5\n").is_err());
         assert!(integer_column(&path, &Silent).is_err());
+        std::fs::write(&path, "1\n2.0\n").unwrap();
+        assert_eq!(label_rows(&path, &Silent).unwrap(), (1, Numbers::Whole(vec![1, 2])));
+        std::fs::write(&path, "1,0.5\n2,0\n").unwrap();
+        assert_eq!(label_rows(&path, &Silent).unwrap(), (2, Numbers::Real(vec![1.0, 0.5, 2.0, 0.0])));
     }
 }

@@ -6,11 +6,14 @@
 mod blocks;
 mod dialect;
 mod fields;
+mod heading;
 mod matrix;
 mod rows;
+mod seen_ids;
 
 pub use blocks::{Block, Blocks, Numbered};
 pub use dialect::{Asked, ColumnName, Delimiter, Dialect, detect};
 pub use fields::split;
-pub use matrix::{Matrix, Number, integer_column, integer_rows, read_matrix, small_table};
+pub use matrix::{Matrix, Number, integer_column, integer_rows, label_rows, read_matrix, small_table};
 pub use rows::{Keys, Parsed, RowPlan, Words, parse_rows};
+pub use seen_ids::{IdsAre, OddId, SeenIds};

@@ -104,11 +104,19 @@ pub struct Parsed {
     pub times: Vec<i64>,
     /// Source type, relation and target type of each edge, those that are asked for.
     pub kinds: [Words; 3],
+    /// Lines that are taken for comments and would have the fields of an edge, where ids are names: how many, and the first,
+    /// from the block's first.
+    pub comments: Option<(u64, u64)>,
     /// The line of each edge from the block's first, when it is not simply the next one.
     skipped: Vec<(usize, u64)>,
 }
 
 impl Parsed {
+    fn of(ends: Keys) -> Self {
+        let (weights, times, kinds, skipped) = Default::default();
+        Self { ends, weights, times, kinds, comments: None, skipped }
+    }
+
     /// How many edges there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -132,8 +140,7 @@ impl Parsed {
 /// Reads a block. The fault carries its line from the block's first.
 pub fn parse_rows(block: &[u8], plan: &RowPlan) -> Result<Parsed, (u64, Fault)> {
     let ends = if plan.integer_ids { Keys::Integers(Vec::new()) } else { Keys::Words(Words::default()) };
-    let empty = Parsed { ends, weights: Vec::new(), times: Vec::new(), kinds: Default::default(), skipped: Vec::new() };
-    let mut reader = Reader { plan, parsed: empty, fields: Vec::new() };
+    let mut reader = Reader { plan, parsed: Parsed::of(ends), fields: Vec::new() };
     let simple = simple_delimiter(plan);
     let (mut at, mut line, mut skipped) = (0, 0, 0);
     while at < block.len() {
@@ -147,6 +154,7 @@ pub fn parse_rows(block: &[u8], plan: &RowPlan) -> Result<Parsed, (u64, Fault)> 
             if !reader.slow_line(&block[at..end]).map_err(|fault| (line, fault))? {
                 skipped += 1;
                 reader.parsed.skipped.push((reader.parsed.len(), skipped));
+                reader.note_comment(&block[at..end], line);
             }
             at = end + 1;
         }
@@ -216,16 +224,29 @@ impl<'b> Reader<'_, 'b> {
                     let expected = "an id: a whole number from 0 on (--ids string takes any text)";
                     keys.push(natural(&field).ok_or_else(|| self.plan.wrong(column, &field, expected))?);
                 }
-                Keys::Words(words) => words.push(&field),
+                Keys::Words(words) => words.push(self.plan.name(column, &field, "an id: some text in UTF-8")?),
             }
         }
         self.values()?;
         for (kind, column) in dialect.kinds.iter().enumerate() {
             if let Some(column) = column {
-                self.parsed.kinds[kind].push(&content(self.fields[*column]));
+                let field = content(self.fields[*column]);
+                self.parsed.kinds[kind].push(self.plan.name(*column, &field, "a name: some text in UTF-8")?);
             }
         }
         Ok(true)
+    }
+
+    /// Names may begin as comments do, so lines that could be edges are counted.
+    fn note_comment(&mut self, text: &'b [u8], line: u64) {
+        let dialect = &self.plan.dialect;
+        let is_named = !self.plan.integer_ids && !text.trim_ascii().is_empty();
+        if is_named
+            && split(text, dialect.delimiter, &mut self.fields).is_some()
+            && self.fields.len() == dialect.columns
+        {
+            self.parsed.comments.get_or_insert((0, line)).0 += 1;
+        }
     }
 
     fn values(&mut self) -> Result<(), Fault> {
@@ -246,6 +267,12 @@ impl<'b> Reader<'_, 'b> {
 }
 
 impl RowPlan {
+    /// A name, which is not empty and can be printed again.
+    fn name<'f>(&self, column: usize, field: &'f [u8], expected: &'static str) -> Result<&'f [u8], Fault> {
+        let is_name = !field.is_empty() && std::str::from_utf8(field).is_ok();
+        if is_name { Ok(field) } else { Err(self.wrong(column, field, expected)) }
+    }
+
     fn wrong(&self, column: usize, field: &[u8], expected: &'static str) -> Fault {
         Fault::Field { column: self.dialect.column(column), value: shown(field), expected }
     }
@@ -302,6 +329,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn names_are_text_and_comments_that_could_be_edges_are_counted() {
+        let plan = plan(b"ann,bob\n", false);
+        for (text, line, words) in [
+            (&b"ann,bob\neve,\n"[..], 1, "column 1: \"\" is not an id: some text in UTF-8"),
+            (b"ann,j\xf6rg\n", 0, "is not an id: some text in UTF-8"),
+        ] {
+            let (at, fault) = parse_rows(text, &plan).unwrap_err();
+            assert!(at == line && fault.to_string().contains(words), "{at} {fault}");
+        }
+        let parsed = parse_rows(b"# of people\n\n#rust,#go\nann,bob\n#go,#c\n", &plan).unwrap();
+        assert_eq!((parsed.len(), parsed.comments), (1, Some((2, 2))));
+    }
+
     proptest! {
         #[test]
         fn the_fast_path_agrees_with_the_definition(text in "[0-9,\r\n #]{0,60}") {
@@ -309,13 +350,7 @@ mod tests {
             let fast = parse_rows(text.as_bytes(), &plan);
             let mut slow = Reader {
                 plan: &plan,
-                parsed: Parsed {
-                    ends: Keys::Integers(vec![]),
-                    weights: vec![],
-                    times: vec![],
-                    kinds: Default::default(),
-                    skipped: vec![],
-                },
+                parsed: Parsed::of(Keys::Integers(vec![])),
                 fields: vec![],
             };
             let mut failed = None;

@@ -1,0 +1,34 @@
+//! Ctrl-C and SIGTERM while a dataset is written: nothing is left of it.
+
+use std::process::exit;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use headwater::graph::dataset::abandon;
+
+use crate::report;
+
+/// What shells give for a program that Ctrl-C ended.
+const STOPPED: i32 = 130;
+
+static IS_STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// From now on a program that is told to stop removes what it is writing and ends.
+pub fn leave_nothing() -> anyhow::Result<()> {
+    let stop = || {
+        if !IS_STOPPING.swap(true, Ordering::SeqCst) {
+            abandon();
+            report::note("stopped; nothing is left of it");
+        }
+        exit(STOPPED);
+    };
+    ctrlc::set_handler(stop).context("listening for Ctrl-C")
+}
+
+/// Waits for the end where it is coming: what fails because files are being removed is not worth a word.
+pub fn wait_if_stopping() {
+    while IS_STOPPING.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

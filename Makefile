@@ -5,7 +5,7 @@ VENV := target/venv
 EMULATOR := target/emulator
 PYTHON := target/python
 # Python's tests that need a GPU. They run on the emulator here.
-ON_GPU := python/tests/test_gpu.py python/tests/test_unified.py python/tests/test_compile_gpu.py
+ON_GPU := python/tests/test_gpu.py python/tests/test_unified*.py python/tests/test_arrays.py python/tests/test_compile_gpu.py
 NEXTEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo yes)
 # Tests that need a GPU have `device` in their path. They run on the emulator here, on a real GPU in the GPU bundle.
 DEVICE_TESTS := device

@@ -21,7 +21,7 @@ if [[ $what == *python* ]] && ls "$here"/python/*.whl >/dev/null 2>&1; then
     echo "== python"
     mkdir -p "$out/package" && python3 -m zipfile -e "$here"/python/headwater-*.whl "$out/package"
     PYTHONPATH=$out/package${PYTHONPATH:+:$PYTHONPATH} timeout 300 python3 -m pytest -q -p no:cacheprovider \
-        "$here"/python/tests/test_gpu.py "$here"/python/tests/test_unified.py "$here"/python/tests/test_glt*.py \
+        "$here"/python/tests/test_gpu.py "$here"/python/tests/test_unified*.py "$here"/python/tests/test_arrays.py "$here"/python/tests/test_glt*.py \
         >"$out/python.txt" 2>&1 || failed=1
     tail -n 5 "$out/python.txt"
 fi

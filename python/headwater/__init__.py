@@ -7,15 +7,16 @@
 >>> graph.nodes, graph.edges
 (3, 2)
 
-`Dataset`, `generate`, `ingest` and `from_pyg` are graphs with features and labels, `Trainer` trains on them, `scores` and `plan`
-say which rows are read most and where they should lie.
+`Dataset`, `generate`, `ingest` and `from_pyg` are graphs with features and labels, `open` is one in a folder, `Trainer` trains on
+them, `scores` and `plan` say which rows are read most and where they should lie.
 
 `headwater.pyg` has the loaders of PyG users and `headwater.glt` the surface of GraphLearn's; they need torch and
 torch-geometric. `headwater.unified` makes tensors that a GPU reads in host memory, and `headwater.compile` layers out of short
 texts; calling these needs torch. So do `from_pyg` and `Dataset.to_pyg`, and nothing else here does.
 """
 
-from typing import Any
+from importlib import import_module as _import
+from typing import Any as _Any
 
 from ._headwater import (
     Array,
@@ -40,15 +41,20 @@ from .run import Run
 from .tiers import Plan, plan, scores
 from .trainer import Trainer
 
+# A dataset folder, by the shortest name.
+open = Dataset.open
+
 # What needs torch is imported when it is asked for.
 _OF_TORCH = {
     "LayerGraph": "layer_graph",
     "UnifiedTensor": "_unified",
-    "disable_unified_device": "_unified",
-    "enable_unified_device": "_unified",
+    "device": "_unified_device",
+    "disable_unified_device": "_unified_device",
+    "enable_unified_device": "_unified_device",
     "forget_graphs": "layer_graph",
     "unified": "_unified",
 }
+_PACKAGES = ("glt", "pyg")
 
 __all__ = [
     "Array",
@@ -72,6 +78,7 @@ __all__ = [
     "gpu_count",
     "gpu_memory",
     "ingest",
+    "open",
     "plan",
     "scores",
     "shapes",
@@ -82,9 +89,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name in _OF_TORCH:
-        from importlib import import_module
-
-        return getattr(import_module(f"{__name__}.{_OF_TORCH[name]}"), name)
+        return getattr(_import(f"{__name__}.{_OF_TORCH[name]}"), name)
+    if name in _PACKAGES:
+        return _import(f"{__name__}.{name}")
     raise AttributeError(f"module 'headwater' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_PACKAGES])

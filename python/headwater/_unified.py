@@ -6,7 +6,6 @@ that computes, and its result is made where the table wants it. Without a GPU al
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Optional
@@ -17,45 +16,34 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from . import gpu as _gpu
-from ._headwater import ManagedMemory, Mapped, Table, placement
+from ._headwater import ManagedMemory, Table, placement
+from ._unified_grad import Rows, Seen, ToHost
+from ._unified_memory import IN_THE_HEAP, Memory, copied, own, result
+from ._unified_names import HANDS_OUT, ITSELF, LOOKS, VIEWS, WRITES
 
-# Of these a tensor sees its own memory differently, which stays where it is.
-_VIEWS = frozenset(
-    "view view_as reshape reshape_as narrow select transpose t permute movedim moveaxis swapaxes swapdims expand expand_as "
-    "squeeze unsqueeze flatten unflatten diagonal unbind split chunk tensor_split detach alias as_strided real imag "
-    "__iter__ T mT H mH data".split()
-)
-# These look at a tensor, or change what is known of it, and compute nothing.
-_LOOKS = frozenset(
-    "size dim ndimension numel nelement stride storage_offset is_contiguous data_ptr element_size __len__ tolist item "
-    "__repr__ __str__ __format__ numpy __array__ requires_grad_ backward register_hook retain_grad is_floating_point "
-    "is_complex is_signed is_shared share_memory_ is_pinned untyped_storage storage __hash__ __bool__ __int__ __float__ "
-    "__index__ __contains__ __dlpack__ __dlpack_device__ get_device is_set_to is_same_size type_as __deepcopy__ is_tensor "
-    "is_storage result_type can_cast cpu cuda to".split()
-)
 _AFFINITIES = ("gpu", "host")
 _ADVICE = (
     "SetReadMostly UnsetReadMostly SetPreferredLocation UnsetPreferredLocation SetAccessedBy UnsetAccessedBy".split()
 )
-# Registering takes whole pages. Arrays up to this lie in the heap and may share theirs with other data, which the driver
-# would then no longer copy; beyond it every array has pages of its own.
-_IN_THE_HEAP = 32 << 20
-# Smaller copies lie in memory that torch has pinned already.
-_SMALL = 1 << 20
 
 
 class UnifiedTensor(Tensor):
     """A tensor in host memory that GPUs read. `headwater.unified` makes them."""
 
-    _affinity: str
-    _memory: Optional[ManagedMemory]
+    _affinity: str = "gpu"
+    _memory: Optional[Memory] = None
+    _table: Optional[tuple] = None
 
     @staticmethod
-    def _over(host: Tensor, affinity: str, memory: Optional[ManagedMemory] = None) -> UnifiedTensor:
+    def _over(host: Tensor, affinity: str) -> UnifiedTensor:
         made = host.as_subclass(UnifiedTensor)
-        made._affinity, made._memory = affinity, memory
-        made._seen, made._table = {}, None
+        made._affinity = affinity
         return made
+
+    @staticmethod
+    def _from(value: Tensor, affinity: str) -> UnifiedTensor:
+        """A copy whose gradient goes back to where it came from."""
+        return UnifiedTensor._over(ToHost.apply(_plain(value)), affinity)
 
     @property
     def is_unified(self) -> bool:
@@ -68,8 +56,7 @@ class UnifiedTensor(Tensor):
 
     def set_affinity(self, affinity: str) -> None:
         """Which side operators prefer from now on. Nothing moves."""
-        if affinity not in _AFFINITIES:
-            raise ValueError(f"affinity is {affinity!r}; it should be 'gpu' or 'host'")
+        _check_affinity(affinity)
         self._affinity = affinity
 
     def set_propagatedToCUDA(self, value: bool) -> None:  # noqa: N802, as PyTorch-Direct has it
@@ -80,45 +67,63 @@ class UnifiedTensor(Tensor):
         """Tells the driver how the memory will be used. Only managed memory takes advice: `unified(t, managed=True)`."""
         if advise not in _ADVICE:
             raise ValueError(f"advise is {advise!r}; it should be one of {', '.join(_ADVICE)}")
-        if self._memory is None:
+        owner = self._held().owner()
+        if not isinstance(owner, ManagedMemory):
             raise RuntimeError("only managed memory takes advice; make the tensor with `unified(t, managed=True)`")
         where = torch.device(device)
-        self._memory.advise(_ADVICE.index(advise) + 1, -1 if where.type == "cpu" else where.index or 0)
+        owner.advise(_ADVICE.index(advise) + 1, -1 if where.type == "cpu" else where.index or 0)
 
     memAdvise = mem_advise  # noqa: N815, as PyTorch-Direct has it
 
     @property
     def host(self) -> Tensor:
-        """The same memory as an ordinary tensor of the CPU."""
+        """The same memory as an ordinary tensor of the CPU, behind what GPUs were about to read of it."""
+        self._held().wait()
         return _plain(self)
 
     def on(self, device: Any) -> Tensor:
-        """The same memory as a tensor of a GPU."""
+        """The same memory as a tensor of a GPU. The CPU writes to it behind all that the GPU has to do then."""
         place = _gpu.place_of(device)
-        return self if place is None else _Seen.apply(_plain(self), self._alias(place))
+        if place is None:
+            return self
+        seen = self._seen(place)
+        if seen is None:
+            raise RuntimeError(f"the GPU cannot read the tensor where it lies: {self._held().why_unseen()}")
+        self._held().read_by(place, is_lent=True)
+        return seen
 
-    def _alias(self, place: _gpu.Place) -> Tensor:
-        own = _plain(self)
-        if not own.is_contiguous():
-            # Parts that lie apart are seen through what lies between them.
-            ends = sum((length - 1) * stride for length, stride in zip(own.shape, own.stride())) + 1
-            around = UnifiedTensor._over(own.detach().as_strided((ends,), (1,)), self._affinity, self._memory)
-            seen = around._alias(place)
-            return seen.as_strided(own.shape, own.stride(), seen.storage_offset())
-        if place.ordinal not in self._seen:
-            is_ours = self._memory is None
-            seen = Mapped(own.detach(), place.ordinal, is_pinned=own.is_pinned()) if is_ours else self._memory.mapped()
-            self._seen[place.ordinal] = seen
-        seen = torch.from_dlpack(self._seen[place.ordinal])
-        if self._memory is None:
-            return seen
-        first = own.data_ptr() - torch.from_dlpack(self._memory).data_ptr()
-        return seen[first : first + own.nbytes].view(own.dtype).view(own.shape)
+    def _held(self) -> Memory:
+        """What is known of the storage it lies in now, which is kept as long as somebody asks."""
+        self._memory = Memory.of(_plain(self))
+        return self._memory
+
+    def _alias(self, place: _gpu.Place) -> Optional[Tensor]:
+        """The same memory as a GPU sees it, without a gradient; nothing where it cannot."""
+        host = _plain(self).detach()
+        memory = self._held()
+        if host.is_conj() or host.is_neg() or memory.why_unseen():
+            return None
+        if memory.nbytes == 0:
+            alias = place.empty(host.shape, host.dtype)
+        else:
+            seen = memory.seen_by(place)
+            alias = torch.empty(0, dtype=host.dtype, device=seen.device)
+            alias.set_(seen.untyped_storage(), host.storage_offset(), host.shape, host.stride())
+        # So it has the host's version: autograd notices writes from either side.
+        host.data = alias
+        return host
+
+    def _seen(self, place: _gpu.Place) -> Optional[Tensor]:
+        alias = self._alias(place)
+        needs_grad = alias is not None and self.requires_grad and torch.is_grad_enabled()
+        return Seen.apply(_plain(self), alias) if needs_grad else alias
 
     def _rows(self, place: _gpu.Place) -> Table:
-        if self._table is None or self._table.device != place.ordinal:
-            self._table = Table(_plain(self).detach(), place.ordinal, 0)
-        return self._table
+        host, memory = _plain(self).detach(), self._held()
+        made_of = (memory, place.ordinal, host.storage_offset(), host.shape, host.dtype)
+        if self._table is None or self._table[0] != made_of:
+            self._table = (made_of, Table(host, place.ordinal, 0))
+        return self._table[1]
 
     @classmethod
     def __torch_function__(cls, func: Callable, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
@@ -133,54 +138,85 @@ class UnifiedTensor(Tensor):
 
 
 def unified(
-    tensor: Any, *, affinity: str = "gpu", managed: bool = False, advise: Optional[str] = None, advise_device: Any = "cuda"
+    tensor: Any,
+    *,
+    affinity: str = "gpu",
+    copy: Optional[bool] = None,
+    managed: bool = False,
+    advise: Optional[str] = None,
+    advise_device: Any = "cuda",
 ) -> UnifiedTensor:
     """A tensor or array in memory that CPU and GPU read.
 
-    Shared memory is read where it lies, without a copy, and so are NumPy's arrays of more than 32 MiB; others are copied.
+    With `copy=False` it is read where it lies, and an error says why where that cannot be. With `copy=True` it is copied.
+    Otherwise shared memory and NumPy's arrays of more than 32 MiB are read where they lie, and others are copied.
 
     >>> table = headwater.unified(torch.arange(6).view(3, 2))
     >>> table[torch.tensor([2, 0])].tolist()
     [[4, 5], [0, 1]]
     """
-    if affinity not in _AFFINITIES:
-        raise ValueError(f"affinity is {affinity!r}; it should be 'gpu' or 'host'")
-    if isinstance(tensor, UnifiedTensor):
-        tensor = tensor.host
-    is_numpy = isinstance(tensor, np.ndarray)
-    if not is_numpy and not isinstance(tensor, Tensor):
+    _check_affinity(affinity)
+    if not isinstance(tensor, (Tensor, np.ndarray)):
         raise TypeError(f"tensor is a {type(tensor).__name__}; it should be a tensor or a NumPy array")
-    needs_grad = not is_numpy and tensor.requires_grad
-    own = torch.from_numpy(tensor) if is_numpy else tensor.detach()
+    needs_grad = isinstance(tensor, Tensor) and tensor.requires_grad
     if managed or advise is not None:
-        made = _managed(own, affinity)
+        if copy is False:
+            raise ValueError("copy is False, but managed memory is the driver's own; leave one of them out")
+        made = _managed(_of_any(tensor), affinity)
         if advise is not None:
             made.mem_advise(advise, advise_device)
         return made.requires_grad_(needs_grad)
-    is_lent = own.device.type == "cpu" and (own.is_shared() or (is_numpy and own.nbytes > _IN_THE_HEAP))
-    if not is_lent or not own.is_contiguous():
-        own = _copied(own)
-    return UnifiedTensor._over(own, affinity).requires_grad_(needs_grad)
+    why = _why_not_lent(tensor, copy)
+    if copy is False and why is not None:
+        raise ValueError(f"copy is False, but the tensor cannot be read where it lies: {why}")
+    host = _of_any(tensor) if why is None else copied(_of_any(tensor))
+    made = UnifiedTensor._over(host, affinity)
+    if copy is False and _gpu.current() is not None:
+        # Whatever the driver has against it is said now.
+        made._alias(_gpu.current())
+    return made.requires_grad_(needs_grad)
 
 
-def _copied(own: Tensor) -> Tensor:
-    """A copy in memory that a GPU can read. Torch rounds large pinned memory up to a power of two, so what is large gets pages
-    of its own, which are registered when a GPU first reads them."""
-    if _current() is None or own.nbytes == 0:
-        return torch.empty(own.shape, dtype=own.dtype).copy_(own)
-    if own.nbytes <= _SMALL and torch.cuda.is_available():
-        return torch.empty(own.shape, dtype=own.dtype, pin_memory=True).copy_(own)
-    pages = torch.frombuffer(mmap.mmap(-1, own.nbytes), dtype=torch.uint8)
-    return pages.view(own.dtype).view(own.shape).copy_(own)
+def _check_affinity(affinity: str) -> None:
+    if affinity not in _AFFINITIES:
+        raise ValueError(f"affinity is {affinity!r}; it should be 'gpu' or 'host'")
 
 
-def _managed(own: Tensor, affinity: str) -> UnifiedTensor:
-    if _current() is None:
+def _of_any(tensor: Any) -> Tensor:
+    """As an ordinary tensor. Arrays that torch does not take as they are, or would write to, are copied."""
+    if isinstance(tensor, Tensor):
+        return _plain(tensor).detach()
+    is_fine = tensor.flags.writeable and all(stride >= 0 for stride in tensor.strides)
+    return torch.from_numpy(tensor if is_fine else tensor.copy())
+
+
+def _why_not_lent(tensor: Any, copy: Optional[bool]) -> Optional[str]:
+    """Why a tensor has to be copied, or nothing where it does not."""
+    if copy:
+        return "a copy was asked for"
+    is_numpy = isinstance(tensor, np.ndarray)
+    if is_numpy and not tensor.flags.writeable:
+        return "the array is read-only"
+    if is_numpy and any(stride < 0 for stride in tensor.strides):
+        return f"the array has a negative stride, {tensor.strides}"
+    host = _of_any(tensor)
+    if host.device.type != "cpu":
+        return f"it lies on {host.device}"
+    if host.layout is not torch.strided or host.is_conj() or host.is_neg():
+        return "its elements do not lie in memory as they are read"
+    is_large = is_numpy and host.nbytes > IN_THE_HEAP
+    if copy is None:
+        return None if (host.is_shared() or is_large) and host.is_contiguous() else "it may change"
+    return None if _gpu.current() is None else Memory.of(host).why_unseen()
+
+
+def _managed(value: Tensor, affinity: str) -> UnifiedTensor:
+    if _gpu.current() is None:
         raise RuntimeError("managed memory needs a GPU")
-    memory = ManagedMemory(max(own.nbytes, 1), _current().ordinal)
-    host = torch.from_dlpack(memory)[: own.nbytes].view(own.dtype).view(own.shape)
-    host.copy_(own)
-    return UnifiedTensor._over(host, affinity, memory)
+    memory = ManagedMemory(max(value.nbytes, 1), _gpu.current().ordinal)
+    host = own(torch.from_dlpack(memory), memory)[: value.nbytes].view(value.dtype).view(value.shape)
+    host.copy_(value)
+    return UnifiedTensor._over(host, affinity)
 
 
 # Who computes #########################################################################################################
@@ -188,35 +224,64 @@ def _managed(own: Tensor, affinity: str) -> UnifiedTensor:
 
 def _run(func: Callable, args: tuple, kwargs: dict) -> Any:
     name = getattr(func, "__name__", "")
-    if name in ("__get__", "__set__"):
-        name = getattr(getattr(func, "__self__", None), "__name__", name)
-        name = name if name in _VIEWS else "size"
+    if name == "__get__":
+        # The attribute's name, where it is another view.
+        attribute = getattr(getattr(func, "__self__", None), "__name__", name)
+        name = attribute if attribute in VIEWS else name
     if name == "__getitem__" and isinstance(args[0], UnifiedTensor):
         rows = _gathered(args[0], args[1])
         if rows is not None:
             return rows
-        name = "view" if not _has_tensors(args[1]) else name
-    if name in _LOOKS or name in _VIEWS:
-        return _looked(func, args, kwargs, name in _VIEWS)
-    operands = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor)]
-    side, output = _placed(operands)
-    is_in_place = name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or name.startswith("__i")
-    if is_in_place and isinstance(args[0], UnifiedTensor):
-        return _in_place(func, args, kwargs, operands)
-    if side is None:
-        found = _plainly(func, args, kwargs)
-        return tree_map(lambda value: _made(value, output), found)
-    place = _gpu.place_of(side)
-    found = _plainly(func, *_seen_from(place, args, kwargs))
-    return tree_map(lambda value: _made(value, output), found)
+        name = "select" if not _has_tensors(args[1]) else name
+    if name in ITSELF or (name in LOOKS and not (name == "to" and _keeps_its_device(args, kwargs))):
+        return _looked(func, args, kwargs, name)
+    if name in VIEWS:
+        seen = _viewed(func, args, kwargs)
+        if seen is not None:
+            return seen
+    operands = _tensors((args, kwargs))
+    written = _written(func, args, kwargs)
+    place, output = _placed(operands, name, written, kwargs)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not _is_init(func)):
+        if place is None:
+            return _by_cpu(func, args, kwargs, output, written)
+        return _by_gpu(func, (args, kwargs), place, output, written)
 
 
-def _placed(operands: list[Tensor]) -> tuple[Optional[str], str]:
+def _tensors(given: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_flatten(given)[0] if isinstance(leaf, Tensor)]
+
+
+def _is_init(func: Callable) -> bool:
+    """Whether it fills a tensor whatever its gradient would be."""
+    return getattr(func, "__module__", None) == "torch.nn.init"
+
+
+def _written(func: Callable, args: tuple, kwargs: dict) -> list[Tensor]:
+    """The tensors that an operator writes to."""
+    name, targets = getattr(func, "__name__", ""), [kwargs.get("out")]
+    if name in WRITES or _is_init(func) or kwargs.get("inplace") is True:
+        targets.append(next(iter((*args, *kwargs.values())), None))
+    if name in ("batch_norm", "instance_norm"):
+        # The statistics that it keeps, which torch's own function takes behind weight and bias.
+        at = 1 if getattr(func, "__module__", None) == "torch.nn.functional" else 3
+        targets += [kwargs.get("running_mean"), kwargs.get("running_var"), *args[at : at + 2]]
+    return _tensors(targets)
+
+
+def _placed(operands: list[Tensor], name: str, written: list[Tensor], kwargs: dict) -> tuple[Optional[_gpu.Place], str]:
     """Who computes, none for the CPU, and where the result goes."""
-    side, output = placement([_kind(operand) for operand in operands], 0 if _current() is None else _current().ordinal)
-    if _current() is None:
+    current = _gpu.current()
+    side, output = placement([_kind(operand) for operand in operands], 0 if current is None else current.ordinal)
+    if current is None:
         return None, "cpu" if output.startswith("cuda") else output
-    return (None if side == "cpu" else side), output
+    # What is written to ordinary memory, is copied, or is drawn by a generator of the CPU's stays on the host where it can.
+    generator = kwargs.get("generator")
+    by_host = name == "copy_" or any(not isinstance(target, UnifiedTensor) for target in written)
+    by_host = by_host or (generator is not None and generator.device.type == "cpu")
+    if side == "cpu" or (by_host and not any(operand.is_cuda for operand in operands)):
+        return None, output
+    return _gpu.place_of(side), output
 
 
 def _kind(operand: Tensor) -> str:
@@ -227,75 +292,143 @@ def _kind(operand: Tensor) -> str:
     return "scalar" if operand.dim() == 0 else "cpu"
 
 
+def _by_cpu(func: Callable, args: tuple, kwargs: dict, output: str, written: list[Tensor]) -> Any:
+    for target in written:
+        memory = target._held() if isinstance(target, UnifiedTensor) else Memory.known(target)
+        if memory is not None:
+            memory.wait()
+    found, given = _plainly(func, args, kwargs), _tensors((args, kwargs))
+    return tree_map(lambda value: _handed(value, given, output), found)
+
+
+def _handed(value: Any, given: list[Tensor], output: str) -> Any:
+    """What an operator of the CPU's returns: one of its operands, another view of one, or something new."""
+    if not isinstance(value, Tensor) or any(value is leaf for leaf in given):
+        return value
+    for leaf in given:
+        if _shares(value, leaf):
+            return UnifiedTensor._over(value, leaf._affinity) if isinstance(leaf, UnifiedTensor) else value
+    return _made(value, output)
+
+
+def _by_gpu(func: Callable, given: tuple, place: _gpu.Place, output: str, written: list[Tensor]) -> Any:
+    leaves, shape = tree_flatten(given)
+    needs_grad = torch.is_grad_enabled() and any(leaf.requires_grad for leaf in _tensors(given))
+    aliases: list[tuple[UnifiedTensor, Tensor]] = []
+    stand_ins: list[tuple[Tensor, Tensor, int]] = []
+
+    def is_target(leaf: Tensor) -> bool:
+        return any(leaf is target for target in written)
+
+    def seen(leaf: Any) -> Any:
+        is_unified = isinstance(leaf, UnifiedTensor)
+        travels_as_it_is = isinstance(leaf, Tensor) and leaf.dim() == 0 and not is_unified and not is_target(leaf)
+        if not isinstance(leaf, Tensor) or leaf.is_cuda or travels_as_it_is:
+            return leaf
+        alias = leaf._seen(place) if is_unified else None
+        if alias is not None and not (is_target(leaf) and needs_grad):
+            aliases.append((leaf, alias))
+            return alias
+        # Autograd has no in-place operators between two devices, so they work on a copy, which is written back.
+        stand_in = place.bring(_plain(leaf)) if alias is None else alias.clone()
+        stand_ins.append((leaf, stand_in, stand_in._version))
+        return stand_in
+
+    args, kwargs = tree_unflatten([seen(leaf) for leaf in leaves], shape)
+    found = _plainly(func, args, kwargs)
+    for leaf, alias in aliases:
+        is_lent = needs_grad or any(_shares(value, alias) and value is not alias for value in _tensors(found))
+        leaf._held().read_by(place, is_lent)
+    if any(is_target(leaf) for leaf, _ in aliases):
+        place.settle()
+    for leaf, stand_in, version in stand_ins:
+        if stand_in._version != version or is_target(leaf):
+            _write_back(leaf, stand_in)
+    return tree_map(lambda value: _brought_back(value, aliases, stand_ins, output), found)
+
+
+def _brought_back(value: Any, aliases: list, stand_ins: list, output: str) -> Any:
+    """What an operator of a GPU's returns: one of its operands, another view of one, or something new."""
+    for leaf, stands_for_it, *_ in (*aliases, *stand_ins):
+        if value is stands_for_it:
+            return leaf
+    is_view = isinstance(value, Tensor) and any(_shares(value, alias) for _, alias in aliases)
+    return value if is_view else _made(value, output)
+
+
+def _write_back(leaf: Tensor, stand_in: Tensor) -> None:
+    memory = Memory.known(_plain(leaf))
+    if memory is not None:
+        memory.wait()
+    with torch._C.DisableTorchFunctionSubclass():
+        if leaf.shape != stand_in.shape:
+            leaf.resize_(stand_in.shape)
+        leaf.copy_(stand_in)
+
+
 def _made(value: Any, output: str) -> Any:
     if not isinstance(value, Tensor) or not output.startswith("unified"):
         return value
     affinity = output.partition(":")[2]
-    if value.requires_grad:
-        return UnifiedTensor._over(_ToHost.apply(_plain(value)), affinity)
-    return UnifiedTensor._over(_copied(_plain(value)), affinity)
+    if value.is_cuda and value.requires_grad:
+        return UnifiedTensor._from(value, affinity)
+    host = _plain(value)
+    if _gpu.current() is not None:
+        # It keeps its gradient, and moves to where a GPU reads it.
+        moved = result(host.detach())
+        host = moved if host.is_cuda else host
+        host.data = moved
+    return UnifiedTensor._over(host, affinity)
 
 
-def _seen_from(place: _gpu.Place, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    leaves, shape = tree_flatten((args, kwargs))
-
-    def seen(leaf: Any) -> Any:
-        if isinstance(leaf, UnifiedTensor):
-            return leaf.on(place.device if place.device.type == "cuda" else "cuda")
-        if isinstance(leaf, Tensor) and leaf.dim() > 0 and not leaf.is_cuda:
-            return place.bring(leaf)
-        return leaf
-
-    return tree_unflatten([seen(leaf) for leaf in leaves], shape)
-
-
-def _in_place(func: Callable, args: tuple, kwargs: dict, operands: list[Tensor]) -> Any:
-    """Writes to a unified tensor. A GPU writes only where the CPU cannot read what is written."""
-    target = args[0]
-    on_gpu = next((operand for operand in operands if operand.is_cuda), None)
-    if on_gpu is None:
-        _plainly(func, args, kwargs)
-        return target
-    if target.requires_grad and torch.is_grad_enabled():
-        raise RuntimeError("a unified tensor that needs gradients cannot be written in place by a GPU")
-    place = _gpu.place_of(on_gpu.device)
-    with torch.no_grad():
-        _plainly(func, *_seen_from(place, args, kwargs))
-    torch.cuda.current_stream(place.device).synchronize()
-    return target
-
-
-def _looked(func: Callable, args: tuple, kwargs: dict, is_view: bool) -> Any:
+def _viewed(func: Callable, args: tuple, kwargs: dict) -> Any:
+    """Other views of memory that is there, which stays where it is; nothing where a copy was made."""
     found = _plainly(func, args, kwargs)
-    owner = next((leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, UnifiedTensor)), None)
-    if owner is None or not is_view:
-        return owner if found is not None and found is _plain_of(owner, found) else found
-    where = _plain(owner).untyped_storage().data_ptr()
-
-    def same(value: Any) -> Any:
-        if isinstance(value, Tensor) and not value.is_cuda and value.untyped_storage().data_ptr() == where:
-            return UnifiedTensor._over(value, owner._affinity, owner._memory)
-        return value
-
-    return tree_map(same, list(found) if isinstance(found, Iterator) else found)
+    is_iterator = isinstance(found, Iterator)
+    leaves, shape = tree_flatten(list(found) if is_iterator else found)
+    given = _tensors((args, kwargs))
+    if any(isinstance(value, Tensor) and not any(_shares(value, leaf) for leaf in given) for value in leaves):
+        return None
+    seen = tree_unflatten([_handed(value, given, "") for value in leaves], shape)
+    return iter(seen) if is_iterator else seen
 
 
-def _plain_of(owner: Optional[UnifiedTensor], found: Any) -> Any:
-    """Methods that return the tensor they were called on, as `requires_grad_` does."""
-    same = isinstance(found, Tensor) and owner is not None and found.shape == owner.shape
-    return found if same and found.data_ptr() == owner.data_ptr() and found.dtype == owner.dtype else None
+def _looked(func: Callable, args: tuple, kwargs: dict, name: str) -> Any:
+    owners = [leaf for leaf in _tensors((args, kwargs)) if isinstance(leaf, UnifiedTensor)]
+    if name in HANDS_OUT:
+        for owner in owners:
+            owner._held().wait()
+    if name == "__format__":
+        # Torch asks for the very type.
+        args = (_plain(args[0]), *args[1:])
+    found = _plainly(func, args, kwargs)
+    if isinstance(found, Tensor) and found.is_cuda:
+        for owner in owners:
+            owner._held().read_by(_gpu.place_of(found.device), is_lent=False)
+    return found
+
+
+def _keeps_its_device(args: tuple, kwargs: dict) -> bool:
+    """Whether `to` asks for another kind of element alone."""
+    wishes = (*args[1:], kwargs.get("device"), kwargs.get("other"))
+    return not any(isinstance(wish, (str, int, torch.device, Tensor)) and not isinstance(wish, bool) for wish in wishes)
+
+
+def _shares(value: Tensor, leaf: Tensor) -> bool:
+    if value.layout is not torch.strided or leaf.layout is not torch.strided or value.device != leaf.device:
+        return False
+    return _plain(value).untyped_storage()._cdata == _plain(leaf).untyped_storage()._cdata
 
 
 def _plain(tensor: Tensor) -> Tensor:
     with torch._C.DisableTorchFunctionSubclass():
-        return tensor.as_subclass(Tensor) if type(tensor) is not Tensor else tensor
+        return tensor.as_subclass(Tensor) if isinstance(tensor, UnifiedTensor) else tensor
 
 
 def _plainly(func: Callable, args: tuple, kwargs: dict) -> Any:
-    """Runs an operator on ordinary tensors. What it returns is ordinary too."""
+    """Runs an operator as if all tensors were ordinary ones."""
     with torch._C.DisableTorchFunctionSubclass():
-        found = func(*args, **kwargs)
-    return tree_map(lambda value: _plain(value) if isinstance(value, UnifiedTensor) else value, found)
+        return func(*args, **kwargs)
 
 
 def _has_tensors(index: Any) -> bool:
@@ -310,61 +443,16 @@ def _gathered(table: UnifiedTensor, ids: Any) -> Any:
     """`table[ids]` of whole rows by Headwater's gather, or nothing where that is not what is asked for."""
     is_ids = isinstance(ids, Tensor) and ids.dtype in (torch.int64, torch.int32) and ids.dim() > 0
     host = _plain(table)
-    is_table = host.dim() > 0 and host.is_contiguous() and host.nbytes > _IN_THE_HEAP
-    if not is_ids or not is_table or _current() is None:
+    is_table = host.dim() > 0 and host.is_contiguous() and host.nbytes > IN_THE_HEAP
+    if not is_ids or not is_table or _gpu.current() is None or table._held().is_pinned_by_others():
         return None
-    side, output = _placed([table, ids])
-    if side is None:
+    place, output = _placed([table, ids], "__getitem__", [], {})
+    if place is None:
         return None
-    place = _gpu.place_of(side)
     flat = place.bring(_plain(ids)).reshape(-1).contiguous()
-    rows = _Rows.apply(host, flat, table._rows(place), place)
+    rows = Rows.apply(host, flat, table._rows(place), place)
+    table._held().read_by(place, is_lent=False)
     return _made(rows.view(*ids.shape, *host.shape[1:]), output)
-
-
-class _Rows(torch.autograd.Function):
-    """The gather. Its gradient goes to the rows that were read."""
-
-    @staticmethod
-    def forward(ctx: Any, host: Tensor, ids: Tensor, table: Table, place: _gpu.Place) -> Tensor:
-        ctx.save_for_backward(ids)
-        ctx.like = host
-        return _gpu.gather(table, ids, host.dtype, place)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple:
-        (ids,) = ctx.saved_tensors
-        return torch.zeros_like(ctx.like).index_add_(0, ids.cpu().long(), slope.cpu()), None, None, None
-
-
-class _ToHost(torch.autograd.Function):
-    """A result in memory that both sides read. Its gradient goes back to where it was computed."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        ctx.device = value.device
-        return _copied(value)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        return _plain(slope).to(ctx.device)
-
-
-class _Seen(torch.autograd.Function):
-    """The same memory from the other side. Gradients come back to the host."""
-
-    @staticmethod
-    def forward(ctx: Any, host: Tensor, alias: Tensor) -> Tensor:
-        return alias.view_as(alias)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple:
-        return slope.cpu(), None
-
-
-def _current() -> Optional[_gpu.Place]:
-    """The GPU that operators without one of their own run on."""
-    return _gpu.current()
 
 
 # Between processes ####################################################################################################
@@ -379,79 +467,7 @@ def _sent(tensor: UnifiedTensor) -> tuple:
     host = _plain(tensor).detach()
     if not host.is_shared():
         host.share_memory_()
-        tensor._seen, tensor._table = {}, None
     return _rebuilt, (host, tensor._affinity)
 
 
 ForkingPickler.register(UnifiedTensor, _sent)
-
-
-# The papers' spelling #################################################################################################
-
-_FACTORIES = "ones zeros empty full rand randn randint arange tensor as_tensor linspace eye ones_like zeros_like".split()
-_replaced: dict[tuple[Any, str], Any] = {}
-
-
-def enable_unified_device() -> None:
-    """Lets `t.to("unified")`, `torch.ones(128, device="unified")` and `t.is_unified` mean what PyTorch-Direct means by them.
-
-    >>> headwater.enable_unified_device()
-    >>> torch.ones(3, device="unified").is_unified, torch.ones(3).is_unified
-    (True, False)
-    >>> headwater.disable_unified_device()
-    """
-    if _replaced:
-        return
-    _replace(torch.Tensor, "to", _to(torch.Tensor.to))
-    for name in _FACTORIES:
-        _replace(torch, name, _factory(getattr(torch, name)))
-    _replace(torch.Tensor, "is_unified", property(lambda self: False))
-    for name in ("set_affinity", "set_propagatedToCUDA", "mem_advise", "memAdvise"):
-        _replace(torch.Tensor, name, _refusal(name))
-
-
-def disable_unified_device() -> None:
-    """Takes that back. Tensors that were made stay unified."""
-    for (owner, name), before in _replaced.items():
-        if before is None:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, before)
-    _replaced.clear()
-
-
-def _replace(owner: Any, name: str, value: Any) -> None:
-    _replaced[owner, name] = owner.__dict__.get(name, getattr(owner, name, None))
-    setattr(owner, name, value)
-
-
-def _to(before: Callable) -> Callable:
-    def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        device = kwargs.get("device", args[0] if args else None)
-        if not (isinstance(device, str) and device == "unified"):
-            return before(self, *args, **kwargs)
-        rest = {name: value for name, value in kwargs.items() if name != "device"}
-        wished = {"advise": rest.pop("advise", None), "advise_device": rest.pop("adviseDevice", "cuda")}
-        affinity = "gpu" if rest.pop("propagatedToCUDA", True) else "host"
-        source = before(self, *args[1:], **rest) if len(args) > 1 or rest else self
-        return unified(source, affinity=affinity, **wished)
-
-    return to
-
-
-def _factory(before: Callable) -> Callable:
-    def made(*args: Any, device: Any = None, **kwargs: Any) -> Tensor:
-        if isinstance(device, str) and device == "unified":
-            needs_grad = kwargs.pop("requires_grad", False)
-            return unified(before(*args, **kwargs)).requires_grad_(needs_grad)
-        return before(*args, **kwargs) if device is None else before(*args, device=device, **kwargs)
-
-    made.__name__, made.__doc__ = before.__name__, before.__doc__
-    return made
-
-
-def _refusal(name: str) -> Callable:
-    def refuse(self: Tensor, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"{name} is for unified tensors; this one lies with {self.device}")
-
-    return refuse

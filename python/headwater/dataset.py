@@ -208,6 +208,7 @@ class Dataset:
         if what not in known:
             raise ValueError(f"there are no arrays called {what!r} here; there are {', '.join(known)}")
         key = (is_of_edges, self._relation_at(of) if is_of_edges else self._type_at(of), what)
+        self._raw.check()
         if key not in self._arrays:
             read = self._raw.of_edges if is_of_edges else self._raw.of_nodes
             # Kept, so that whoever writes to an array finds it again.

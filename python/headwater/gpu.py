@@ -46,9 +46,9 @@ class Place:
         """The handle of the current stream."""
         return torch._C._cuda_getCurrentRawStream(self.ordinal)
 
-    def bring(self, value: Tensor) -> Tensor:
-        """A tensor on this GPU."""
-        return value.to(self.device, non_blocking=True)
+    def bring(self, value: Tensor, *, non_blocking: bool = False) -> Tensor:
+        """A tensor on this GPU. `non_blocking` is for whoever leaves a pinned tensor as it is until the copy is made."""
+        return value.to(self.device, non_blocking=non_blocking)
 
     def free_bytes(self) -> int:
         """Memory that nobody holds. What torch keeps for later is given back first."""
@@ -82,6 +82,23 @@ class Place:
     def mark(self) -> Any:
         """This point of the current stream."""
         return torch.cuda.current_stream(self.device).record_event()
+
+    def wait(self, mark: Any) -> None:
+        """Returns when the GPU is past a mark."""
+        mark.synchronize()
+
+    def settle(self) -> None:
+        """Returns when the current stream has done its work."""
+        if not self.is_capturing():
+            torch.cuda.current_stream(self.device).synchronize()
+
+    def drain(self) -> None:
+        """Returns when the GPU has nothing to do."""
+        torch.cuda.synchronize(self.device)
+
+    def is_capturing(self) -> bool:
+        """Whether the current stream records work for later."""
+        return torch.cuda.is_current_stream_capturing()
 
     def meet(self, mark: Any, tensors: Iterable[Tensor]) -> None:
         """The current stream goes on behind a mark, with tensors that were made before it."""

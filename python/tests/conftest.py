@@ -20,7 +20,8 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """The name of a GPU. On the emulator torch has none, and its tensors in host memory stand in for those of a GPU."""
+    """The name of a GPU. On the emulator torch has none, and its tensors in host memory stand in for those of a GPU: what is
+    brought there is a copy, as it would be, and `Place.log` has what was marked and waited for."""
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         return "cuda"
@@ -29,11 +30,16 @@ def gpu(monkeypatch):
     import headwater.gpu
 
     class Emulated(headwater.gpu.Place):
+        log = []
+
         def __init__(self, device):
             self.ordinal, self.device = 0, torch.device("cpu")
 
         def stream(self):
             return 0
+
+        def bring(self, value, *, non_blocking=False):
+            return value.clone()
 
         def free_bytes(self):
             return 1 << 30
@@ -45,13 +51,26 @@ def gpu(monkeypatch):
             return self
 
         def leave(self, lanes):
-            assert all(lane is self for lane in lanes)
+            assert all(isinstance(lane, Emulated) for lane in lanes)
 
         def mark(self):
-            return self
+            self.log.append(("mark", len(self.log)))
+            return self.log[-1]
 
         def meet(self, mark, tensors):
-            assert mark is self and all(isinstance(tensor, torch.Tensor) for tensor in tensors)
+            assert mark in self.log and all(isinstance(tensor, torch.Tensor) for tensor in tensors)
+
+        def wait(self, mark):
+            self.log.append(("wait", mark))
+
+        def drain(self):
+            self.log.append(("drain",))
+
+        def settle(self):
+            self.log.append(("settle",))
+
+        def is_capturing(self):
+            return False
 
     monkeypatch.setattr(headwater.gpu, "Place", Emulated)
     monkeypatch.setattr(headwater.gpu, "current", lambda: Emulated(None))

@@ -34,6 +34,24 @@ def test_it_is_imported_without_torch():
     assert (done.stdout.strip(), done.returncode) == ("True", 0), done.stderr
 
 
+def test_its_names_are_those_for_users():
+    import headwater
+
+    shown = [name for name in dir(headwater) if not name.startswith("__")]
+    assert set(shown) == {*headwater.__all__, "glt", "pyg"} - {"__version__"}
+    for name in ("Any", "picture", "progress", "run", "tiers", "trainer", "dataset"):
+        assert name not in shown
+
+
+def test_a_dataset_folder_is_opened(tmp_path):
+    import headwater
+
+    made = headwater.generate("planted", tmp_path / "d", nodes=60, classes=2, seed=1)
+    assert repr(headwater.open(tmp_path / "d")) == repr(made)
+    with pytest.raises(OSError, match="nowhere"):
+        headwater.open(tmp_path / "nowhere")
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 def test_a_forked_process_samples_too():
     program = SAMPLES + """
@@ -73,7 +91,8 @@ print(ticks >= 3 or taken < 0.02)
 
 
 EXAMPLES = ["headwater", "headwater.tiers", "headwater.trainer"]
-WITH_PYG = ["headwater._unified", "headwater.compile", "headwater.dataset", "headwater.pyg.install", "headwater.pyg.stores"]
+WITH_PYG = ["headwater._unified", "headwater._unified_device", "headwater.compile", "headwater.dataset"]
+WITH_PYG += ["headwater.pyg.install", "headwater.pyg.stores"]
 WITH_PYG += ["headwater.glt", "headwater.glt.typing"]
 WITH_PYG += [f"headwater.glt.{name}" for name in ("data.topology", "data.feature", "data.unified_tensor")]
 WITH_PYG += [f"headwater.glt.utils.{name}" for name in ("common", "tensor")]

@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import headwater  # noqa: E402
-from headwater import UnifiedTensor, unified  # noqa: E402
-from headwater._headwater import placement  # noqa: E402
+from headwater import UnifiedTensor, _unified, unified  # noqa: E402
+from headwater._headwater import PinnedMemory, placement  # noqa: E402
 
 # Most of them ask for a GPU on the way.
 pytestmark = pytest.mark.gpu
@@ -114,6 +114,94 @@ def test_numpy_and_shared_memory_are_not_copied():
     assert unified(shared).data_ptr() == shared.data_ptr()
     ordinary = torch.zeros(600, 600)
     assert unified(ordinary).data_ptr() != ordinary.data_ptr()
+
+
+def test_memory_is_shared_where_that_is_asked_for(side):
+    for own in (torch.zeros(3000, 3000), torch.zeros(30, 30).share_memory_(), np.zeros((3000, 3000), np.float32)):
+        made = unified(own, copy=False)
+        assert made.data_ptr() == (own.ctypes.data if isinstance(own, np.ndarray) else own.data_ptr())
+        made[1] += 1
+        assert made.sum().item() == own[1].sum().item() == made.shape[1]
+        assert unified(own, copy=True).data_ptr() != made.data_ptr()
+    parts = torch.zeros(3000, 3001)[:, 1:]
+    assert torch.equal((unified(parts, copy=False) + 1).cpu(), parts + 1)
+    ours = unified(torch.zeros(4, 4))
+    assert unified(ours, copy=False, affinity="host").data_ptr() == ours.data_ptr()
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    "tensor, wished, words",
+    [
+        (read_only(np.zeros((3000, 3000), np.float32)), {}, "the array is read-only"),
+        (np.zeros((3000, 3000), np.float32)[::-1], {}, "negative stride"),
+        (torch.ones(3, dtype=torch.cfloat).conj(), {}, "as they are read"),
+        (torch.ones(3).to_sparse(), {}, "as they are read"),
+        (torch.ones(3), {"managed": True}, "managed memory is the driver's own"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused_with_the_reason(tensor, wished, words):
+    with pytest.raises(ValueError, match=words):
+        unified(tensor, copy=False, **wished)
+    if not isinstance(tensor, torch.Tensor) or (tensor.layout is torch.strided and not wished):
+        made = unified(tensor)
+        made[:1] = 0
+        assert made[0].sum().item() == 0
+
+
+def test_small_memory_of_the_heap_is_not_shared_with_a_gpu(gpu):
+    with pytest.raises(ValueError, match="its 12 bytes lie in the heap"):
+        unified(torch.ones(3), copy=False)
+
+
+def test_results_are_made_in_memory_of_those_that_are_gone(gpu):
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    own, other = table((600, 1000), affinity="host"), torch.ones(600, 1000)
+    for _ in range(2):
+        own + other
+    before = PinnedMemory.usage()
+    for step in range(20):
+        made = own + other
+        assert made.is_unified and made[1, 1].item() == 1002
+        del made
+    after = PinnedMemory.usage()
+    assert (after[0] - before[0], after[1] - before[1]) == (20, 0)
+
+
+def test_memory_that_somebody_still_has_is_not_used_again(gpu):
+    own = table((600, 1000), affinity="host")
+    kept = [own + step for step in range(3)]
+    parts = [made[5] for made in kept]
+    del kept
+    others = [own * 0 for _ in range(3)]
+    assert [part[0].item() for part in parts] == [5000, 5001, 5002] and len(others) == 3
+
+
+def test_operators_in_place_go_by_the_table(gpu, monkeypatch):
+    sides = []
+    monkeypatch.setattr(_unified, "_by_cpu", lambda *_: sides.append("cpu"))
+    monkeypatch.setattr(_unified, "_by_gpu", lambda *_: sides.append("gpu"))
+    for affinity, want in (("gpu", "gpu"), ("host", "cpu")):
+        own = table(affinity=affinity)
+        for write in (
+            lambda: own.add_(1),
+            lambda: own.__iadd__(1),
+            lambda: own.__setitem__(0, 1.0),
+            lambda: own.mul_(torch.ones(40, 6)),
+            lambda: torch.nn.init.ones_(own),
+            lambda: torch.add(own, 1, out=own),
+        ):
+            write()
+            assert sides.pop() == want
+    # What is copied out of host memory into host memory has no way to a GPU and back.
+    table().copy_(torch.ones(40, 6))
+    torch.ones(40, 6).add_(table())
+    assert sides == ["cpu", "cpu"]
 
 
 def test_saved_ones_are_ordinary(side):
@@ -228,6 +316,52 @@ def test_the_papers_spelling(side, spelling):
     assert (made + torch.ones(128)).sum().item() == 256
 
 
+@pytest.mark.parametrize("wished", [False, True])
+def test_a_device_carries_its_hint(side, spelling, wished):
+    there = headwater.device("unified", propagated_to_cuda=wished)
+    want = "gpu" if wished else "host"
+    given = [3.0, 4.0]
+    for made in (
+        torch.ones(2, 2, device=there),
+        torch.full((2,), 3.0, device=there, dtype=torch.float64),
+        torch.as_tensor(given, dtype=torch.float32, device=there),
+        torch.randperm(4, device=there),
+        torch.zeros_like(torch.ones(3), device=there),
+        torch.ones(3).new_zeros(2, device=there),
+        torch.ones(3).to(there),
+        torch.ones(3).to(device=there, dtype=torch.float64),
+        torch.ones(3).to(there, torch.float16, copy=True),
+        torch.ones(2, device="unified", propagatedToCUDA=wished),
+        torch.ones(2, device="unified", propagated_to_cuda=wished),
+        torch.ones(3).to("unified", propagatedToCUDA=wished),
+    ):
+        assert made.is_unified and made.affinity == want
+    assert torch.zeros(2, device=there, requires_grad=True).is_leaf
+    assert torch.ones(3).to(device=there, dtype=torch.float64).dtype == torch.float64
+    own = torch.ones(3).to(there)
+    assert own.to(there) is own and own.to(there, copy=True).data_ptr() != own.data_ptr()
+    leaf = torch.ones(3, requires_grad=True)
+    (leaf.to(there) * 3).sum().backward()
+    assert leaf.grad.tolist() == [3, 3, 3]
+
+
+def test_devices_that_are_none_are_refused(spelling):
+    with pytest.raises(ValueError, match="type is 'cuda'"):
+        headwater.device("cuda")
+    with pytest.raises(TypeError, match="stands beside a headwater.device"):
+        torch.ones(2, device=headwater.device(), propagated_to_cuda=False)
+    with pytest.raises(TypeError):
+        torch.ones(2, propagated_to_cuda=False)
+    with pytest.raises(ValueError, match="pin_memory is True"):
+        torch.ones(2, device="unified", pin_memory=True)
+
+
+def test_factories_take_advice(gpu, spelling):
+    own = torch.ones(3, device="unified", advise="SetReadMostly", adviseDevice="cuda")
+    own.mem_advise("UnsetReadMostly")
+    assert own[1:].sum().item() == 2
+
+
 def test_the_papers_listing_trains_as_plain_torch_does(side, spelling):
     """Two lines of a loop change: features go to "unified" once, and batches are not sent any more."""
 
@@ -253,10 +387,10 @@ def test_the_papers_listing_trains_as_plain_torch_does(side, spelling):
 
 
 def test_leaving_the_spelling_leaves_nothing():
-    before = torch.ones, torch.Tensor.to, hasattr(torch.Tensor, "is_unified")
+    before = dict(vars(torch)), dict(vars(torch.Tensor))
     headwater.enable_unified_device()
     headwater.enable_unified_device()
     headwater.disable_unified_device()
-    assert (torch.ones, torch.Tensor.to, hasattr(torch.Tensor, "is_unified")) == before
+    assert (dict(vars(torch)), dict(vars(torch.Tensor))) == before
     with pytest.raises(RuntimeError):
         torch.ones(3, device="unified")

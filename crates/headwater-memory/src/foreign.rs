@@ -9,14 +9,32 @@ use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use headwater_cuda::{Gpu, Span};
 
 use crate::error::Result;
-use crate::registry::lay_over;
+use crate::registry::lay_over_watched;
 
 /// Anything that owns bytes and lends them for as long as it lives.
 pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Whether bytes have left the place where they were lent, which some owners do without asking. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Moved(Arc<AtomicBool>);
+
+impl Moved {
+    /// For whoever notices.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether somebody has.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
 
 /// Bytes in the memory of another value. Clones share it.
 #[derive(Clone)]
@@ -24,6 +42,7 @@ pub struct Foreign {
     owner: Owner,
     start: NonNull<u8>,
     bytes: usize,
+    moved: Option<Moved>,
 }
 
 // SAFETY: the pointer is a shared borrow of `owner`, which is itself Send and Sync.
@@ -37,7 +56,14 @@ impl Foreign {
     pub fn new(owner: Owner) -> Self {
         let bytes = (*owner).as_ref();
         let (start, bytes) = (NonNull::from(bytes).cast(), bytes.len());
-        Self { owner, start, bytes }
+        Self { owner, start, bytes, moved: None }
+    }
+
+    /// As [`Foreign::new`], of an owner whose bytes may move, for whoever knows whether they did: registrations that were made
+    /// of them are not used again after that.
+    #[must_use]
+    pub fn watched(owner: Owner, moved: Moved) -> Self {
+        Self { moved: Some(moved), ..Self::new(owner) }
     }
 
     /// The bytes, where the owner has them.
@@ -52,7 +78,7 @@ impl Foreign {
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Option<Self> {
         let part = self.as_slice().get(range)?;
-        Some(Self { owner: self.owner.clone(), start: NonNull::from(part).cast(), bytes: part.len() })
+        Some(Self { start: NonNull::from(part).cast(), bytes: part.len(), ..self.clone() })
     }
 
     /// Registers the bytes with the driver and returns what kernels read them through. Nothing is copied. Kernels must not
@@ -60,7 +86,7 @@ impl Foreign {
     pub fn map_into(&self, gpu: &Gpu) -> Result<Span> {
         let keeper: Arc<dyn Any + Send + Sync> = Arc::new(self.owner.clone());
         // SAFETY: the owner keeps the range valid and is held as the keeper.
-        unsafe { lay_over(gpu, self.start, self.bytes, keeper) }
+        unsafe { lay_over_watched(gpu, self.start, self.bytes, keeper, self.moved.clone()) }
     }
 }
 

@@ -46,7 +46,7 @@ mod upload;
 pub use arena::pinned_arena;
 pub use buffer::{Buffer, Device, GpuVisible, Host, HostReadable, HostWritable, Managed, Pinned, WriteCombined};
 pub use error::{Error, Result};
-pub use foreign::{Foreign, Owner};
+pub use foreign::{Foreign, Moved, Owner};
 pub use gathered::add_gathered;
 pub use huge::{filled, read_tail};
 pub use map_file::{map_file, map_file_for_writers};

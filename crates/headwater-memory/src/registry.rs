@@ -4,17 +4,21 @@
 //! twice. So the process keeps one table of registered chunks. A request counts up the chunks it overlaps and registers
 //! only the gaps, in pieces small enough to succeed on their own; when the last holder of a chunk is gone the chunk is
 //! unregistered. A chunk also holds the owner of the memory it was registered for, because a neighbour that shares it
-//! may keep it registered for longer, and pages must not be unmapped under a registration.
+//! may keep it registered for longer, and pages must not be unmapped under a registration. Owners that move their bytes
+//! unmap them all the same: a GPU goes on reading the old pages, also when something else has come to lie at their
+//! addresses. So a chunk whose holders have all moved is registered anew for the next who asks.
 
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use headwater_cuda::{Allocation, Gpu, RegisteredParts, Registration, Span};
 
 use crate::error::{Error, Result};
+use crate::foreign::Moved;
 use crate::tier::{host_bytes_available, lockable_bytes};
 
 const PAGE_BYTES: usize = 4096;
@@ -24,6 +28,7 @@ const CHUNK_BYTES: usize = 4 << 30;
 /// A registered range. Holding it keeps the range registered.
 #[derive(Debug)]
 pub struct Registered {
+    number: u64,
     chunks: Vec<usize>,
 }
 
@@ -39,12 +44,25 @@ pub struct RegistryUse {
 struct Chunk {
     registration: Registration,
     keeper: Keeper,
-    holders: usize,
+    holders: Vec<Holder>,
+}
+
+/// Whoever keeps a chunk registered, by the number of its `Registered`.
+struct Holder {
+    number: u64,
+    moved: Option<Moved>,
+}
+
+impl Holder {
+    fn has_moved(&self) -> bool {
+        self.moved.as_ref().is_some_and(Moved::is_set)
+    }
 }
 
 type Keeper = Arc<dyn Any + Send + Sync>;
 
 static TABLE: Mutex<BTreeMap<usize, Chunk>> = Mutex::new(BTreeMap::new());
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Registered {
     /// Registers every page that `start..start + bytes` touches. Overlapping and repeated requests are fine.
@@ -53,7 +71,7 @@ impl Registered {
     /// The range stays mapped as long as `keeper` is held.
     pub unsafe fn new(gpu: &Gpu, start: NonNull<u8>, bytes: usize, keeper: Keeper) -> Result<Self> {
         // SAFETY: passed on.
-        unsafe { Self::in_chunks(gpu, start, bytes, &keeper, CHUNK_BYTES) }
+        unsafe { Self::in_chunks(gpu, start, bytes, (&keeper, None), CHUNK_BYTES) }
     }
 
     /// # Safety
@@ -62,23 +80,28 @@ impl Registered {
         gpu: &Gpu,
         start: NonNull<u8>,
         bytes: usize,
-        keeper: &Keeper,
+        (keeper, moved): (&Keeper, Option<Moved>),
         chunk_bytes: usize,
     ) -> Result<Self> {
         let pages = whole_pages(start.addr().get(), bytes)?;
+        // Owners go after the lock: dropping one may drop another registration.
+        let mut gone = Vec::new();
         let mut table = table();
+        forget_moved(gpu, &mut table, &pages, &mut gone)?;
         let known: Vec<Range<usize>> = overlapping(&table, &pages).collect();
-        let mut held = Self { chunks: known.iter().map(|range| range.start).collect() };
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        let holder = || Holder { number, moved: moved.clone() };
+        let mut held = Self { number, chunks: known.iter().map(|range| range.start).collect() };
         for start in &held.chunks {
             if let Some(chunk) = table.get_mut(start) {
-                chunk.holders += 1;
+                chunk.holders.push(holder());
             }
         }
         for gap in gaps(&pages, &known).into_iter().flat_map(|gap| pieces(gap, chunk_bytes)) {
             // SAFETY: the caller's promise covers these pages.
             match unsafe { register(gpu, &gap, bytes) } {
                 Ok(registration) => {
-                    table.insert(gap.start, Chunk { registration, keeper: keeper.clone(), holders: 1 });
+                    table.insert(gap.start, Chunk { registration, keeper: keeper.clone(), holders: vec![holder()] });
                     held.chunks.push(gap.start);
                 }
                 Err(error) => {
@@ -110,8 +133,10 @@ impl Drop for Registered {
         let mut table = table();
         for start in &self.chunks {
             let last = table.get_mut(start).is_some_and(|chunk| {
-                chunk.holders -= 1;
-                chunk.holders == 0
+                let before = chunk.holders.len();
+                chunk.holders.retain(|holder| holder.number != self.number);
+                // Another chunk may have come to stand here.
+                before > 0 && chunk.holders.is_empty()
             });
             if last && let Some(Chunk { registration, keeper, .. }) = table.remove(start) {
                 drop(registration);
@@ -128,7 +153,22 @@ impl Drop for Registered {
 /// `start..start + bytes` stays mapped, and is not reused for anything else, as long as `keeper` is held.
 pub unsafe fn lay_over(gpu: &Gpu, start: NonNull<u8>, bytes: usize, keeper: Keeper) -> Result<Span> {
     // SAFETY: the caller's promise.
-    unsafe { lay_over_in_chunks(gpu, start, bytes, keeper, CHUNK_BYTES) }
+    unsafe { lay_over_in_chunks(gpu, start, bytes, (keeper, None), CHUNK_BYTES) }
+}
+
+/// As [`lay_over`], of memory that may move, which `moved` then says.
+///
+/// # Safety
+/// As [`lay_over`], until `moved` is set.
+pub(crate) unsafe fn lay_over_watched(
+    gpu: &Gpu,
+    start: NonNull<u8>,
+    bytes: usize,
+    keeper: Keeper,
+    moved: Option<Moved>,
+) -> Result<Span> {
+    // SAFETY: the caller's promise.
+    unsafe { lay_over_in_chunks(gpu, start, bytes, (keeper, moved), CHUNK_BYTES) }
 }
 
 /// # Safety
@@ -137,11 +177,11 @@ unsafe fn lay_over_in_chunks(
     gpu: &Gpu,
     start: NonNull<u8>,
     bytes: usize,
-    keeper: Keeper,
+    (keeper, moved): (Keeper, Option<Moved>),
     chunk_bytes: usize,
 ) -> Result<Span> {
     // SAFETY: the caller's promise.
-    let registered = unsafe { Registered::in_chunks(gpu, start, bytes, &keeper, chunk_bytes) }?;
+    let registered = unsafe { Registered::in_chunks(gpu, start, bytes, (&keeper, moved), chunk_bytes) }?;
     let parts = registered.parts(start, bytes);
     // The tuple drops the registration before the keeper.
     let both: Keeper = Arc::new((registered, keeper));
@@ -160,10 +200,37 @@ fn table() -> MutexGuard<'static, BTreeMap<usize, Chunk>> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// # Safety
-/// As [`Registered::new`].
-unsafe fn register(gpu: &Gpu, range: &Range<usize>, asked_bytes: usize) -> Result<Registration> {
-    let refused = |why: String| Error::Register {
+/// Takes chunks out of the table that were registered for memory which is not there any more.
+fn forget_moved(
+    gpu: &Gpu,
+    table: &mut BTreeMap<usize, Chunk>,
+    pages: &Range<usize>,
+    gone: &mut Vec<Keeper>,
+) -> Result<()> {
+    let known: Vec<Range<usize>> = overlapping(table, pages).collect();
+    for range in known {
+        let holders = table.get(&range.start).map_or(&[][..], |chunk| &chunk.holders);
+        let moved = holders.iter().filter(|holder| holder.has_moved()).count();
+        if moved == 0 {
+            continue;
+        }
+        if moved < holders.len() {
+            let why = "a page of it is registered together with memory that its owner has moved, which is still held; let \
+                       go of what was made of that memory";
+            return Err(refused(&range, pages.len(), why.into()));
+        }
+        // Whoever holds the chunk may have work queued that reads it.
+        gpu.synchronize()?;
+        if let Some(Chunk { registration, keeper, .. }) = table.remove(&range.start) {
+            drop(registration);
+            gone.push(keeper);
+        }
+    }
+    Ok(())
+}
+
+fn refused(range: &Range<usize>, asked_bytes: usize, why: String) -> Error {
+    Error::Register {
         address: range.start,
         asked_bytes,
         free_bytes: host_bytes_available(),
@@ -171,7 +238,13 @@ unsafe fn register(gpu: &Gpu, range: &Range<usize>, asked_bytes: usize) -> Resul
             format!("the limit on locked memory (ulimit -l) is {bytes} bytes")
         }),
         why,
-    };
+    }
+}
+
+/// # Safety
+/// As [`Registered::new`].
+unsafe fn register(gpu: &Gpu, range: &Range<usize>, asked_bytes: usize) -> Result<Registration> {
+    let refused = |why: String| refused(range, asked_bytes, why);
     let start = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(range.start))
         .ok_or_else(|| refused("the range starts at address zero".into()))?;
     // SAFETY: passed on.
@@ -250,8 +323,8 @@ mod tests {
         let bytes = 5 * PAGE_BYTES + 100;
         let mapping = Arc::new(crate::mapping::Mapping::anonymous(bytes).unwrap());
         // SAFETY: the mapping is held as the keeper.
-        let host =
-            unsafe { lay_over_in_chunks(&gpu, mapping.start(), bytes, mapping.clone(), 2 * PAGE_BYTES) }.unwrap();
+        let host = unsafe { lay_over_in_chunks(&gpu, mapping.start(), bytes, (mapping.clone(), None), 2 * PAGE_BYTES) }
+            .unwrap();
         assert_eq!(registry_use(), RegistryUse { chunks: 3, bytes: 6 * PAGE_BYTES });
         let stream = headwater_cuda::Stream::new(&gpu).unwrap();
         let pattern: Vec<u8> = (0..bytes).map(|i| u8::try_from(i % 251).unwrap()).collect();
@@ -267,5 +340,37 @@ mod tests {
         assert_eq!((back[0], back[bytes - 1]), (pattern[0], pattern[bytes - 1]));
         drop(host);
         assert_eq!(registry_use(), RegistryUse { chunks: 0, bytes: 0 });
+    }
+
+    /// Tests of a program share the table, so each looks at its own pages only.
+    fn holders_at(start: NonNull<u8>) -> usize {
+        table().get(&start.addr().get()).map_or(0, |chunk| chunk.holders.len())
+    }
+
+    #[test]
+    fn device_registrations_of_memory_that_moved_are_not_used_again() {
+        let Ok(gpu) = Gpu::open(0) else { return eprintln!("no GPU: skipped") };
+        let bytes = 3 * PAGE_BYTES;
+        let mapping = Arc::new(crate::mapping::Mapping::anonymous(bytes).unwrap());
+        let moved = Moved::default();
+        let lay = |moved: Option<&Moved>| {
+            // SAFETY: the mapping is held as the keeper.
+            unsafe { lay_over_watched(&gpu, mapping.start(), bytes, mapping.clone(), moved.cloned()) }
+        };
+        let first = lay(Some(&moved)).unwrap();
+        let second = lay(Some(&moved)).unwrap();
+        assert_eq!(holders_at(mapping.start()), 2);
+        moved.set();
+        let third = lay(None).unwrap();
+        assert_eq!(holders_at(mapping.start()), 1);
+        drop((first, second));
+        assert_eq!(holders_at(mapping.start()), 1);
+        drop(third);
+        assert_eq!(holders_at(mapping.start()), 0);
+        let (moved, stays) = (Moved::default(), Moved::default());
+        let both = [lay(Some(&moved)).unwrap(), lay(Some(&stays)).unwrap()];
+        moved.set();
+        assert!(lay(None).unwrap_err().to_string().contains("its owner has moved"));
+        drop(both);
     }
 }

@@ -107,15 +107,22 @@ impl Array {
         dlpack::interface(py, (*self.owner).as_ref(), &self.shape, self.dtype, self.is_read_only)
     }
 
-    #[pyo3(signature = (**_wishes))]
-    fn __dlpack__<'py>(&self, py: Python<'py>, _wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
-        if self.is_read_only {
+    #[pyo3(signature = (**wishes))]
+    fn __dlpack__<'py>(&self, py: Python<'py>, wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        let device = self.__dlpack_device__();
+        let owner: Arc<dyn AsRef<[u8]> + Send + Sync> = if dlpack::wants_copy(wishes, device)? {
+            let mut copy = Recycled::new((*self.owner).as_ref().len());
+            py.detach(|| copy.as_mut().copy_from_slice((*self.owner).as_ref()));
+            Arc::new(copy)
+        } else if self.is_read_only {
             // The protocol has no word for it that every library knows.
-            return Err(PyBufferError::new_err("the array lies in memory that must not be written; copy it first"));
-        }
-        let address = (*self.owner).as_ref().as_ptr().expose_provenance() as u64;
-        let owner = Arc::new(Arc::clone(&self.owner));
-        dlpack::lend(py, dlpack::Lease { owner, address, device: self.__dlpack_device__() }, &self.shape, self.dtype)
+            let why = "the array lies in memory that must not be written; ask for a copy (`copy=True`)";
+            return Err(PyBufferError::new_err(why));
+        } else {
+            Arc::clone(&self.owner)
+        };
+        let address = (*owner).as_ref().as_ptr().expose_provenance() as u64;
+        dlpack::lend(py, dlpack::Lease { owner: Arc::new(owner), address, device }, &self.shape, self.dtype)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {

@@ -27,7 +27,8 @@ fn column<T: Pod + Send + Sync>(bytes: Foreign, name: &'static str) -> PyResult<
     Column::over(bytes, name).map_err(of_graph)
 }
 
-fn wrong(name: &str, dtype: Dtype, expected: &str) -> PyErr {
+/// An array of the wrong kind.
+pub fn wrong(name: &str, dtype: Dtype, expected: &str) -> PyErr {
     PyValueError::new_err(format!("{name} has elements of {dtype:?}; it should have {expected}"))
 }
 
@@ -43,14 +44,20 @@ pub fn ids(array: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Ids> {
 
 /// Ids that must be wide: those of 32 bits are copied.
 pub fn wide(array: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Column<u64>> {
-    Ok(match ids(array, name)? {
-        Ids::U64(wide) => wide,
-        Ids::U32(narrow) => {
+    let (bytes, dtype) = list(array, name)?;
+    match dtype {
+        Dtype::I64 | Dtype::U64 => column(bytes, name),
+        Dtype::I32 => {
+            let narrow: Column<i32> = column(bytes, name)?;
             // Negative ones stay negative.
-            let widened = |id: &u32| i64::from(id.cast_signed()).cast_unsigned();
-            Column::from(narrow.iter().map(widened).collect::<Vec<u64>>())
+            Ok(Column::from(narrow.iter().map(|id| i64::from(*id).cast_unsigned()).collect::<Vec<u64>>()))
         }
-    })
+        Dtype::U32 => {
+            let narrow: Column<u32> = column(bytes, name)?;
+            Ok(Column::from(narrow.iter().map(|id| u64::from(*id)).collect::<Vec<u64>>()))
+        }
+        other => Err(wrong(name, other, "int64 or int32")),
+    }
 }
 
 /// Times of 64 bits; those of 32 are copied.

@@ -16,16 +16,18 @@ use rayon::prelude::*;
 
 use crate::array::Array;
 use crate::column::{list, wide};
-use crate::dlpack::{Lent, is_read_only};
+use crate::dlpack::Lent;
 use crate::dtype::Dtype;
 use crate::error::of_graph;
 use crate::graph::{Graph, Topology};
+use crate::lender::Lenders;
 use crate::threads;
 
 /// A dataset by positions of its types and relations; `headwater.Dataset` has names for them.
 #[pyclass(frozen, module = "headwater")]
 pub struct RawDataset {
     pub core: Core,
+    lenders: Lenders,
 }
 
 type Given<'py> = Option<Bound<'py, PyAny>>;
@@ -41,7 +43,7 @@ impl RawDataset {
     fn open(py: Python<'_>, path: PathBuf, verify: bool) -> PyResult<Self> {
         let open = || if verify { Core::open_verified(&path, &Silent) } else { Core::open(&path) };
         let core = threads::run(py, open)?.map_err(of_graph)?;
-        Ok(Self { core })
+        Ok(Self { core, lenders: Lenders::default() })
     }
 
     /// Edges to predict of a split, one row each: source, position of the relation, target; where there are some.
@@ -61,20 +63,29 @@ impl RawDataset {
         nodes: Vec<GivenNodes<'_>>,
         edges: Vec<GivenEdges<'_>>,
     ) -> PyResult<Self> {
-        let nodes = nodes.iter().map(stored_nodes).collect::<PyResult<Vec<_>>>()?;
-        let edges = edges.iter().map(stored_edges).collect::<PyResult<Vec<_>>>()?;
+        let mut lenders = graph.1.clone();
+        lenders.check(py, "graph")?;
+        let nodes = nodes.iter().map(|own| stored_nodes(own, &mut lenders)).collect::<PyResult<Vec<_>>>()?;
+        let edges = edges.iter().map(|own| stored_edges(own, &mut lenders)).collect::<PyResult<Vec<_>>>()?;
         let core = threads::run(py, || Core::in_memory(name, &graph.0, nodes, edges))?.map_err(of_graph)?;
-        Ok(Self { core })
+        Ok(Self { core, lenders })
     }
 
     /// Writes all of it into a new folder.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.check_lenders(py)?;
         threads::run(py, || self.core.save(&path, &Silent))?.map_err(of_graph)
     }
 
     /// Reads every file and compares checksums.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_lenders(py)?;
         threads::run(py, || self.core.verify(&Silent))?.map_err(of_graph)
+    }
+
+    /// Fails when memory of others that it was made over is not there any more.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_lenders(py)
     }
 
     /// The folder, where there is one.
@@ -125,18 +136,21 @@ impl RawDataset {
         self.core.manifest().nodes.get(node_type)?.files.classes
     }
 
-    fn graph(&self) -> PyResult<Graph> {
-        self.core.graph().map(Graph).map_err(of_graph)
+    fn graph(&self, py: Python<'_>) -> PyResult<Graph> {
+        self.check_lenders(py)?;
+        self.core.graph().map(|made| Graph(made, self.lenders.clone())).map_err(of_graph)
     }
 
-    fn topology(&self, relation: usize) -> PyResult<Topology> {
+    fn topology(&self, py: Python<'_>, relation: usize) -> PyResult<Topology> {
         self.check_relation(relation)?;
-        self.core.topology(relation).map(Topology).map_err(of_graph)
+        self.check_lenders(py)?;
+        self.core.topology(relation).map(|made| Topology(made, self.lenders.clone())).map_err(of_graph)
     }
 
     /// Both ends of every edge of a relation, in the order of its lists.
     fn edges(&self, py: Python<'_>, relation: usize) -> PyResult<Array> {
         self.check_relation(relation)?;
+        self.check_lenders(py)?;
         let ends = threads::run(py, || {
             let coo = self.core.topology(relation)?.to_coo();
             let mut ends = vec![0i64; 2 * coo.sources.len()];
@@ -151,7 +165,8 @@ impl RawDataset {
     }
 
     /// `features`, `labels`, `times`, `train`, `valid` or `test` of a node type, where it has them.
-    fn of_nodes(&self, node_type: usize, what: &str) -> PyResult<Option<Array>> {
+    fn of_nodes(&self, py: Python<'_>, node_type: usize, what: &str) -> PyResult<Option<Array>> {
+        self.check_lenders(py)?;
         let Some(entry) = self.core.manifest().nodes.get(node_type) else {
             return Err(PyValueError::new_err(format!("there is no node type {node_type}")));
         };
@@ -168,8 +183,9 @@ impl RawDataset {
     }
 
     /// `offsets`, `neighbours`, `edge_ids`, `weights`, `times`, `labels` or `features` of a relation, where it has them.
-    fn of_edges(&self, relation: usize, what: &str) -> PyResult<Option<Array>> {
+    fn of_edges(&self, py: Python<'_>, relation: usize, what: &str) -> PyResult<Option<Array>> {
         self.check_relation(relation)?;
+        self.check_lenders(py)?;
         let (entry, ends) = (&self.core.manifest().relations[relation], &self.core.schema().relations()[relation]);
         let nodes = |at: usize| self.core.schema().node_types()[at].count;
         let files = &entry.files;
@@ -194,7 +210,12 @@ impl RawDataset {
 impl RawDataset {
     /// One that was just written.
     pub fn written(path: &std::path::Path) -> headwater::graph::Result<Self> {
-        Ok(Self { core: Core::open(path)? })
+        Ok(Self { core: Core::open(path)?, lenders: Lenders::default() })
+    }
+
+    /// Fails when memory of others that it was made over is not there any more.
+    pub fn check_lenders(&self, py: Python<'_>) -> PyResult<()> {
+        self.lenders.check(py, "dataset")
     }
 
     /// An array for others. `ids_below` says that it holds ids, which torch wants signed: those that do not fit are widened.
@@ -211,7 +232,7 @@ impl RawDataset {
             (dtype, _) => dtype,
         };
         let data = stored.for_writers().map_err(of_graph)?;
-        let is_read_only = stored.is_held() && is_read_only(data.as_slice());
+        let is_read_only = stored.is_held() && self.lenders.is_read_only(data.as_slice());
         Ok(Some(Array::over(Arc::new(data), stored.shape().to_vec(), dtype).for_readers(is_read_only)))
     }
 
@@ -234,37 +255,46 @@ fn widen(ids: &Ids, to: &mut [i64]) {
     }
 }
 
-fn stored_nodes((features, labels, classes, times, splits): &GivenNodes<'_>) -> PyResult<NodeArrays> {
-    let [train, valid, test] = splits;
+fn stored_nodes(given: &GivenNodes<'_>, held: &mut Lenders) -> PyResult<NodeArrays> {
+    let (features, labels, classes, times, [train, valid, test]) = given;
     Ok(NodeArrays {
-        features: rows(features, "features")?,
-        labels: rows(labels, "labels")?,
+        features: rows(features, "features", held)?,
+        labels: rows(labels, "labels", held)?,
         classes: *classes,
-        times: times.as_ref().map(stored_times).transpose()?,
-        splits: [split(train, "train")?, split(valid, "valid")?, split(test, "test")?],
+        times: times.as_ref().map(|times| stored_times(times, held)).transpose()?,
+        splits: [split(train, "train", held)?, split(valid, "valid", held)?, split(test, "test", held)?],
     })
 }
 
-fn stored_edges((features, labels): &GivenEdges<'_>) -> PyResult<EdgeArrays> {
-    Ok(EdgeArrays { features: rows(features, "edge_features")?, labels: rows(labels, "edge_labels")? })
+fn stored_edges((features, labels): &GivenEdges<'_>, held: &mut Lenders) -> PyResult<EdgeArrays> {
+    Ok(EdgeArrays { features: rows(features, "edge_features", held)?, labels: rows(labels, "edge_labels", held)? })
+}
+
+/// Notes who lends memory that is read where it lies.
+fn note(held: &mut Lenders, array: &Bound<'_, PyAny>, name: &str, bytes: &Foreign) -> PyResult<()> {
+    held.add(&Lenders::of(array, name)?.only_over(&[bytes.as_slice().as_ptr().addr()]));
+    Ok(())
 }
 
 /// Rows where they lie.
-fn rows(array: &Given<'_>, name: &str) -> PyResult<Option<Stored>> {
+fn rows(array: &Given<'_>, name: &str, held: &mut Lenders) -> PyResult<Option<Stored>> {
     let Some(array) = array else { return Ok(None) };
     let lent = Lent::new(array, name)?;
     let (kind, shape) = (lent.dtype.in_files(name)?, lent.shape.clone());
-    Stored::held(name, kind, &shape, Foreign::new(Arc::new(lent))).map(Some).map_err(of_graph)
+    let bytes = Foreign::new(Arc::new(lent));
+    note(held, array, name, &bytes)?;
+    Stored::held(name, kind, &shape, bytes).map(Some).map_err(of_graph)
 }
 
-fn stored_times(array: &Bound<'_, PyAny>) -> PyResult<Stored> {
+fn stored_times(array: &Bound<'_, PyAny>, held: &mut Lenders) -> PyResult<Stored> {
     let times = crate::column::times(array, "times")?;
+    note(held, array, "times", times.foreign())?;
     let kind = Dtype::I64.in_files("times")?;
     Stored::held("times", kind, &[times.len()], times.foreign().clone()).map_err(of_graph)
 }
 
 /// Ids where they lie, or those that a mask marks.
-fn split(array: &Given<'_>, name: &'static str) -> PyResult<Option<Stored>> {
+fn split(array: &Given<'_>, name: &'static str, held: &mut Lenders) -> PyResult<Option<Stored>> {
     let Some(array) = array else { return Ok(None) };
     let (bytes, dtype) = list(array, name)?;
     let ids = if dtype == Dtype::Bool {
@@ -274,5 +304,6 @@ fn split(array: &Given<'_>, name: &'static str) -> PyResult<Option<Stored>> {
         // As they are, so that a negative one is out of range and named.
         wide(array, name)?
     };
+    note(held, array, name, ids.foreign())?;
     Stored::held(name, NpyType::U64, &[ids.len()], ids.foreign().clone()).map(Some).map_err(of_graph)
 }

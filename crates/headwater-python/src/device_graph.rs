@@ -11,6 +11,7 @@ use crate::column::wide;
 use crate::cuda::gpu;
 use crate::error::of_graph;
 use crate::graph::Graph;
+use crate::lender::{Lenders, look_around};
 use crate::sampler::Wishes;
 use crate::threads;
 
@@ -19,6 +20,8 @@ use crate::threads;
 pub struct DeviceGraph {
     pub placed: PlacedGraph,
     pub gpu: Gpu,
+    /// Of what it reads in host memory.
+    pub lenders: Lenders,
 }
 
 #[pymethods]
@@ -37,12 +40,15 @@ impl DeviceGraph {
                 return Err(PyValueError::new_err(why));
             }
         };
+        graph.1.check(py, "graph")?;
+        look_around(py)?;
         let placed = threads::run(py, || PlacedGraph::new(&graph.0, wish, Some(&gpu)))?.map_err(of_graph)?;
         if placed.storage() == Storage::Cpu {
             let why = "the graph has room neither in GPU memory nor in memory that can be pinned";
             return Err(PyMemoryError::new_err(why));
         }
-        Ok(Self { placed, gpu })
+        let lenders = if placed.storage() == Storage::ZeroCopy { graph.1.clone() } else { Lenders::default() };
+        Ok(Self { placed, gpu, lenders })
     }
 
     /// Where it lies: `"cuda"` or `"zero-copy"`.
@@ -65,6 +71,7 @@ impl DeviceGraph {
         batch: usize,
         fanouts: Vec<Vec<i64>>,
     ) -> PyResult<Vec<Array>> {
+        self.lenders.check(py, "graph")?;
         let wishes = Wishes { fanouts, replace: false, disjoint: false, weighted: false, last: false, edge_ids: false };
         let options = wishes.options()?;
         let types = self.placed.graph().schema().node_types().len();

@@ -9,6 +9,7 @@ use crate::cuda::{at, on_gpu, stream};
 use crate::device_graph::DeviceGraph;
 use crate::dtype::Dtype;
 use crate::error::of_graph;
+use crate::lender::Lenders;
 use crate::sampler::{Held, Numbers, SeedArrays, Wishes, held};
 
 /// Draws neighbourhoods on a GPU. The same seeds under the same key give the sample that `Sampler` gives.
@@ -18,6 +19,7 @@ pub struct DeviceSampler {
     subgraphs: GpuSubgraphs,
     types: usize,
     gpu: Gpu,
+    lenders: Lenders,
 }
 
 #[pymethods]
@@ -39,7 +41,7 @@ impl DeviceSampler {
         let sampler = GpuNeighbourSampler::new(graph.placed.clone(), wishes.options()?).map_err(of_graph)?;
         let subgraphs = GpuSubgraphs::new(graph.placed.clone(), 0).map_err(of_graph)?;
         let types = graph.placed.graph().schema().node_types().len();
-        Ok(Self { sampler, subgraphs, types, gpu: graph.gpu.clone() })
+        Ok(Self { sampler, subgraphs, types, gpu: graph.gpu.clone(), lenders: graph.lenders.clone() })
     }
 
     /// The neighbourhood of seeds of some types in host memory, drawn on a stream under the numbers of its batch. Returns when
@@ -51,6 +53,7 @@ impl DeviceSampler {
         numbers: Numbers,
         stream: usize,
     ) -> PyResult<DeviceSample> {
+        self.lenders.check(py, "graph")?;
         let (held, stream) = (held(self.types, &seeds)?, self::stream(&self.gpu, stream)?);
         let drawn = py.detach(|| self.draw(&stream, &held, numbers)).map_err(of_graph)?;
         Ok(DeviceSample(drawn))
@@ -64,6 +67,7 @@ impl DeviceSampler {
         numbers: Numbers,
         stream: usize,
     ) -> PyResult<DeviceSample> {
+        self.lenders.check(py, "graph")?;
         let (held, stream) = (held(self.types, &seeds)?, self::stream(&self.gpu, stream)?);
         let drawn = py.detach(|| {
             let nodes = self.draw(&stream, &held, numbers)?.node_ids()?;

@@ -8,9 +8,9 @@
 use std::any::Any;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -68,34 +68,6 @@ pub struct Taken {
     /// The kind of memory and the number of its device, as DLPack has them.
     device: (i32, i32),
     _lender: Lender,
-    _read_only: Option<ReadOnly>,
-}
-
-/// Where memory lies that its owners do not let be written, while it is lent.
-static READ_ONLY: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-
-/// One of them, by its first byte.
-struct ReadOnly(usize);
-
-impl ReadOnly {
-    fn new(start: usize) -> Self {
-        READ_ONLY.lock().unwrap_or_else(PoisonError::into_inner).push(start);
-        Self(start)
-    }
-}
-
-impl Drop for ReadOnly {
-    fn drop(&mut self) {
-        let mut known = READ_ONLY.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = known.iter().position(|start| *start == self.0) {
-            known.swap_remove(at);
-        }
-    }
-}
-
-/// Whether bytes were lent by somebody who does not let them be written: trying would end the process.
-pub fn is_read_only(bytes: &[u8]) -> bool {
-    READ_ONLY.lock().unwrap_or_else(PoisonError::into_inner).contains(&bytes.as_ptr().addr())
 }
 
 /// Who is held.
@@ -146,7 +118,10 @@ impl Taken {
         };
         let bytes = found.shape.iter().try_fold(found.dtype.bytes(), |bytes, length| bytes.checked_mul(*length));
         let bytes = bytes.ok_or_else(|| PyValueError::new_err(format!("{name} is larger than memory")))?;
-        Ok(Self { bytes, ..found })
+        check_start(found.start.addr().get(), found.dtype, bytes, name)?;
+        // Memory without bytes may lie anywhere, also where its elements could not.
+        let start = if bytes == 0 { NonNull::<u128>::dangling().cast() } else { found.start };
+        Ok(Self { start, bytes, ..found })
     }
 
     /// Whether the CPU reads it.
@@ -174,17 +149,13 @@ impl Taken {
         let field = |key: &str| interface.get_item(key);
         let shape: Vec<usize> = field("shape")?.extract()?;
         let dtype = Dtype::of_typestr(&field("typestr")?.extract::<String>()?, name)?;
-        let (address, is_read_only): (usize, bool) = field("data")?.extract()?;
-        let strides: Option<Vec<isize>> =
-            interface.cast::<PyDict>()?.get_item("strides")?.and_then(|all| all.extract().ok());
-        let size = isize::try_from(dtype.bytes()).unwrap_or(1);
-        let in_elements = strides.map(|strides| strides.into_iter().map(|bytes| bytes / size).collect::<Vec<_>>());
-        check_rows(&shape, in_elements.as_deref(), name)?;
-        let start = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address))
-            .unwrap_or(NonNull::<u64>::dangling().cast());
+        let (address, _): (usize, bool) = field("data")?.extract()?;
+        let strides = interface.cast::<PyDict>()?.get_item("strides")?.filter(|strides| !strides.is_none());
+        let strides: Option<Vec<isize>> = strides.map(|strides| strides.extract()).transpose()?;
+        check_rows(&shape, strides.as_deref(), dtype.bytes(), name)?;
+        let start = first_byte(std::ptr::with_exposed_provenance_mut(address), &shape, name)?;
         let _lender = Lender::Object(array.clone().unbind());
-        let _read_only = is_read_only.then(|| ReadOnly::new(start.addr().get()));
-        Ok(Self { start, bytes: 0, shape, dtype, device: (HOST, 0), _lender, _read_only })
+        Ok(Self { start, bytes: 0, shape, dtype, device: (HOST, 0), _lender })
     }
 
     fn by_capsule(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
@@ -202,24 +173,28 @@ impl Taken {
         let _lender = Lender::Tensor(managed);
         // SAFETY: the protocol's layout, live until it is deleted.
         let tensor = unsafe { &managed.as_ref().tensor };
-        let dimensions = usize::try_from(tensor.dimensions).unwrap_or(0);
+        let wrong = |what: &str| PyValueError::new_err(format!("{name} is lent with {what}, which cannot be"));
+        let dimensions = usize::try_from(tensor.dimensions).map_err(|_| wrong("less than no dimensions"))?;
         // SAFETY: the protocol's arrays have so many elements; without dimensions they may be null.
         let numbers = |all: *mut i64| unsafe {
             if dimensions == 0 || all.is_null() { None } else { Some(std::slice::from_raw_parts(all, dimensions)) }
         };
         let lengths = numbers(tensor.shape).unwrap_or_default();
-        let shape: Vec<usize> = lengths.iter().map(|length| usize::try_from(*length).unwrap_or(0)).collect();
+        let shape = lengths.iter().map(|length| usize::try_from(*length)).collect::<Result<Vec<usize>, _>>();
+        let shape = shape.map_err(|_| wrong("a negative length"))?;
         let strides = numbers(tensor.strides)
-            .map(|all| all.iter().map(|own| isize::try_from(*own).unwrap_or(0)).collect::<Vec<_>>());
-        check_rows(&shape, strides.as_deref(), name)?;
+            .map(|all| all.iter().map(|own| isize::try_from(*own)).collect::<Result<Vec<_>, _>>())
+            .transpose()
+            .map_err(|_| wrong("a step beyond memory"))?;
+        check_rows(&shape, strides.as_deref(), 1, name)?;
         let DataType { code, bits, lanes } = tensor.dtype;
         let dtype = Dtype::of_dlpack(code, bits, lanes, name)?;
         let device = (tensor.device.kind, tensor.device.id);
-        let start = NonNull::new(tensor.data.cast::<u8>()).unwrap_or(NonNull::<u64>::dangling().cast());
-        let offset = usize::try_from(tensor.byte_offset).unwrap_or(0);
+        let start = first_byte(tensor.data.cast::<u8>(), &shape, name)?;
+        let offset = usize::try_from(tensor.byte_offset).map_err(|_| wrong("an offset beyond memory"))?;
         // SAFETY: the offset is inside the lender's memory.
         let start = unsafe { start.add(offset) };
-        Ok(Self { start, bytes: 0, shape, dtype, device, _lender, _read_only: None })
+        Ok(Self { start, bytes: 0, shape, dtype, device, _lender })
     }
 }
 
@@ -272,14 +247,39 @@ fn pending(array: &Bound<'_, PyAny>) -> PyResult<Option<(&'static str, &'static 
     Ok(None)
 }
 
-/// Elements stand one after the other, as in C.
-fn check_rows(shape: &[usize], strides: Option<&[isize]>, name: &str) -> PyResult<()> {
+/// Where memory begins, which only what has no elements may leave open.
+fn first_byte(start: *mut u8, shape: &[usize], name: &str) -> PyResult<NonNull<u8>> {
+    match NonNull::new(start) {
+        Some(start) => Ok(start),
+        None if shape.contains(&0) => Ok(NonNull::<u128>::dangling().cast()),
+        None => Err(PyValueError::new_err(format!("{name} has elements but no memory"))),
+    }
+}
+
+/// Elements begin where the CPU and GPUs read them at once: at a multiple of their bytes, of eight for the largest.
+fn check_start(address: usize, dtype: Dtype, bytes: usize, name: &str) -> PyResult<()> {
+    let unit = dtype.bytes().min(8);
+    if bytes == 0 || address.is_multiple_of(unit) {
+        return Ok(());
+    }
+    let why = format!("{name} begins at byte {address}, which is no multiple of {unit}; copy it first");
+    Err(PyValueError::new_err(why))
+}
+
+/// Elements stand one after the other, as in C. Strides are in units of which an element has `element`: bytes are compared as
+/// bytes, because steps may be no multiple of an element, as those of a field in packed records.
+fn check_rows(shape: &[usize], strides: Option<&[isize]>, element: usize, name: &str) -> PyResult<()> {
     let Some(strides) = strides else { return Ok(()) };
-    let mut expected = 1isize;
+    if strides.len() != shape.len() {
+        let why = format!("{name} has {} dimensions and {} strides", shape.len(), strides.len());
+        return Err(PyValueError::new_err(why));
+    }
+    let mut expected = isize::try_from(element).unwrap_or(isize::MAX);
     let is_empty = shape.contains(&0);
     for (length, stride) in shape.iter().zip(strides).rev() {
         if *length > 1 && *stride != expected && !is_empty {
-            return Err(PyValueError::new_err(format!("{name} is not contiguous; call `.contiguous()` first")));
+            let why = format!("{name} is not contiguous; call `.contiguous()` or `numpy.ascontiguousarray` first");
+            return Err(PyValueError::new_err(why));
         }
         expected = expected.saturating_mul(isize::try_from(*length).unwrap_or(isize::MAX));
     }
@@ -299,6 +299,36 @@ pub struct Lease {
     pub owner: Arc<dyn Any + Send + Sync>,
     pub address: u64,
     pub device: (i32, i32),
+}
+
+/// Whether whoever takes memory of `own` device wants a copy of it. What cannot be given is refused, as the protocol has it.
+pub fn wants_copy(wishes: Option<&Bound<'_, PyDict>>, own: (i32, i32)) -> PyResult<bool> {
+    let mut wants_copy = false;
+    for (name, wish) in wishes.into_iter().flat_map(|wishes| wishes.iter()) {
+        match name.extract::<String>()?.as_str() {
+            // Nothing is queued on memory of ours when it is lent, and tensors go out as the first version has them.
+            "stream" | "max_version" => {}
+            "copy" => wants_copy = wish.extract::<Option<bool>>()?.unwrap_or(false),
+            "dl_device" => {
+                let wished: Option<(i32, i32)> = wish.extract()?;
+                if let Some(wished) = wished.filter(|wished| *wished != own) {
+                    let why = format!("dl_device is {wished:?}, but the memory lies with device {own:?}");
+                    return Err(PyBufferError::new_err(why));
+                }
+            }
+            other => return Err(PyTypeError::new_err(format!("__dlpack__ takes no {other:?}"))),
+        }
+    }
+    Ok(wants_copy)
+}
+
+/// As [`wants_copy`], for memory that is there to be shared.
+pub fn check_shared(wishes: Option<&Bound<'_, PyDict>>, own: (i32, i32)) -> PyResult<()> {
+    if wants_copy(wishes, own)? {
+        let why = "copy is True, but this memory is lent where it lies; copy the tensor that comes of it";
+        return Err(PyBufferError::new_err(why));
+    }
+    Ok(())
 }
 
 /// A capsule over memory of ours, which stays until whoever takes it deletes it.

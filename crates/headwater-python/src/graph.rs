@@ -9,12 +9,13 @@ use pyo3::prelude::*;
 use crate::array::Array;
 use crate::column::{ids, times, weights, wide};
 use crate::error::of_graph;
+use crate::lender::Lenders;
 use crate::threads;
 
 /// Who is next to whom: the neighbour lists of one relation. Lists are the targets' (`csc`) or the sources' (`csr`).
 #[pyclass(frozen, module = "headwater")]
 #[derive(Clone)]
-pub struct Topology(pub core::Topology);
+pub struct Topology(pub core::Topology, pub Lenders);
 
 /// By its name.
 pub fn layout(name: &str) -> PyResult<Layout> {
@@ -78,7 +79,7 @@ impl Topology {
             // Samplers read here and there, which large pages make cheap.
             in_time(edges.build(options, &Silent)?, node_times.as_deref())?.with_ids_implied().in_memory()
         })?;
-        made.map(Self).map_err(of_graph)
+        made.map(|made| Self(made, Lenders::default())).map_err(of_graph)
     }
 
     /// Over lists that are there already. They are read where they lie.
@@ -98,6 +99,13 @@ impl Topology {
         is_sorted: bool,
     ) -> PyResult<Self> {
         let layout = self::layout(layout)?;
+        let lenders = Lenders::of_all(&[
+            ("offsets", Some(offsets)),
+            ("neighbours", Some(neighbours)),
+            ("edge_ids", edge_ids),
+            ("weights", weights),
+            ("times", times),
+        ])?;
         let (offsets, neighbours) = (wide(offsets, "offsets")?, ids(neighbours, "neighbours")?);
         let carried = Carried::read(edge_ids, weights, times, node_times)?;
         let made = threads::run(py, || {
@@ -108,7 +116,9 @@ impl Topology {
             let made = timed(made, carried.node_times.as_deref())?;
             Ok(if made.times().is_some() { made.with_order(RowOrder::Time) } else { made })
         })?;
-        made.map(Self).map_err(of_graph)
+        let made = made.map_err(of_graph)?;
+        let lenders = lenders.only_over(&addresses(&made));
+        Ok(Self(made, lenders))
     }
 
     /// Nodes that own lists.
@@ -124,19 +134,22 @@ impl Topology {
     }
 
     /// Where each row's list begins, and after the last one where it ends.
-    fn offsets(&self) -> Array {
-        Array::ids(self.0.offsets().to_vec())
+    fn offsets(&self, py: Python<'_>) -> PyResult<Array> {
+        self.1.check(py, "lists")?;
+        Ok(Array::ids(self.0.offsets().to_vec()))
     }
 
     /// All lists, one after the other.
-    fn neighbours(&self) -> Array {
-        Array::ids(self.0.neighbours().iter().collect())
+    fn neighbours(&self, py: Python<'_>) -> PyResult<Array> {
+        self.1.check(py, "lists")?;
+        Ok(Array::ids(self.0.neighbours().iter().collect()))
     }
 
     /// Where each edge stood in what the lists were made of.
-    fn edge_ids(&self) -> Array {
+    fn edge_ids(&self, py: Python<'_>) -> PyResult<Array> {
+        self.1.check(py, "lists")?;
         let positions = 0..self.0.neighbours().len();
-        Array::ids(positions.map(|at| self.0.edge_id(at)).collect())
+        Ok(Array::ids(positions.map(|at| self.0.edge_id(at)).collect()))
     }
 }
 
@@ -156,6 +169,19 @@ impl Carried {
     }
 }
 
+/// Where the arrays of lists begin.
+fn addresses(lists: &core::Topology) -> Vec<usize> {
+    let ids = |ids: &Ids| match ids {
+        Ids::U32(ids) => ids.as_ptr().addr(),
+        Ids::U64(ids) => ids.as_ptr().addr(),
+    };
+    let mut found = vec![lists.offsets().as_ptr().addr(), ids(lists.neighbours())];
+    found.extend(lists.edge_ids().map(ids));
+    found.extend(lists.weights().map(|weights| weights.as_ptr().addr()));
+    found.extend(lists.times().map(|times| times.as_ptr().addr()));
+    found
+}
+
 /// With the times of neighbours, where there are some.
 fn timed(made: core::Topology, node_times: Option<&[i64]>) -> core::Result<core::Topology> {
     match node_times {
@@ -172,13 +198,17 @@ fn in_time(made: core::Topology, node_times: Option<&[i64]>) -> core::Result<cor
 
 /// A graph in host memory: node types with their counts, and relations between them.
 #[pyclass(frozen, weakref, module = "headwater")]
-pub struct Graph(pub core::Graph);
+pub struct Graph(pub core::Graph, pub Lenders);
 
 #[pymethods]
 impl Graph {
     /// `Graph([("node", 10)], [(0, "to", 0, topology)])`: types by name and count, relations by the positions of their ends.
     #[new]
-    fn new(node_types: Vec<(String, u64)>, relations: Vec<(usize, String, usize, Py<Topology>)>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        node_types: Vec<(String, u64)>,
+        relations: Vec<(usize, String, usize, Py<Topology>)>,
+    ) -> PyResult<Self> {
         let types = node_types.into_iter().map(|(name, count)| NodeType { name, count }).collect();
         let ends = relations.iter().map(|(source, name, target, _)| Relation {
             source: *source,
@@ -187,7 +217,10 @@ impl Graph {
         });
         let schema = Schema::new(types, ends.collect()).map_err(of_graph)?;
         let lists = relations.iter().map(|(.., lists)| lists.get().0.clone()).collect();
-        core::Graph::new(schema, lists).map(Self).map_err(of_graph)
+        let mut lenders = Lenders::default();
+        relations.iter().for_each(|(.., lists)| lenders.add(&lists.get().1));
+        lenders.check(py, "lists")?;
+        core::Graph::new(schema, lists).map(|made| Self(made, lenders)).map_err(of_graph)
     }
 
     /// Names and counts.

@@ -54,6 +54,7 @@ impl LayerGraph {
         self_loops: &str,
     ) -> PyResult<Self> {
         let loops = loops_named(self_loops)?;
+        relations.iter().try_for_each(|(.., lists)| lists.get().1.check(py, "lists"))?;
         let held: Vec<Held<'_>> =
             relations.iter().map(|(source, target, lists)| (*source, *target, &lists.get().0)).collect();
         let made = threads::run(py, || {
@@ -70,8 +71,9 @@ impl LayerGraph {
         let schema = graph.0.schema();
         let types = schema.node_types().iter().map(|own| (own.name.clone(), own.count)).collect();
         let lists = schema.relations().iter().zip(graph.0.relations());
-        let relations =
-            lists.map(|(own, lists)| (own.source, own.name.clone(), own.target, Topology(lists.clone()))).collect();
+        let relations = lists
+            .map(|(own, lists)| (own.source, own.name.clone(), own.target, Topology(lists.clone(), graph.1.clone())))
+            .collect();
         (types, relations)
     }
 

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | How does an array cross? | `dlpack.rs`, `dtype.rs` |
 //! | Ours, for others? | `array.rs` |
-//! | Theirs, for us? | `column.rs` |
+//! | Theirs, for us? | `column.rs`, and `lender.rs` whether they still lie where they lay |
 //! | Graphs and their samples? | `graph.rs`, `sampler.rs` |
 //! | Layers as kernels? | `compile.rs`, `kernels.rs` |
 //! | The same with a GPU? | `cuda.rs`, `device_graph.rs`, `device_sampler.rs`, `table.rs` |
@@ -33,6 +33,7 @@ mod error;
 mod fingerprint;
 mod graph;
 mod kernels;
+mod lender;
 mod mapped;
 mod plan;
 mod recycle;
@@ -69,6 +70,7 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Table>()?;
     module.add_class::<mapped::Mapped>()?;
     module.add_class::<mapped::ManagedMemory>()?;
+    module.add_class::<mapped::PinnedMemory>()?;
     module.add_function(wrap_pyfunction!(mapped::placement, module)?)?;
     module.add_function(wrap_pyfunction!(rows::take_rows, module)?)?;
     module.add_function(wrap_pyfunction!(fingerprint::fingerprint, module)?)?;

@@ -1,9 +1,12 @@
 //! Host memory that a GPU reads and writes where it lies, seen as a tensor of that GPU.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use headwater::cuda::{Allocation, Gpu, Span};
-use headwater::memory::Foreign;
+use headwater::memory::{Foreign, Lease, Pool, PoolConfig, Tier, host_bytes_available, pinned_arena};
 use headwater::tensor::placement::{Compute, Operand, place_on};
 use headwater::tensor::{Affinity, Device};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -14,6 +17,7 @@ use crate::cuda::{gpu, is_emulated, pinned};
 use crate::dlpack::{self, Lent};
 use crate::dtype::Dtype;
 use crate::error::{of_cuda, of_memory};
+use crate::lender::{Lenders, look_around};
 
 /// A tensor in host memory, for a GPU: `torch.from_dlpack(m)` is a tensor of that GPU over the same memory.
 #[pyclass(frozen, module = "headwater")]
@@ -27,12 +31,24 @@ pub struct Mapped {
 struct Memory {
     span: Span,
     gpu: Gpu,
+    /// Whether a GPU was shown it.
+    is_seen: AtomicBool,
+    /// Where it comes from a pool.
+    _lease: Option<Lease>,
+}
+
+impl Memory {
+    fn new(span: Span, gpu: Gpu) -> Arc<Self> {
+        Arc::new(Self { span, gpu, is_seen: AtomicBool::new(false), _lease: None })
+    }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
         // Whoever read it on the GPU may have been dropped before its work is done, and the registration ends here.
-        let _ = self.gpu.synchronize();
+        if self.is_seen.load(Ordering::Acquire) {
+            let _ = self.gpu.synchronize();
+        }
     }
 }
 
@@ -49,15 +65,21 @@ impl Mapped {
         let span = if is_pinned || lent.is_pinned() {
             pinned(&gpu, lent)
         } else {
-            let bytes = Foreign::new(Arc::new(lent));
+            look_around(py)?;
+            let bytes = match Lenders::of(array, "array")?.moved() {
+                Some(moved) => Foreign::watched(Arc::new(lent), moved),
+                None => Foreign::new(Arc::new(lent)),
+            };
             py.detach(|| bytes.map_into(&gpu)).map_err(of_memory)?
         };
-        Ok(Self { memory: Arc::new(Memory { span, gpu }), shape, dtype })
+        Ok(Self { memory: Memory::new(span, gpu), shape, dtype })
     }
 
-    #[pyo3(signature = (**_wishes))]
-    fn __dlpack__<'py>(&self, py: Python<'py>, _wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+    #[pyo3(signature = (**wishes))]
+    fn __dlpack__<'py>(&self, py: Python<'py>, wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        dlpack::check_shared(wishes, self.__dlpack_device__())?;
         let owner: Arc<Memory> = Arc::clone(&self.memory);
+        owner.is_seen.store(true, Ordering::Release);
         let lease = dlpack::Lease { owner, address: self.memory.span.pointer(), device: self.__dlpack_device__() };
         dlpack::lend(py, lease, &self.shape, self.dtype)
     }
@@ -83,7 +105,19 @@ impl ManagedMemory {
     fn new(bytes: usize, device: usize) -> PyResult<Self> {
         let gpu = gpu(device)?;
         let span = Span::whole(Allocation::managed(&gpu, bytes).map_err(of_cuda)?);
-        Ok(Self { memory: Arc::new(Memory { span, gpu }) })
+        Ok(Self { memory: Memory::new(span, gpu) })
+    }
+
+    /// Where it begins.
+    #[getter]
+    fn address(&self) -> u64 {
+        self.memory.span.pointer()
+    }
+
+    /// The number of the GPU it was made for.
+    #[getter]
+    fn device(&self) -> usize {
+        self.memory.gpu.ordinal()
     }
 
     /// The same bytes as a GPU sees them.
@@ -96,11 +130,91 @@ impl ManagedMemory {
         self.memory.span.allocation().advise(advice, device).map_err(of_cuda)
     }
 
-    #[pyo3(signature = (**_wishes))]
-    fn __dlpack__<'py>(&self, py: Python<'py>, _wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+    #[pyo3(signature = (**wishes))]
+    fn __dlpack__<'py>(&self, py: Python<'py>, wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        dlpack::check_shared(wishes, self.__dlpack_device__())?;
         let owner: Arc<Memory> = Arc::clone(&self.memory);
         let lease = dlpack::Lease { owner, address: self.memory.span.pointer(), device: self.__dlpack_device__() };
         dlpack::lend(py, lease, &[self.memory.span.bytes()], Dtype::U8)
+    }
+
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (dlpack::HOST, 0)
+    }
+}
+
+/// Pinned bytes for results, which go back to a pool when the last tensor over them is gone.
+#[pyclass(frozen, module = "headwater")]
+pub struct PinnedMemory {
+    memory: Arc<Memory>,
+    bytes: usize,
+}
+
+/// Pools by the numbers of their GPUs. Looked up with the GIL, which whoever forks holds too.
+static POOLS: Mutex<BTreeMap<usize, Pool>> = Mutex::new(BTreeMap::new());
+/// The part of host memory that results may keep pinned.
+const KEPT_SHARE: usize = 8;
+
+fn pool(gpu: &Gpu) -> Pool {
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let limit_bytes = host_bytes_available() / KEPT_SHARE;
+    let config = PoolConfig { name: "results", tier: Tier::Pinned, limit_bytes, patience: Duration::ZERO };
+    pools.entry(gpu.ordinal()).or_insert_with(|| Pool::new(gpu, config)).clone()
+}
+
+#[pymethods]
+impl PinnedMemory {
+    #[new]
+    #[pyo3(signature = (bytes, device = 0))]
+    fn new(py: Python<'_>, bytes: usize, device: usize) -> PyResult<Self> {
+        look_around(py)?;
+        let gpu = gpu(device)?;
+        let pool = pool(&gpu);
+        let (span, lease) = py
+            .detach(|| match pool.lease(bytes) {
+                Ok(lease) => Ok((lease.span().clone(), Some(lease))),
+                // What the pool may not hold is pinned for this once.
+                Err(_) => pinned_arena(&gpu, bytes).map(|span| (span, None)),
+            })
+            .map_err(of_memory)?;
+        let memory = Memory { span, gpu, is_seen: AtomicBool::new(false), _lease: lease };
+        Ok(Self { memory: Arc::new(memory), bytes })
+    }
+
+    /// How many were served from kept memory, how many had to pin some, and how many bytes are held.
+    #[staticmethod]
+    #[pyo3(signature = (device = 0))]
+    fn usage(device: usize) -> PyResult<(u64, u64, usize)> {
+        let usage = pool(&gpu(device)?).usage();
+        Ok((usage.hits, usage.misses, usage.held_bytes))
+    }
+
+    /// Where it begins, for the CPU.
+    #[getter]
+    fn address(&self) -> usize {
+        self.memory.span.host_pointer().map_or(0, |start| start.addr().get())
+    }
+
+    /// The number of the GPU it was made for.
+    #[getter]
+    fn device(&self) -> usize {
+        self.memory.gpu.ordinal()
+    }
+
+    /// The same bytes as a GPU sees them.
+    fn mapped(&self) -> Mapped {
+        Mapped { memory: Arc::clone(&self.memory), shape: vec![self.bytes], dtype: Dtype::U8 }
+    }
+
+    #[pyo3(signature = (**wishes))]
+    fn __dlpack__<'py>(&self, py: Python<'py>, wishes: Option<&Bound<'py, PyDict>>) -> PyResult<Bound<'py, PyAny>> {
+        dlpack::check_shared(wishes, self.__dlpack_device__())?;
+        let lease = dlpack::Lease {
+            owner: Arc::clone(&self.memory) as Arc<_>,
+            address: self.address() as u64,
+            device: self.__dlpack_device__(),
+        };
+        dlpack::lend(py, lease, &[self.bytes], Dtype::U8)
     }
 
     fn __dlpack_device__(&self) -> (i32, i32) {

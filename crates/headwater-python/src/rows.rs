@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use headwater::graph::Ids;
 use headwater::tensor::gather::{GatherError, IdSlice, gather_host};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::array::Array;
-use crate::column::ids;
+use crate::column::{list, wrong};
 use crate::dlpack::Lent;
+use crate::dtype::Dtype;
 use crate::recycle::Recycled;
 use crate::threads;
 
@@ -17,7 +17,14 @@ use crate::threads;
 #[pyfunction]
 pub fn take_rows(py: Python<'_>, table: &Bound<'_, PyAny>, ids: &Bound<'_, PyAny>) -> PyResult<Array> {
     let table = Lent::new(table, "table")?;
-    let ids = self::ids(ids, "ids")?;
+    let (bytes, kind) = list(ids, "ids")?;
+    let ids = match kind {
+        Dtype::I32 => IdSlice::I32(bytemuck::cast_slice(bytes.as_slice())),
+        Dtype::U32 => IdSlice::U32(bytemuck::cast_slice(bytes.as_slice())),
+        Dtype::I64 => IdSlice::I64(bytemuck::cast_slice(bytes.as_slice())),
+        Dtype::U64 => IdSlice::U64(bytemuck::cast_slice(bytes.as_slice())),
+        other => return Err(wrong("ids", other, "int64 or int32")),
+    };
     let Some(width) = table.shape.get(1..) else {
         return Err(PyValueError::new_err("table has no dimensions; it should have rows"));
     };
@@ -29,14 +36,7 @@ pub fn take_rows(py: Python<'_>, table: &Bound<'_, PyAny>, ids: &Bound<'_, PyAny
     if width_bytes == 0 {
         return Ok(Array::over(Arc::new(out), shape, table.dtype));
     }
-    let done = threads::run(py, || {
-        let ids = match &ids {
-            // Signed, as they are where they come from.
-            Ids::U32(ids) => IdSlice::I32(bytemuck::cast_slice(ids)),
-            Ids::U64(ids) => IdSlice::I64(bytemuck::cast_slice(ids)),
-        };
-        gather_host(table.as_ref(), width_bytes, ids, out.as_mut())
-    })?;
+    let done = threads::run(py, || gather_host(table.as_ref(), width_bytes, ids, out.as_mut()))?;
     done.map_err(|why| of_gather(&why))?;
     Ok(Array::over(Arc::new(out), shape, table.dtype))
 }

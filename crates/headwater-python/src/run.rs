@@ -59,6 +59,7 @@ pub fn run_predict(
     form: &str,
     checkpoint: &str,
 ) -> PyResult<Array> {
+    dataset.check_lenders(py)?;
     let forms = [("answers", Form::Answers), ("logits", Form::Logits), ("probabilities", Form::Probabilities)];
     let form = chosen("form", form, &forms)?;
     let which = chosen("checkpoint", checkpoint, &[("best", Which::Best), ("last", Which::Last)])?;

@@ -15,6 +15,7 @@ use crate::column::{times, wide};
 use crate::dtype::Dtype;
 use crate::error::of_graph;
 use crate::graph::Graph;
+use crate::lender::Lenders;
 use crate::threads;
 
 /// Draws neighbourhoods on CPU threads. The same seeds under the same key give the same sample.
@@ -22,6 +23,7 @@ use crate::threads;
 pub struct Sampler {
     sampler: NeighbourSampler,
     types: usize,
+    lenders: Lenders,
 }
 
 /// What is asked of a sampler, on the CPU or on a GPU, in Python's words.
@@ -62,6 +64,7 @@ impl Sampler {
     #[pyo3(signature = (graph, fanouts, *, replace = false, disjoint = false, weighted = false, last = false, edge_ids = true))]
     #[expect(clippy::fn_params_excessive_bools, reason = "keywords of Python")]
     fn new(
+        py: Python<'_>,
         graph: &Graph,
         fanouts: Vec<Vec<i64>>,
         replace: bool,
@@ -71,12 +74,14 @@ impl Sampler {
         edge_ids: bool,
     ) -> PyResult<Self> {
         let wishes = Wishes { fanouts, replace, disjoint, weighted, last, edge_ids };
+        graph.1.check(py, "graph")?;
         let sampler = NeighbourSampler::new(graph.0.clone(), wishes.options()?).map_err(of_graph)?;
-        Ok(Self { sampler, types: graph.0.schema().node_types().len() })
+        Ok(Self { sampler, types: graph.0.schema().node_types().len(), lenders: graph.1.clone() })
     }
 
     /// The neighbourhood of seeds of some types, drawn under the numbers of its batch.
     fn sample(&self, py: Python<'_>, seeds: Vec<SeedArrays<'_>>, numbers: Numbers) -> PyResult<Sample> {
+        self.lenders.check(py, "graph")?;
         let held = held(self.types, &seeds)?;
         let drawn = threads::run(py, || self.draw(&held, numbers))?;
         drawn.map(|found| Sample(Arc::new(found))).map_err(of_graph)
@@ -84,6 +89,7 @@ impl Sampler {
 
     /// As `sample`, with every edge among the nodes that were found.
     fn sample_induced(&self, py: Python<'_>, seeds: Vec<SeedArrays<'_>>, numbers: Numbers) -> PyResult<Sample> {
+        self.lenders.check(py, "graph")?;
         let held = held(self.types, &seeds)?;
         let drawn = threads::run(py, || {
             let drawn = self.draw(&held, numbers)?;

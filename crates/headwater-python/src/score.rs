@@ -31,6 +31,7 @@ pub fn score(
     batches: Option<u64>,
     seed: u64,
 ) -> PyResult<Vec<Array>> {
+    graph.1.check(py, "graph")?;
     let score = chosen("kind", kind, &Score::ALL.map(|score| (score.name(), score)))?;
     let ids = |array: Option<&Bound<'_, PyAny>>| -> PyResult<Vec<u64>> {
         array.map_or_else(|| Ok(Vec::new()), |array| Ok(wide(array, "train")?.to_vec()))

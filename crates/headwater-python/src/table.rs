@@ -1,5 +1,6 @@
 //! Rows of an array in host memory, the most read of them in a GPU's.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use headwater::cuda::{Gpu, Stream};
@@ -15,15 +16,20 @@ use crate::cuda::{at, check_not_forked, gpu, on_gpu, raise_faults, stream};
 use crate::dlpack::Lent;
 use crate::dtype::Dtype;
 use crate::error::of_feature;
+use crate::lender::{Lenders, look_around};
 use crate::threads;
 
 /// A table that a GPU reads: `hot_rows` of its rows in GPU memory, the others where they lie in host memory.
 #[pyclass(frozen, module = "headwater")]
 pub struct Table {
+    /// Waited for without the GIL: whoever moves rows may want it.
     table: RwLock<TieredTable>,
+    /// Read without the lock, which a forked process may find taken for good.
+    hot_rows: AtomicU64,
     gpu: Gpu,
     shape: Vec<usize>,
     dtype: Dtype,
+    lenders: Lenders,
 }
 
 #[pymethods]
@@ -41,6 +47,8 @@ impl Table {
         id_map: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let gpu = gpu(device)?;
+        look_around(py)?;
+        let lenders = Lenders::of(rows, "rows")?;
         let lent = Lent::new(rows, "rows")?;
         let (shape, dtype) = (lent.shape.clone(), lent.dtype);
         let Some(width) = shape.get(1..) else {
@@ -54,7 +62,11 @@ impl Table {
         let id_map = id_map.map(|array| wide(array, "id_map")).transpose()?;
         let format = RowFormat::packed(elements, Stored::Raw);
         let table = threads::run(py, || {
-            let source = Source::memory(Foreign::new(Arc::new(lent)), Vec::new(), format)?;
+            let bytes = match lenders.moved() {
+                Some(moved) => Foreign::watched(Arc::new(lent), moved),
+                None => Foreign::new(Arc::new(lent)),
+            };
+            let source = Source::memory(bytes, Vec::new(), format)?;
             let hot = hot_rows.min(source.rows());
             let layout = Layout::new(source.rows(), hot, hot, 1)?;
             let mut table = TieredTable::place(&gpu, std::slice::from_ref(&gpu), &source, layout)?;
@@ -68,7 +80,9 @@ impl Table {
                 None => Ok(table),
             }
         })?;
-        Ok(Self { table: RwLock::new(table.map_err(of_feature)?), gpu, shape, dtype })
+        let table = table.map_err(of_feature)?;
+        let hot_rows = AtomicU64::new(table.layout().interleaved_end);
+        Ok(Self { table: RwLock::new(table), hot_rows, gpu, shape, dtype, lenders })
     }
 
     /// Lengths of the dimensions.
@@ -92,11 +106,18 @@ impl Table {
     /// Rows in GPU memory.
     #[getter]
     fn hot_rows(&self) -> u64 {
-        self.table.read().unwrap_or_else(PoisonError::into_inner).layout().interleaved_end
+        self.hot_rows.load(Ordering::Relaxed)
     }
 
     /// Queues `out[i] = rows[ids[i]]` on a stream. An id that is none is raised by `synchronize`, or by a later gather.
-    fn gather_into(&self, ids: &Bound<'_, PyAny>, out: &Bound<'_, PyAny>, stream: usize) -> PyResult<()> {
+    fn gather_into(
+        &self,
+        py: Python<'_>,
+        ids: &Bound<'_, PyAny>,
+        out: &Bound<'_, PyAny>,
+        stream: usize,
+    ) -> PyResult<()> {
+        self.lenders.check(py, "table")?;
         let stream = self::stream(&self.gpu, stream)?;
         raise_faults(&stream)?;
         let (ids, out) = (on_gpu(ids, &self.gpu, "ids")?, on_gpu(out, &self.gpu, "out")?);
@@ -113,12 +134,16 @@ impl Table {
                 format!("out is {:?} of {:?}; it should be {expected:?} of {:?}", out.shape, out.dtype, self.dtype);
             return Err(PyValueError::new_err(why));
         }
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.gather(&stream, &ids.span, id_type, Stored::Raw, &out.span).map_err(of_feature)
+        let queued = py.detach(|| {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            table.gather(&stream, &ids.span, id_type, Stored::Raw, &out.span)
+        });
+        queued.map_err(of_feature)
     }
 
     /// As `gather_into`, with so many int64 ids and room for their rows at these addresses.
     fn _gather(&self, py: Python<'_>, ids: usize, count: usize, out: usize, stream: usize) -> PyResult<()> {
+        self.lenders.check(py, "table")?;
         let stream = self::stream(&self.gpu, stream)?;
         raise_faults(&stream)?;
         let width = self.row_bytes();
@@ -143,10 +168,13 @@ impl Table {
     /// Moves the rows that are read most to GPU memory. Waits for all gathers.
     fn retier(&self, py: Python<'_>, reads: &Bound<'_, PyAny>) -> PyResult<()> {
         check_not_forked()?;
+        self.lenders.check(py, "table")?;
         let reads = wide(reads, "reads")?;
         let moved = threads::run(py, || {
             let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-            table.retier(&Stream::new(&self.gpu)?, &reads).map(|_| ())
+            let moved = table.retier(&Stream::new(&self.gpu)?, &reads).map(|_| ());
+            self.hot_rows.store(table.layout().interleaved_end, Ordering::Relaxed);
+            moved
         })?;
         moved.map_err(of_feature)
     }

@@ -49,6 +49,7 @@ impl RawTrainer {
         given: &Bound<'_, PyDict>,
         resume: bool,
     ) -> PyResult<Self> {
+        dataset.check_lenders(py)?;
         let given = RunFile::of_fields(fields(given)?).map_err(of_train)?;
         let config = describe(given, dataset, &folder, resume).map_err(of_train)?;
         let is_used = Checkpoints::new(&folder.join("checkpoints"), 1).list().is_ok_and(|found| !found.is_empty());

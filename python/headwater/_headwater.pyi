@@ -16,6 +16,16 @@ class _HasInterface(Protocol):
 # What is read where it lies: tensors of torch and arrays of NumPy among others.
 _Array = Union[_HasDLPack, _HasInterface]
 
+class _HasCudaStream(Protocol):
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+class _TorchStream(Protocol):
+    @property
+    def cuda_stream(self) -> int: ...
+
+# A stream: 0 is the default one. The driver follows any number as if it were a stream, so other numbers are refused.
+_Stream = Union[int, _TorchStream, _HasCudaStream]
+
 class Array:
     """An array in host memory: `torch.from_dlpack(a)` and `numpy.asarray(a)` see it where it lies."""
 
@@ -145,11 +155,11 @@ class DeviceSampler:
         edge_ids: bool = True,
     ) -> None: ...
     def sample(
-        self, seeds: Sequence[tuple[int, _Array, Optional[_Array]]], numbers: tuple[int, int, int], stream: int
+        self, seeds: Sequence[tuple[int, _Array, Optional[_Array]]], numbers: tuple[int, int, int], stream: _Stream
     ) -> DeviceSample:
         """The neighbourhood of seeds in host memory, drawn on a stream. Returns when it is there."""
     def sample_induced(
-        self, seeds: Sequence[tuple[int, _Array, Optional[_Array]]], numbers: tuple[int, int, int], stream: int
+        self, seeds: Sequence[tuple[int, _Array, Optional[_Array]]], numbers: tuple[int, int, int], stream: _Stream
     ) -> DeviceSample:
         """As `sample`, with every edge among the nodes that were found."""
 
@@ -160,11 +170,11 @@ class DeviceSample:
     def edge_count(self, relation: int) -> int: ...
     def nodes_per_hop(self, node_type: int) -> list[int]: ...
     def edges_per_hop(self, relation: int) -> list[int]: ...
-    def nodes_into(self, node_type: int, out: _Array, stream: int) -> None: ...
-    def trees_into(self, node_type: int, out: _Array, stream: int) -> bool: ...
-    def edges_into(self, relation: int, out: _Array, stream: int) -> None: ...
-    def edge_ids_into(self, relation: int, out: _Array, stream: int) -> bool: ...
-    def _write(self, nodes: int, edges: int, edge_ids: int, stream: int) -> None: ...
+    def nodes_into(self, node_type: int, out: _Array, stream: _Stream) -> None: ...
+    def trees_into(self, node_type: int, out: _Array, stream: _Stream) -> bool: ...
+    def edges_into(self, relation: int, out: _Array, stream: _Stream) -> None: ...
+    def edge_ids_into(self, relation: int, out: _Array, stream: _Stream) -> bool: ...
+    def _write(self, nodes: int, edges: int, edge_ids: int, stream: _Stream) -> None: ...
 
 class Table:
     """Rows of an array in host memory that a GPU reads, the hot ones out of its own memory."""
@@ -186,10 +196,10 @@ class Table:
     def row_bytes(self) -> int: ...
     @property
     def hot_rows(self) -> int: ...
-    def gather_into(self, ids: _Array, out: _Array, stream: int) -> None:
+    def gather_into(self, ids: _Array, out: _Array, stream: _Stream) -> None:
         """Queues `out[i] = rows[ids[i]]`. An id that is none is raised by `synchronize`, or by a later gather."""
-    def _gather(self, ids: int, count: int, out: int, stream: int) -> None: ...
-    def served(self, stream: int) -> tuple[int, int]:
+    def _gather(self, ids: int, count: int, out: int, stream: _Stream) -> None: ...
+    def served(self, stream: _Stream) -> tuple[int, int]:
         """Rows that came out of GPU memory and out of host memory so far."""
     def retier(self, reads: _Array) -> None:
         """Moves the rows that are read most to GPU memory. Waits for all gathers."""
@@ -244,7 +254,10 @@ def gpu_count() -> int:
 def gpu_memory(device: int) -> tuple[int, int]:
     """Free and total bytes of a GPU's memory."""
 
-def synchronize(device: int, stream: int) -> None:
+def _lasting_stream(handle: int) -> None:
+    """Tells of a stream that is never destroyed; its handle alone names it from then on."""
+
+def synchronize(device: int, stream: _Stream) -> None:
     """Waits for a stream, and raises what its kernels met."""
 class Layer:
     """The text of a layer. `name` is what errors call it."""
@@ -329,7 +342,7 @@ class DeviceLayerGraph:
     """A graph of one node type and one relation, made on a GPU out of int32 tensors there: two addresses and how many edges."""
 
     def __init__(
-        self, edges: tuple[int, int, int], nodes: int, written: int, self_loops: str, gpu: int, stream: int
+        self, edges: tuple[int, int, int], nodes: int, written: int, self_loops: str, gpu: int, stream: _Stream
     ) -> None: ...
     @property
     def is_trusted(self) -> bool:
@@ -342,7 +355,7 @@ class DevicePlan:
     @property
     def backward_reads(self) -> list[str]: ...
     def needs(
-        self, graph: Union[LayerGraph, DeviceLayerGraph], backward: bool, stream: int
+        self, graph: Union[LayerGraph, DeviceLayerGraph], backward: bool, stream: _Stream
     ) -> tuple[list[tuple[str, int]], int]:
         """What a direction makes, with how many numbers, and the bytes that it needs besides."""
     def _queue(
@@ -352,7 +365,7 @@ class DevicePlan:
         memory: dict[str, tuple[int, int]],
         temporaries: tuple[int, int],
         seed: int,
-        stream: int,
+        stream: _Stream,
     ) -> None: ...
 
 _Given = Optional[_Array]

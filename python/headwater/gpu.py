@@ -13,7 +13,22 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from ._headwater import DeviceGraph, DeviceSample, DeviceSampler, Table, gpu_memory
+from ._headwater import DeviceGraph, DeviceSample, DeviceSampler, Table, _lasting_stream, gpu_memory
+
+# Handles of streams that are never destroyed: the default ones, and those of torch's pool that were met.
+_lasting = {0, 1, 2}
+
+
+def _named(stream: torch.cuda.Stream) -> Any:
+    """What native calls take for a stream: its handle if it is never destroyed. A stream that torch was lent has its handle for an
+    id; it may be gone after the call, so the object goes along."""
+    handle = stream.cuda_stream
+    if handle not in _lasting:
+        if stream.stream_id == handle:
+            return stream
+        _lasting_stream(handle)
+        _lasting.add(handle)
+    return handle
 
 
 class Lane:
@@ -42,9 +57,10 @@ class Place:
         """Memory of the current stream."""
         return torch.empty(tuple(shape), dtype=dtype, device=self.device)
 
-    def stream(self) -> int:
-        """The handle of the current stream."""
-        return torch._C._cuda_getCurrentRawStream(self.ordinal)
+    def stream(self) -> Any:
+        """The current stream, as native calls take it."""
+        handle = torch._C._cuda_getCurrentRawStream(self.ordinal)
+        return handle if handle in _lasting else _named(torch.cuda.current_stream(self.device))
 
     def bring(self, value: Tensor, *, non_blocking: bool = False) -> Tensor:
         """A tensor on this GPU. `non_blocking` is for whoever leaves a pinned tensor as it is until the copy is made."""
@@ -56,7 +72,7 @@ class Place:
         return gpu_memory(self.ordinal)[0]
 
     def entered(self) -> AbstractContextManager:
-        """Native calls make their GPU the current one of the thread. Behind this it is again the one that was."""
+        """The GPU is the thread's current one meanwhile, which saves every native call from making it so by itself."""
         return torch.cuda.device(self.ordinal)
 
     def enter(self) -> Lane:
@@ -74,10 +90,10 @@ class Place:
         """Takes back the streams of threads that have ended."""
         _idle.setdefault(self.ordinal, []).extend(lanes)
 
-    def urgent_stream(self) -> int:
-        """The handle of a stream for short work that the host waits for: the thread's own, or the current one."""
+    def urgent_stream(self) -> Any:
+        """A stream for short work that the host waits for: the thread's own, or the current one."""
         lane = getattr(_thread, "lane", None)
-        return self.stream() if lane is None or lane.own.device != self.device else lane.urgent.cuda_stream
+        return self.stream() if lane is None or lane.own.device != self.device else _named(lane.urgent)
 
     def mark(self) -> Any:
         """This point of the current stream."""

@@ -1,5 +1,6 @@
 """What a GPU draws and gathers: the same as the CPU, wherever rows lie."""
 
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -275,6 +276,52 @@ def test_rows_outlive_whoever_made_them(gpu):
     table = headwater.Table(torch.full((1000, 64), 3.0), 0, 10)
     torch.randn(1000, 64)
     assert torch_gpu.gather(table, on(gpu, torch.arange(1000)), torch.float32, place).eq(3).all()
+
+
+@pytest.mark.parametrize("wrong", [12345, -1, 1 << 64, 3.5, "0", None, object()], ids=repr)
+def test_what_is_no_stream_is_refused_before_the_driver_sees_it(gpu, wrong):
+    table = headwater.Table(torch.randn(10, 4), 0, 5)
+    ids, out = on(gpu, torch.tensor([1, 2])), on(gpu, torch.empty(2, 4))
+    for call in (lambda: headwater.synchronize(0, wrong), lambda: table.gather_into(ids, out, wrong)):
+        with pytest.raises(ValueError, match="stream is .*; it should be 0 for the default stream, or an object"):
+            call()
+
+
+class Theirs:
+    """A stream of another library, which it destroys when it likes."""
+
+    def __init__(self):
+        self.driver = ctypes.CDLL(os.environ.get("HEADWATER_LIBCUDA", "libcuda.so.1"))
+        self.handle = ctypes.c_void_p()
+        context = ctypes.c_void_p()
+        assert self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert self.driver.cuCtxSetCurrent(context) == 0
+        assert self.driver.cuStreamCreateWithPriority(ctypes.byref(self.handle), 1, 0) == 0
+
+    def __cuda_stream__(self):
+        return 0, self.handle.value
+
+    def destroy(self):
+        assert self.driver.cuStreamSynchronize(self.handle) == 0
+        assert self.driver.cuStreamDestroy_v2(self.handle) == 0
+
+
+def test_a_stream_of_others_may_go_after_the_call(gpu):
+    rows = torch.randn(100, 4)
+    for _ in range(3):
+        theirs, table = Theirs(), headwater.Table(rows, 0, 5)
+        ids, out = on(gpu, torch.arange(100)), on(gpu, torch.empty(100, 4))
+        torch.cuda.is_available() and torch.cuda.synchronize()
+        table.gather_into(ids, out, theirs)
+        theirs.destroy()
+        assert torch.equal(out.cpu(), rows)
+        # Memory that the stream worked on goes now, and asks nobody about the stream.
+        del table
+        headwater.synchronize(0, 0)
+    with pytest.raises(IndexError, match="100"):
+        theirs, table = Theirs(), headwater.Table(rows, 0, 5)
+        table.gather_into(on(gpu, torch.tensor([100])), on(gpu, torch.empty(1, 4)), theirs)
+        headwater.synchronize(0, theirs)
 
 
 def _in_a_fork(answers):

@@ -117,7 +117,7 @@ impl Gemm {
         let cublas = Cublas::get()?;
         self.check()?;
         let gpu = stream.gpu();
-        gpu.bind()?;
+        let _current = gpu.bind()?;
         let mut open = lock(OPEN.get_or_init(Mutex::default));
         if !open.iter().any(|(ordinal, _)| *ordinal == gpu.ordinal()) {
             open.push((gpu.ordinal(), OpenHandle::new(cublas)?));
@@ -187,23 +187,54 @@ impl Gemm {
         status("cublasGemmStridedBatchedEx", code)
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let size = match self.element {
             GemmType::F64 => 8,
             GemmType::F32 | GemmType::Tf32 => 4,
             GemmType::F16 | GemmType::BF16 => 2,
         };
-        let holds = |operand: &GemmOperand, rows: usize, columns: usize| {
+        // Where the bytes lie that an operand's shape reaches.
+        let reach = |operand: &GemmOperand, rows: usize, columns: usize| {
             let (rows, columns) = if operand.transposed { (columns, rows) } else { (rows, columns) };
             let last = rows.checked_sub(1)?.checked_mul(operand.row_stride)?.checked_add(columns)?;
             let all = self.batch.checked_sub(1)?.checked_mul(operand.batch_stride)?.checked_add(last)?;
-            (operand.row_stride >= columns && all.checked_mul(size)? <= operand.span.bytes()).then_some(())
+            let bytes = all.checked_mul(size).filter(|bytes| *bytes <= operand.span.bytes())?;
+            let start = operand.span.pointer();
+            (operand.row_stride >= columns).then(|| start..start + bytes as u64)
         };
-        let fits = holds(&self.a, self.rows, self.inner)
-            .and_then(|()| holds(&self.b, self.inner, self.columns))
-            .and_then(|()| holds(&self.c, self.rows, self.columns));
-        fits.ok_or_else(|| Error::Unsupported { what: "a product", why: "an operand is shorter than its shape".into() })
+        let reached = reach(&self.a, self.rows, self.inner).zip(reach(&self.b, self.inner, self.columns)).zip(reach(
+            &self.c,
+            self.rows,
+            self.columns,
+        ));
+        let Some(((a, b), c)) = reached else { return Err(refused("an operand is shorter than its shape")) };
+        if [&a, &b, &c].into_iter().any(|range| range.start % size as u64 != 0) {
+            return Err(refused("an operand begins between two elements"));
+        }
+        if [a, b].iter().any(|read| read.start < c.end && c.start < read.end) {
+            return Err(refused("the result lies over an operand"));
+        }
+        if self.c.transposed || !self.results_are_apart() {
+            return Err(refused("results of the batch lie over each other"));
+        }
+        if self.c.span.allocation().is_read_only() {
+            return Err(refused("the result's memory is mapped into the GPU for reading"));
+        }
+        Ok(())
     }
+
+    /// Whether no two products of the batch write one element: they lie behind each other, or beside each other in wider rows.
+    fn results_are_apart(&self) -> bool {
+        let GemmOperand { row_stride, batch_stride, .. } = self.c;
+        let length = (self.rows.saturating_sub(1)).saturating_mul(row_stride).saturating_add(self.columns);
+        let width = (self.batch.saturating_sub(1)).saturating_mul(batch_stride).saturating_add(self.columns);
+        let is_beside = batch_stride >= self.columns && (self.rows <= 1 || width <= row_stride);
+        self.batch <= 1 || batch_stride >= length || is_beside
+    }
+}
+
+fn refused(why: &str) -> Error {
+    Error::Unsupported { what: "a product", why: why.to_owned() }
 }
 
 impl OpenHandle {

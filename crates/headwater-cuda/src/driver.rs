@@ -62,6 +62,7 @@ driver_functions! {
         fn cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice);
         fn cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
         fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
+        fn cuCtxGetCurrent(context: *mut CUcontext);
         fn cuCtxSetCurrent(context: CUcontext);
         fn cuCtxSynchronize();
         fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int);

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int};
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute as Attribute};
@@ -245,12 +246,26 @@ impl Gpu {
         driver.check("cuMemPoolTrimTo", unsafe { (driver.cuMemPoolTrimTo)(pool, keep_bytes) })
     }
 
-    /// Makes this GPU's context current on the calling thread and returns the driver.
-    pub(crate) fn bind(&self) -> Result<&'static Driver> {
+    /// Makes this GPU's context current on the calling thread for as long as the result lives.
+    ///
+    /// Every call of this crate does so by itself. A thread that makes many of them holds one of these: a call that finds its
+    /// context current asks the driver once and changes nothing.
+    pub fn make_current(&self) -> Result<Current> {
+        Ok(Current(self.bind()?))
+    }
+
+    /// The driver, with this GPU's context current on the calling thread.
+    pub(crate) fn bind(&self) -> Result<Bound> {
         let driver = self.0.driver;
+        let mut before = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        driver.check("cuCtxGetCurrent", unsafe { (driver.cuCtxGetCurrent)(&raw mut before) })?;
+        if before == self.0.context {
+            return Ok(Bound { driver, before: None });
+        }
         // SAFETY: the context was retained and is never released.
         driver.check("cuCtxSetCurrent", unsafe { (driver.cuCtxSetCurrent)(self.0.context) })?;
-        Ok(driver)
+        Ok(Bound { driver, before: Some(before) })
     }
 
     pub(crate) fn driver(&self) -> &'static Driver {
@@ -285,6 +300,42 @@ impl Gpu {
         // SAFETY: this attribute's value is one u64.
         let code = unsafe { (driver.cuMemPoolSetAttribute)(pool, RELEASE_THRESHOLD, (&raw mut everything).cast()) };
         driver.check("cuMemPoolSetAttribute", code)
+    }
+}
+
+/// A GPU's context is current on this thread while this lives. Several of them go in the reverse of their order.
+#[derive(Debug)]
+pub struct Current(#[expect(dead_code, reason = "held for its drop")] Bound);
+
+/// The driver, with a GPU's context current on this thread. What was current before is so again when this goes: torch and other
+/// libraries take the current context for the GPU that their user chose.
+pub(crate) struct Bound {
+    driver: &'static Driver,
+    /// What to go back to, if it was another one. A thread that had none has none again.
+    before: Option<CUcontext>,
+}
+
+impl Deref for Bound {
+    type Target = Driver;
+
+    fn deref(&self) -> &Driver {
+        self.driver
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // SAFETY: it was current on this thread, which this value cannot leave. A context that was destroyed meanwhile is
+            // refused by the driver.
+            unsafe { (self.driver.cuCtxSetCurrent)(before) };
+        }
+    }
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("before", &self.before).finish_non_exhaustive()
     }
 }
 

@@ -41,7 +41,6 @@ impl Graph {
         work(stream)?;
         let graph = open.end()?;
         let parts = std::mem::take(&mut *lock(&kept));
-        gpu.bind()?;
         let mut executable = std::ptr::null_mut();
         // SAFETY: writes one handle; the graph is live.
         let code = unsafe { (driver.cuGraphInstantiateWithFlags)(&raw mut executable, graph, 0) };

@@ -151,7 +151,8 @@ impl Allocation {
         // SAFETY: writes one pointer.
         let code = unsafe { (driver.cuMemAllocManaged)(&raw mut pointer, bytes.max(1), ATTACH_GLOBAL) };
         check_allocation(gpu, "managed memory", "cuMemAllocManaged", code, bytes)?;
-        let host = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address(pointer)));
+        let address = usize::try_from(pointer).unwrap_or(usize::MAX);
+        let host = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address));
         Ok(Self::new(gpu, pointer, host, bytes, Backing::Managed))
     }
 
@@ -263,17 +264,24 @@ impl Allocation {
     ///
     /// A fault found on the way is returned here, and not again by the stream.
     pub fn wait_until_unused(&self) -> Result<()> {
-        // The list stays while waiting: a second thread that asks has to wait as well.
+        self.end_uses(|used| {
+            let is_over = used.number < used.stream.passed();
+            if is_over { used.stream.take_fault() } else { used.stream.synchronize() }
+        })
+    }
+
+    /// Ends every use by `end`, and forgets those for which that went well; a fault that was found on the way is well too. All of
+    /// them are tried, whatever the first one reports.
+    fn end_uses(&self, end: impl Fn(&Use) -> Result<()>) -> Result<()> {
+        // The list stays meanwhile: a second thread that asks has to wait as well.
         let seen = lock(&self.uses).clone();
         let mut outcome = Ok(());
         for used in &seen {
-            let is_over = used.number < used.stream.passed();
-            let waited = if is_over { used.stream.take_fault() } else { used.stream.synchronize() };
-            if matches!(waited, Ok(()) | Err(Error::Fault { .. })) {
+            let ended = end(used);
+            if matches!(ended, Ok(()) | Err(Error::Fault { .. })) {
                 lock(&self.uses).retain(|known| known.number != used.number);
             }
-            // Every stream is waited for, whatever the first one reports.
-            outcome = outcome.and(waited);
+            outcome = outcome.and(ended);
         }
         outcome
     }
@@ -295,10 +303,14 @@ impl Allocation {
         !lock(&self.uses).is_empty()
     }
 
+    #[cfg(test)]
+    pub(crate) fn use_numbers(&self) -> Vec<u64> {
+        lock(&self.uses).iter().map(|used| used.number).collect()
+    }
+
     /// Makes `stream` wait for every other stream that uses the memory, after which only its order counts.
     pub(crate) fn settle_on(&self, stream: &Stream) -> Result<()> {
-        let users = std::mem::take(&mut *lock(&self.uses));
-        users.iter().try_for_each(|used| stream.wait_for(&used.stream))
+        self.end_uses(|used| stream.wait_for(&used.stream))
     }
 
     /// A handle another process can import. Only [`Allocation::shareable`] memory has one.
@@ -447,18 +459,14 @@ impl Span {
         if is_ordered {
             return;
         }
-        let number = USES.fetch_add(1, Ordering::AcqRel);
+        // Numbered under the lock, or a number could be overwritten by a lower one and a use be taken for over that is not.
         let mut uses = lock(&self.allocation.uses);
+        let number = USES.fetch_add(1, Ordering::AcqRel);
         match uses.iter_mut().find(|known| known.stream.same_as(stream)) {
             Some(known) => known.number = number,
             None => uses.push(Use { stream: stream.clone(), number }),
         }
     }
-}
-
-/// The driver's numbers are 64 bits wide, and so are this crate's platforms.
-fn address(pointer: u64) -> usize {
-    usize::try_from(pointer).unwrap_or(usize::MAX)
 }
 
 fn device_pointer(gpu: &Gpu, host: *mut c_void) -> Result<u64> {
@@ -485,12 +493,8 @@ pub(crate) fn check_allocation(
     if code != OUT_OF_MEMORY {
         return gpu.driver().check(call, code);
     }
-    let (free_bytes, total_bytes) = if what.contains("host") {
-        let memory = HostMemory::now();
-        (memory.free_bytes, memory.total_bytes)
-    } else {
-        let memory = gpu.memory()?;
-        (memory.free_bytes, memory.total_bytes)
-    };
+    let host = what.contains("host").then(HostMemory::now).map(|host| (host.free_bytes, host.total_bytes));
+    let of_gpu = || gpu.memory().map(|own| (own.free_bytes, own.total_bytes));
+    let (free_bytes, total_bytes) = host.map_or_else(of_gpu, Ok)?;
     Err(Error::OutOfMemory { what, asked_bytes: bytes, free_bytes, total_bytes })
 }

@@ -108,11 +108,12 @@ impl Stream {
         Ok(Self::from_parts(gpu, raw, Origin::Ours, fault))
     }
 
-    /// Wraps a stream somebody else made, for example torch's current one.
+    /// Wraps a stream that somebody else made and never destroys, such as the default ones and those of torch's pool. One that may
+    /// be destroyed is a [`PassingStream`](crate::PassingStream).
     ///
     /// # Safety
-    /// `raw` is a live stream of `gpu`'s primary context (null for the legacy default stream) and stays live as long as
-    /// any clone of the result.
+    /// `raw` is a stream of `gpu`'s primary context (null for the legacy default stream) and is never destroyed: memory that it
+    /// was given waits for it when it goes.
     pub unsafe fn foreign(gpu: &Gpu, raw: *mut std::ffi::c_void) -> Result<Self> {
         /// Kept for good: kernels that hold the fault cell's address may run longer than any wrapper, and scratch memory
         /// is worth something only when the next wrapper of the same stream finds it.
@@ -159,7 +160,7 @@ impl Stream {
     pub fn is_idle(&self) -> Result<bool> {
         let driver = self.0.gpu.bind()?;
         // SAFETY: the handle is live.
-        ready("cuStreamQuery", driver, unsafe { (driver.cuStreamQuery)(self.raw()) })
+        ready("cuStreamQuery", &driver, unsafe { (driver.cuStreamQuery)(self.raw()) })
     }
 
     /// Makes later work on this stream wait for `event`.
@@ -314,8 +315,7 @@ impl Drop for Inner {
 
 impl Drop for GreenHandle {
     fn drop(&mut self) {
-        if let (Ok(driver), Some(destroy)) = (self.gpu.bind(), self.gpu.driver().cuGreenCtxDestroy) {
-            let _ = driver;
+        if let (Ok(_current), Some(destroy)) = (self.gpu.bind(), self.gpu.driver().cuGreenCtxDestroy) {
             // SAFETY: the handle is ours and its streams are gone.
             unsafe { destroy(self.raw) };
         }
@@ -376,6 +376,10 @@ impl Event {
         Ok(Self { raw, gpu: gpu.clone(), mark: Mutex::default() })
     }
 
+    pub(crate) fn raw(&self) -> CUevent {
+        self.raw
+    }
+
     /// Moves the event to the present end of `stream`.
     pub fn record_on(&self, stream: &Stream) -> Result<()> {
         // Counted before the event is queued: what is noted by now was queued before that.
@@ -394,7 +398,7 @@ impl Event {
         // Read first: were the event moved meanwhile, it would be asked about a later place.
         let (driver, mark) = (self.gpu.bind()?, lock(&self.mark).clone());
         // SAFETY: the handle is live.
-        let has_passed = ready("cuEventQuery", driver, unsafe { (driver.cuEventQuery)(self.raw) })?;
+        let has_passed = ready("cuEventQuery", &driver, unsafe { (driver.cuEventQuery)(self.raw) })?;
         if has_passed {
             mark.pass();
         }

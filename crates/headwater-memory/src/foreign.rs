@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use headwater_cuda::{Gpu, Span};
 
 use crate::error::Result;
-use crate::registry::lay_over_watched;
+use crate::registry::lay_over_to_read;
 
 /// Anything that owns bytes and lends them for as long as it lives.
 pub type Owner = Arc<dyn AsRef<[u8]> + Send + Sync>;
@@ -81,12 +81,12 @@ impl Foreign {
         Some(Self { start: NonNull::from(part).cast(), bytes: part.len(), ..self.clone() })
     }
 
-    /// Registers the bytes with the driver and returns what kernels read them through. Nothing is copied. Kernels must not
-    /// write there: the owner lent its bytes to be read.
+    /// Registers the bytes with the driver and returns what kernels read them through. Nothing is copied. The owner lent its bytes
+    /// to be read: whoever would write there is refused.
     pub fn map_into(&self, gpu: &Gpu) -> Result<Span> {
         let keeper: Arc<dyn Any + Send + Sync> = Arc::new(self.owner.clone());
         // SAFETY: the owner keeps the range valid and is held as the keeper.
-        unsafe { lay_over_watched(gpu, self.start, self.bytes, keeper, self.moved.clone()) }
+        unsafe { lay_over_to_read(gpu, self.start, self.bytes, keeper, self.moved.clone()) }
     }
 }
 

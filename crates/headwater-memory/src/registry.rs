@@ -153,14 +153,15 @@ impl Drop for Registered {
 /// `start..start + bytes` stays mapped, and is not reused for anything else, as long as `keeper` is held.
 pub unsafe fn lay_over(gpu: &Gpu, start: NonNull<u8>, bytes: usize, keeper: Keeper) -> Result<Span> {
     // SAFETY: the caller's promise.
-    unsafe { lay_over_in_chunks(gpu, start, bytes, (keeper, None), CHUNK_BYTES) }
+    unsafe { lay_over_in_chunks(gpu, start, bytes, (keeper, None), CHUNK_BYTES, Access::All) }
 }
 
-/// As [`lay_over`], of memory that may move, which `moved` then says.
+/// The same over memory that others read meanwhile, so that work that would write there is refused, and that may move, which
+/// `moved` then says.
 ///
 /// # Safety
 /// As [`lay_over`], until `moved` is set.
-pub(crate) unsafe fn lay_over_watched(
+pub(crate) unsafe fn lay_over_to_read(
     gpu: &Gpu,
     start: NonNull<u8>,
     bytes: usize,
@@ -168,7 +169,14 @@ pub(crate) unsafe fn lay_over_watched(
     moved: Option<Moved>,
 ) -> Result<Span> {
     // SAFETY: the caller's promise.
-    unsafe { lay_over_in_chunks(gpu, start, bytes, (keeper, moved), CHUNK_BYTES) }
+    unsafe { lay_over_in_chunks(gpu, start, bytes, (keeper, moved), CHUNK_BYTES, Access::Reading) }
+}
+
+/// What a GPU may do with memory of others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    All,
+    Reading,
 }
 
 /// # Safety
@@ -179,10 +187,12 @@ unsafe fn lay_over_in_chunks(
     bytes: usize,
     (keeper, moved): (Keeper, Option<Moved>),
     chunk_bytes: usize,
+    access: Access,
 ) -> Result<Span> {
     // SAFETY: the caller's promise.
     let registered = unsafe { Registered::in_chunks(gpu, start, bytes, (&keeper, moved), chunk_bytes) }?;
-    let parts = registered.parts(start, bytes);
+    let mut parts = registered.parts(start, bytes);
+    parts.read_only |= access == Access::Reading;
     // The tuple drops the registration before the keeper.
     let both: Keeper = Arc::new((registered, keeper));
     // SAFETY: registered just above and kept so by `both`.
@@ -323,8 +333,10 @@ mod tests {
         let bytes = 5 * PAGE_BYTES + 100;
         let mapping = Arc::new(crate::mapping::Mapping::anonymous(bytes).unwrap());
         // SAFETY: the mapping is held as the keeper.
-        let host = unsafe { lay_over_in_chunks(&gpu, mapping.start(), bytes, (mapping.clone(), None), 2 * PAGE_BYTES) }
-            .unwrap();
+        let lay_over = |access| unsafe {
+            lay_over_in_chunks(&gpu, mapping.start(), bytes, (mapping.clone(), None), 2 * PAGE_BYTES, access)
+        };
+        let host = lay_over(Access::All).unwrap();
         assert_eq!(registry_use(), RegistryUse { chunks: 3, bytes: 6 * PAGE_BYTES });
         let stream = headwater_cuda::Stream::new(&gpu).unwrap();
         let pattern: Vec<u8> = (0..bytes).map(|i| u8::try_from(i % 251).unwrap()).collect();
@@ -338,7 +350,10 @@ mod tests {
         stream.download(&host, &mut back).unwrap();
         assert!(back[1..bytes - 1].iter().all(|byte| *byte == 7));
         assert_eq!((back[0], back[bytes - 1]), (pattern[0], pattern[bytes - 1]));
-        drop(host);
+        let lent = lay_over(Access::Reading).unwrap();
+        assert!(stream.fill(&lent, 1).is_err() && stream.copy(&near, &lent).is_err());
+        stream.copy(&lent, &near).unwrap();
+        drop((host, lent));
         assert_eq!(registry_use(), RegistryUse { chunks: 0, bytes: 0 });
     }
 
@@ -355,7 +370,7 @@ mod tests {
         let moved = Moved::default();
         let lay = |moved: Option<&Moved>| {
             // SAFETY: the mapping is held as the keeper.
-            unsafe { lay_over_watched(&gpu, mapping.start(), bytes, mapping.clone(), moved.cloned()) }
+            unsafe { lay_over_to_read(&gpu, mapping.start(), bytes, mapping.clone(), moved.cloned()) }
         };
         let first = lay(Some(&moved)).unwrap();
         let second = lay(Some(&moved)).unwrap();

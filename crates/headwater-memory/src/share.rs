@@ -8,9 +8,10 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use headwater_cuda::{Allocation, Gpu, IpcHandle, Span};
+use rayon::prelude::*;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::retry_on_intr;
 use rustix::net::{
@@ -21,12 +22,15 @@ use rustix::net::{
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use crate::registry::lay_over;
+use crate::tier::host_bytes_available;
 
 /// Host memory that several processes map.
 #[derive(Debug)]
 pub struct SharedHost {
     file: OwnedFd,
     mapping: Arc<Mapping>,
+    /// What GPUs of this process reach it through.
+    spans: Mutex<Vec<Weak<Allocation>>>,
 }
 
 /// Length of a message: one kind byte, a length, and room for the driver's handle.
@@ -37,6 +41,12 @@ const KIND_DEVICE: u8 = 2;
 impl SharedHost {
     /// New zeroed shared memory.
     pub fn create(bytes: usize) -> Result<Self> {
+        let free_bytes = host_bytes_available();
+        if bytes > free_bytes {
+            // Whoever writes it would be killed instead of getting an error.
+            let why = "more than the memory available".to_owned();
+            return Err(Error::Map { asked_bytes: bytes, free_bytes, why });
+        }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("headwater", flags).map_err(|error| failed("memfd_create", &error))?;
         rustix::fs::ftruncate(&file, bytes as u64).map_err(|error| failed("setting the length", &error))?;
@@ -44,6 +54,22 @@ impl SharedHost {
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|error| failed("sealing the length", &error))?;
         Self::over(file, bytes)
+    }
+
+    /// New shared memory that is filled part by part on many threads, before anybody else has it. `write` is told where its part
+    /// begins.
+    pub fn filled<E: From<Error> + Send>(
+        bytes: usize,
+        part_bytes: usize,
+        write: impl Fn(usize, &mut [u8]) -> Result<(), E> + Sync,
+    ) -> Result<Self, E> {
+        let made = Self::create(bytes)?;
+        // SAFETY: so many bytes, zeroed by the kernel. No other process and no GPU has been given them yet, and this is the only
+        // reference to them.
+        let all = unsafe { std::slice::from_raw_parts_mut(made.mapping.start().as_ptr(), bytes) };
+        let parts = all.par_chunks_mut(part_bytes.max(1)).enumerate();
+        parts.try_for_each(|(at, part)| write(at * part_bytes.max(1), part))?;
+        Ok(made)
     }
 
     /// Offers the memory to the process at the other end.
@@ -68,7 +94,19 @@ impl SharedHost {
     /// Registers the memory with this process's driver. Every process does that for itself.
     pub fn map_into(&self, gpu: &Gpu) -> Result<Span> {
         // SAFETY: the mapping is held as the keeper.
-        unsafe { lay_over(gpu, self.mapping.start(), self.mapping.bytes(), self.mapping.clone()) }
+        let span = unsafe { lay_over(gpu, self.mapping.start(), self.mapping.bytes(), self.mapping.clone()) }?;
+        let mut spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        spans.retain(|known| known.strong_count() > 0);
+        spans.push(Arc::downgrade(span.allocation()));
+        Ok(span)
+    }
+
+    /// The CPU may touch the memory only when no queued work of this process's GPUs does.
+    fn wait_until_unused(&self) -> Result<()> {
+        let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let live: Vec<Arc<Allocation>> = spans.iter().filter_map(Weak::upgrade).collect();
+        drop(spans);
+        Ok(live.iter().try_for_each(|span| span.wait_until_unused())?)
     }
 
     /// Length.
@@ -77,19 +115,23 @@ impl SharedHost {
         self.mapping.bytes()
     }
 
-    /// Copies in, from `at` on. Ordering against other processes is theirs to arrange.
-    pub fn write(&self, at: usize, from: &[u8]) -> Result<()> {
+    /// Copies in, from `at` on. Waits for queued GPU work of this process first; ordering against other processes is theirs to
+    /// arrange.
+    pub fn write(&mut self, at: usize, from: &[u8]) -> Result<()> {
         self.check(at, from.len())?;
-        // SAFETY: inside the mapping, by the check; no reference to shared memory exists anywhere.
+        self.wait_until_unused()?;
+        // SAFETY: inside the mapping, by the check; no reference to shared memory exists anywhere, and nobody else in this process
+        // reads or writes it through this value.
         unsafe {
             self.mapping.start().add(at).copy_from_nonoverlapping(std::ptr::NonNull::from(from).cast(), from.len())
         };
         Ok(())
     }
 
-    /// Copies out, from `at` on.
+    /// Copies out, from `at` on. Waits as [`write`](Self::write) does.
     pub fn read(&self, at: usize, to: &mut [u8]) -> Result<()> {
         self.check(at, to.len())?;
+        self.wait_until_unused()?;
         // SAFETY: as above.
         unsafe {
             self.mapping.start().add(at).copy_to_nonoverlapping(std::ptr::NonNull::from(&mut *to).cast(), to.len())
@@ -104,7 +146,7 @@ impl SharedHost {
 
     fn over(file: OwnedFd, bytes: usize) -> Result<Self> {
         let mapping = Arc::new(Mapping::shared(file.as_fd(), bytes)?);
-        Ok(Self { file, mapping })
+        Ok(Self { file, mapping, spans: Mutex::default() })
     }
 }
 
@@ -180,10 +222,10 @@ mod tests {
     #[test]
     fn both_ends_see_one_memory() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let made = SharedHost::create(10_000).unwrap();
+        let mut made = SharedHost::create(10_000).unwrap();
         made.write(9_990, b"headwater!").unwrap();
         made.send(&ours).unwrap();
-        let got = SharedHost::receive(&theirs).unwrap();
+        let mut got = SharedHost::receive(&theirs).unwrap();
         let mut text = [0; 10];
         got.read(9_990, &mut text).unwrap();
         assert_eq!(&text, b"headwater!");
@@ -193,6 +235,26 @@ mod tests {
         assert_eq!(byte, [42]);
         assert!(got.read(9_995, &mut text).is_err());
         assert!(got.write(usize::MAX, &[1]).is_err());
+    }
+
+    #[test]
+    fn parts_are_filled_before_anybody_has_them() {
+        let write = |at: usize, part: &mut [u8]| {
+            part.fill(u8::try_from(at / 100).unwrap());
+            if at == 700 { Err(Error::Misfit { bytes: at, element_bytes: 1 }) } else { Ok(()) }
+        };
+        let made = SharedHost::filled(650, 100, write).unwrap();
+        let mut all = [9; 650];
+        made.read(0, &mut all).unwrap();
+        assert!(all.chunks(100).zip(0..).all(|(part, at)| part.iter().all(|byte| *byte == at)));
+        assert!(matches!(SharedHost::filled(750, 100, write), Err(Error::Misfit { bytes: 700, .. })));
+        assert_eq!(SharedHost::filled(0, 0, write).unwrap().bytes(), 0);
+    }
+
+    #[test]
+    fn more_than_there_is_is_an_error() {
+        let asked = host_bytes_available() * 2 + (1 << 30);
+        assert!(matches!(SharedHost::create(asked), Err(Error::Map { asked_bytes, .. }) if asked_bytes == asked));
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! made them knows when their memory is free, and nothing of it lies in a second pool.
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::ops::{Deref, RangeInclusive};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
-use headwater::cuda::{Allocation, Gpu, Span, Stream};
+use headwater::cuda::{Allocation, Gpu, PassingStream, Span, Stream};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyInt;
 
 use crate::dlpack::{Lent, Taken};
 use crate::dtype::Dtype;
@@ -54,7 +57,7 @@ pub fn gpu_memory(device: usize) -> PyResult<(usize, usize)> {
 
 /// Waits for a stream, and raises what its kernels met: an id that is none is an IndexError.
 #[pyfunction]
-pub fn synchronize(py: Python<'_>, device: usize, stream: usize) -> PyResult<()> {
+pub fn synchronize(py: Python<'_>, device: usize, stream: NamedStream) -> PyResult<()> {
     let stream = self::stream(&gpu(device)?, stream)?;
     py.detach(|| stream.synchronize()).map_err(of_cuda)
 }
@@ -67,12 +70,90 @@ pub fn raise_faults(stream: &Stream) -> PyResult<()> {
     })
 }
 
-/// The stream that has this handle. 0 is the default one.
-pub fn stream(gpu: &Gpu, handle: usize) -> PyResult<Stream> {
+/// Handles of streams that are never destroyed, beyond those that every program has.
+static LASTING: RwLock<BTreeSet<usize>> = RwLock::new(BTreeSet::new());
+/// The legacy default stream by two names, and that of each thread.
+const DEFAULT_STREAMS: RangeInclusive<usize> = 0..=2;
+
+/// Tells of a stream that is never destroyed, as those of torch's pool. Its handle names it from then on.
+#[pyfunction]
+pub fn _lasting_stream(handle: usize) {
+    LASTING.write().unwrap_or_else(PoisonError::into_inner).insert(handle);
+}
+
+/// A stream as callers name it. The driver follows any number as if it were a stream, so a number alone is believed only where
+/// it is known; whoever has an object of a stream keeps it alive for the length of the call.
+#[derive(Debug, Clone, Copy)]
+pub enum NamedStream {
+    /// Never destroyed.
+    Lasting(usize),
+    /// There for the length of a call.
+    Passing(usize),
+}
+
+impl NamedStream {
+    fn is_lasting(handle: usize) -> bool {
+        DEFAULT_STREAMS.contains(&handle) || LASTING.read().unwrap_or_else(PoisonError::into_inner).contains(&handle)
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for NamedStream {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if object.is_instance_of::<PyInt>() {
+            let known = object.extract::<usize>().ok().filter(|handle| Self::is_lasting(*handle));
+            return known.map(Self::Lasting).ok_or_else(|| no_stream(&object));
+        }
+        // torch's streams, and whoever follows CUDA's protocol for Python.
+        let handle: usize = match object.getattr("cuda_stream") {
+            Ok(handle) => handle.extract()?,
+            Err(_) => {
+                let protocol = object.getattr("__cuda_stream__").map_err(|_| no_stream(&object))?;
+                let (_version, handle): (usize, usize) = protocol.call0()?.extract()?;
+                handle
+            }
+        };
+        Ok(if Self::is_lasting(handle) { Self::Lasting(handle) } else { Self::Passing(handle) })
+    }
+}
+
+fn no_stream(object: &Borrowed<'_, '_, PyAny>) -> PyErr {
+    let shown = object.repr().map_or_else(|_| "something".to_owned(), |repr| repr.to_string());
+    PyValueError::new_err(format!(
+        "stream is {shown}; it should be 0 for the default stream, or an object of a stream such as torch.cuda.current_stream() \
+         or one that has __cuda_stream__"
+    ))
+}
+
+/// A stream for the length of a call.
+pub enum CallStream {
+    Lasting(Stream),
+    Passing(PassingStream),
+}
+
+impl Deref for CallStream {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        match self {
+            Self::Lasting(stream) => stream,
+            Self::Passing(stream) => stream,
+        }
+    }
+}
+
+/// The stream that a caller named.
+pub fn stream(gpu: &Gpu, named: NamedStream) -> PyResult<CallStream> {
     check_not_forked()?;
-    // SAFETY: handles come from torch, which never destroys the streams of its pool. One that is none is refused by the driver
-    // at the first call.
-    unsafe { Stream::foreign(gpu, std::ptr::with_exposed_provenance_mut(handle)) }.map_err(of_cuda)
+    let raw = std::ptr::with_exposed_provenance_mut;
+    match named {
+        // SAFETY: the default streams, and those that were said to be never destroyed.
+        NamedStream::Lasting(handle) => unsafe { Stream::foreign(gpu, raw(handle)) }.map(CallStream::Lasting),
+        // SAFETY: the object that had the handle is an argument of the call, and so held by its caller until that returns.
+        NamedStream::Passing(handle) => unsafe { PassingStream::new(gpu, raw(handle)) }.map(CallStream::Passing),
+    }
+    .map_err(of_cuda)
 }
 
 /// Device memory of a caller's tensor, with its elements' kind and its shape.

@@ -12,7 +12,7 @@ use headwater::graph::random::Key;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::cuda::{at, gpu, raise_faults, stream};
+use crate::cuda::{NamedStream, at, gpu, raise_faults, stream};
 use crate::device_layer_graph::AnyGraph;
 use crate::error::of_compile;
 
@@ -37,7 +37,7 @@ impl DevicePlan {
     }
 
     /// What a direction makes on a graph, with how many numbers, and bytes that it needs besides while it runs.
-    fn needs(&self, py: Python<'_>, graph: AnyGraph<'_>, backward: bool, stream: usize) -> PyResult<Needs> {
+    fn needs(&self, py: Python<'_>, graph: AnyGraph<'_>, backward: bool, stream: NamedStream) -> PyResult<Needs> {
         let (stream, direction) = (self::stream(&self.gpu, stream)?, direction(backward));
         let placed = graph.on_gpu(py, &self.gpu, &stream, &self.plan.tables())?;
         let made = self.plan.makes(direction, &placed).into_iter().map(|(name, count)| (name.to_owned(), count));
@@ -55,7 +55,7 @@ impl DevicePlan {
         memory: HashMap<String, Memory>,
         temporaries: Memory,
         seed: u64,
-        stream: usize,
+        stream: NamedStream,
     ) -> PyResult<()> {
         let (stream, direction) = (self::stream(&self.gpu, stream)?, direction(backward));
         let placed = graph.on_gpu(py, &self.gpu, &stream, &self.plan.tables())?;

@@ -9,7 +9,7 @@ use headwater::cuda::{Event, Gpu, Stream};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::cuda::{at, gpu, raise_faults, stream};
+use crate::cuda::{NamedStream, at, gpu, raise_faults, stream};
 use crate::error::{faults, of_compile, of_cuda};
 use crate::kernels::{LayerGraph, domain_named, loops_named};
 
@@ -37,7 +37,7 @@ impl DeviceLayerGraph {
         written: usize,
         self_loops: &str,
         gpu: usize,
-        stream: usize,
+        stream: NamedStream,
     ) -> PyResult<Self> {
         let ((sources, targets, edges), device) = (lists, self::gpu(gpu)?);
         let (stream, self_loops) = (self::stream(&device, stream)?, loops_named(self_loops)?);

@@ -5,7 +5,7 @@ use headwater::graph::sample::{DeviceSample as Drawn, GpuNeighbourSampler, GpuSu
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::cuda::{at, on_gpu, stream};
+use crate::cuda::{CallStream, NamedStream, at, on_gpu, stream};
 use crate::device_graph::DeviceGraph;
 use crate::dtype::Dtype;
 use crate::error::of_graph;
@@ -51,7 +51,7 @@ impl DeviceSampler {
         py: Python<'_>,
         seeds: Vec<SeedArrays<'_>>,
         numbers: Numbers,
-        stream: usize,
+        stream: NamedStream,
     ) -> PyResult<DeviceSample> {
         self.lenders.check(py, "graph")?;
         let (held, stream) = (held(self.types, &seeds)?, self::stream(&self.gpu, stream)?);
@@ -65,7 +65,7 @@ impl DeviceSampler {
         py: Python<'_>,
         seeds: Vec<SeedArrays<'_>>,
         numbers: Numbers,
-        stream: usize,
+        stream: NamedStream,
     ) -> PyResult<DeviceSample> {
         self.lenders.check(py, "graph")?;
         let (held, stream) = (held(self.types, &seeds)?, self::stream(&self.gpu, stream)?);
@@ -115,31 +115,31 @@ impl DeviceSample {
     }
 
     /// Queues the ids of a type's nodes into an int64 tensor.
-    fn nodes_into(&self, node_type: usize, out: &Bound<'_, PyAny>, stream: usize) -> PyResult<()> {
+    fn nodes_into(&self, node_type: usize, out: &Bound<'_, PyAny>, stream: NamedStream) -> PyResult<()> {
         let (out, stream) = self.target(out, &[self.node_count(node_type)?], stream)?;
         self.0.nodes_into(&stream, node_type, &out).map_err(of_graph)
     }
 
     /// With disjoint trees, queues the seed that each node of a type belongs to; whether there are trees.
-    fn trees_into(&self, node_type: usize, out: &Bound<'_, PyAny>, stream: usize) -> PyResult<bool> {
+    fn trees_into(&self, node_type: usize, out: &Bound<'_, PyAny>, stream: NamedStream) -> PyResult<bool> {
         let (out, stream) = self.target(out, &[self.node_count(node_type)?], stream)?;
         self.0.trees_into(&stream, node_type, &out).map_err(of_graph)
     }
 
     /// Queues local numbers of the neighbours of a relation's edges, and below them of the nodes that asked for them.
-    fn edges_into(&self, relation: usize, out: &Bound<'_, PyAny>, stream: usize) -> PyResult<()> {
+    fn edges_into(&self, relation: usize, out: &Bound<'_, PyAny>, stream: NamedStream) -> PyResult<()> {
         let (out, stream) = self.target(out, &[2, self.edge_count(relation)?], stream)?;
         self.0.ends_into(&stream, relation, &out).map_err(of_graph)
     }
 
     /// Queues the ids of a relation's edges; whether they were kept.
-    fn edge_ids_into(&self, relation: usize, out: &Bound<'_, PyAny>, stream: usize) -> PyResult<bool> {
+    fn edge_ids_into(&self, relation: usize, out: &Bound<'_, PyAny>, stream: NamedStream) -> PyResult<bool> {
         let (out, stream) = self.target(out, &[self.edge_count(relation)?], stream)?;
         self.0.edge_ids_into(&stream, relation, &out).map_err(of_graph)
     }
 
     /// Queues nodes, edges and ids of edges of a graph of one type into int64 tensors at these addresses.
-    fn _write(&self, py: Python<'_>, nodes: usize, edges: usize, edge_ids: usize, stream: usize) -> PyResult<()> {
+    fn _write(&self, py: Python<'_>, nodes: usize, edges: usize, edge_ids: usize, stream: NamedStream) -> PyResult<()> {
         let gpu = self.0.stream().gpu();
         let (stream, node_count, edge_count) = (self::stream(gpu, stream)?, self.node_count(0)?, self.edge_count(0)?);
         let (nodes, ends) = (at(gpu, nodes, 8 * node_count), at(gpu, edges, 16 * edge_count));
@@ -155,13 +155,13 @@ impl DeviceSample {
 
 impl DeviceSample {
     /// A tensor of the caller's and its stream.
-    fn target(&self, out: &Bound<'_, PyAny>, shape: &[usize], handle: usize) -> PyResult<(Span, Stream)> {
+    fn target(&self, out: &Bound<'_, PyAny>, shape: &[usize], named: NamedStream) -> PyResult<(Span, CallStream)> {
         let gpu = self.0.stream().gpu();
         let out = on_gpu(out, gpu, "out")?;
         if out.shape != shape || out.dtype != Dtype::I64 {
             let why = format!("out is {:?} of {:?}; it should be {shape:?} of I64", out.shape, out.dtype);
             return Err(PyValueError::new_err(why));
         }
-        Ok((out.span, stream(gpu, handle)?))
+        Ok((out.span, stream(gpu, named)?))
     }
 }

@@ -77,6 +77,7 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cuda::gpu_count, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::gpu_memory, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::synchronize, module)?)?;
+    module.add_function(wrap_pyfunction!(cuda::_lasting_stream, module)?)?;
     module.add_class::<compile::Layer>()?;
     module.add_class::<compile::BoundLayer>()?;
     module.add_class::<kernels::LayerGraph>()?;

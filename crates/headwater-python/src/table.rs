@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::column::wide;
-use crate::cuda::{at, check_not_forked, gpu, on_gpu, raise_faults, stream};
+use crate::cuda::{NamedStream, at, check_not_forked, gpu, on_gpu, raise_faults, stream};
 use crate::dlpack::Lent;
 use crate::dtype::Dtype;
 use crate::error::of_feature;
@@ -115,7 +115,7 @@ impl Table {
         py: Python<'_>,
         ids: &Bound<'_, PyAny>,
         out: &Bound<'_, PyAny>,
-        stream: usize,
+        stream: NamedStream,
     ) -> PyResult<()> {
         self.lenders.check(py, "table")?;
         let stream = self::stream(&self.gpu, stream)?;
@@ -142,7 +142,7 @@ impl Table {
     }
 
     /// As `gather_into`, with so many int64 ids and room for their rows at these addresses.
-    fn _gather(&self, py: Python<'_>, ids: usize, count: usize, out: usize, stream: usize) -> PyResult<()> {
+    fn _gather(&self, py: Python<'_>, ids: usize, count: usize, out: usize, stream: NamedStream) -> PyResult<()> {
         self.lenders.check(py, "table")?;
         let stream = self::stream(&self.gpu, stream)?;
         raise_faults(&stream)?;
@@ -156,7 +156,7 @@ impl Table {
     }
 
     /// Rows that came out of GPU memory and out of host memory so far. Waits for what is queued on a stream.
-    fn served(&self, py: Python<'_>, stream: usize) -> PyResult<(u64, u64)> {
+    fn served(&self, py: Python<'_>, stream: NamedStream) -> PyResult<(u64, u64)> {
         let stream = self::stream(&self.gpu, stream)?;
         let served = py.detach(|| {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);

@@ -161,13 +161,7 @@ impl Placing<'_> {
         if bytes == 0 {
             return Ok((Span::whole(Allocation::shareable(self.gpu, 0)?), None));
         }
-        let shared = SharedHost::create(bytes)?;
-        let starts: Vec<usize> = (0..bytes).step_by(PART_BYTES).collect();
-        starts.into_par_iter().try_for_each(|at| {
-            let mut part = vec![0u8; PART_BYTES.min(bytes - at)];
-            self.write_host(at, &mut part)?;
-            Ok::<_, Error>(shared.write(at, &part)?)
-        })?;
+        let shared = SharedHost::filled(bytes, PART_BYTES, |at, part| self.write_host(at, part))?;
         Ok((shared.map_into(self.gpu)?, Some(Arc::new(shared))))
     }
 

@@ -109,7 +109,7 @@ impl Engine {
         };
         let width = network.input_plan().width().unwrap_or(0);
         let seeds = config.batch.min(task.train.len());
-        let green_sms = Some(config.gather_sms).filter(|sms| config.gather_green && *sms > 0);
+        let green_sms = config.gather_green.then_some(config.gather_sms);
         let finds_window = config.gather_window == 0;
         let settings = Settings { loops: whole.loops, width, seeds, home: Home::Own, green_sms, finds_window };
         let sizes = sizes_of(&drawing.sample(0)?.1)?;
@@ -137,13 +137,27 @@ impl Engine {
 
     /// Parameters, and the optimiser's memory of them, as they are here.
     pub fn fetch(&mut self, network: &mut Network, optimiser: &mut Optimiser) -> Result<()> {
-        if std::mem::take(&mut self.is_ahead) {
+        if self.is_ahead {
             self.flat.fetch(&self.stream, &mut network.parameters)?;
             self.finish.fetch(&self.stream, optimiser)?;
             for (at, layer) in self.layers.iter().enumerate() {
                 layer.moments(&self.stream)?.into_iter().for_each(|moments| network.set_moments(at, moments));
             }
+            // Only now: after an error they belong to different steps, and the next attempt has to bring all of them.
+            self.is_ahead = false;
         }
+        Ok(())
+    }
+
+    /// Queues a kernel that meets an id that is none.
+    #[cfg(test)]
+    pub fn fail_next_wait(&self) -> Result<()> {
+        use headwater_tensor::gather::{GatherOptions, GpuGather, IdType};
+        let (table, ids, out) =
+            (copy_of(&self.stream, &[0; 8])?, copy_of(&self.stream, &[9; 8])?, copy_of(&self.stream, &[0; 8])?);
+        let (stream, table, ids, out) = (&self.stream, &table, &ids, &out);
+        let (rows, width_bytes, id_type, options) = (1, 8, IdType::U64, GatherOptions::default());
+        GpuGather { stream, table, host_table: None, rows, width_bytes, ids, id_type, out, options }.run()?;
         Ok(())
     }
 
@@ -179,6 +193,7 @@ impl Engine {
 
     /// One step over the whole graph.
     pub fn full_step(&mut self, step: &Step) -> Result<Found> {
+        let _current = self.gpu.make_current()?;
         let Self { stream, layers, flat, finish, work, is_ahead, .. } = self;
         *is_ahead = true;
         let Work::Full(full) = work else { return Err(of_another_kind()) };
@@ -187,6 +202,7 @@ impl Engine {
 
     /// One step over a batch that was put together on the host.
     pub fn apart_step(&mut self, batch: &Batch, x: Option<&[f32]>, step: &Step) -> Result<Found> {
+        let _current = self.gpu.make_current()?;
         self.is_ahead = true;
         apart::step(&self.stream, &self.shared(), batch, x, step)
     }
@@ -216,6 +232,8 @@ impl Engine {
     /// Batches of an epoch from one on. Where memory runs out on the way, fewer rows of features are kept in GPU memory and
     /// the epoch goes on.
     pub fn sampled_epoch(&mut self, config: &RunConfig, task: &Task, epoch: &mut dyn Epoch) -> Result<Seconds> {
+        // The thread keeps it for the epoch, or every call would enter and leave it.
+        let _current = self.gpu.make_current()?;
         self.is_ahead = true;
         loop {
             let Self { gpu, layers, flat, finish, work, .. } = &mut *self;

@@ -19,8 +19,11 @@ use crate::task::Task;
 pub struct BroughtRows {
     /// From its own memory.
     pub gpu_rows: u64,
-    /// From host memory.
+    /// From host memory, and through it from disk.
     pub host_rows: u64,
+    /// Bytes of these, as they crossed the link: as they are stored where a GPU reads them, as they are used where a CPU collects
+    /// them.
+    pub link_bytes: u64,
 }
 
 /// Rows of the one node type that a GPU trains on, and how many were asked for.
@@ -28,6 +31,8 @@ pub struct BroughtRows {
 pub(crate) struct DeviceFeatures {
     way: Way,
     rows: u64,
+    /// Of these rows, as they came out.
+    bytes: u64,
 }
 
 /// How they are brought.
@@ -91,19 +96,20 @@ impl Placing<'_> {
             }
             Mode::Dma => Way::Dma(ByCopy::default()),
         };
-        Ok(DeviceFeatures { way, rows: 0 })
+        Ok(DeviceFeatures { way, rows: 0, bytes: 0 })
     }
 }
 
 impl DeviceFeatures {
     /// Nothing in GPU memory.
     pub fn none() -> Self {
-        Self { way: Way::Dma(ByCopy::default()), rows: 0 }
+        Self { way: Way::Dma(ByCopy::default()), rows: 0, bytes: 0 }
     }
 
     /// Queues the rows of these ids, u64 each, as float32.
     pub fn gather(&mut self, stream: &Stream, task: &Task, ids: &Span, out: &Span) -> Result<()> {
         self.rows += (ids.bytes() / 8) as u64;
+        self.bytes += out.bytes() as u64;
         match &mut self.way {
             Way::Tiered(tiers) => Ok(tiers.gather(stream, ids, IdType::U64, Stored::F32, out)?),
             Way::Naive { table, rows, width_bytes, share } => {
@@ -121,6 +127,11 @@ impl DeviceFeatures {
                 copies.bring(stream, table_of(task)?, &nodes, out)
             }
         }
+    }
+
+    /// Whether CPU threads collect rows before [`gather`](Self::gather) returns.
+    pub fn gathers_on_host(&self) -> bool {
+        matches!(self.way, Way::Dma(_))
     }
 
     /// Gathers out of host memory have so many translations under way from now on.
@@ -143,9 +154,11 @@ impl DeviceFeatures {
         match &self.way {
             Way::Tiered(tiers) => {
                 let served = tiers.served(stream)?;
-                Ok(BroughtRows { gpu_rows: served.replicated.rows, host_rows: served.host.rows })
+                let host_rows = served.host.rows + served.disk.rows;
+                Ok(BroughtRows { gpu_rows: served.replicated.rows, host_rows, link_bytes: served.host_link_bytes() })
             }
-            _ => Ok(BroughtRows { gpu_rows: 0, host_rows: self.rows }),
+            // Whatever the rows are stored as, float32 is copied, and naive reads are of nothing else.
+            _ => Ok(BroughtRows { gpu_rows: 0, host_rows: self.rows, link_bytes: self.bytes }),
         }
     }
 }

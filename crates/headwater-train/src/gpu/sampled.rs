@@ -152,11 +152,15 @@ impl Pipeline {
         for at in first..count {
             run.fit(&mut drawn, &mut open, epoch)?;
             let step = epoch.step(open.len() as u64);
+            let has_next = at + 1 < count;
+            // The next batch is drawn while steps are still under way, so that its gather waits for a free slot alone; and while
+            // CPU threads collect rows of this one. A gather that only has to be queued goes first.
+            let begins_first = has_next && run.batches.gathers_on_host();
+            let begun = if begins_first { run.begin(at + 1) } else { Ok(()) };
+            run.told(begun, &mut open, epoch)?;
             let gathered = run.gather(at, &drawn, &step, &epoch.labels(&drawn.seeds));
             run.told(gathered, &mut open, epoch)?;
-            // The next batch is drawn while steps are still under way, so that its gather waits for a free slot alone.
-            let has_next = at + 1 < count;
-            let begun = if has_next { run.begin(at + 1) } else { Ok(()) };
+            let begun = if has_next && !begins_first { run.begin(at + 1) } else { Ok(()) };
             run.told(begun, &mut open, epoch)?;
             if open.len() == SLOTS && !run.close(open.remove(0), epoch)? {
                 break;

@@ -155,6 +155,11 @@ impl Batches<'_> {
         }
     }
 
+    /// Whether [`gather`](Self::gather) works on the host before it returns.
+    pub fn gathers_on_host(&self) -> bool {
+        matches!(self, Self::Here { features, .. } if features.gathers_on_host())
+    }
+
     /// Gathers out of host memory have so many translations under way from now on.
     pub fn set_window(&mut self, translations: u64) {
         if let Self::Here { features, .. } = self {

@@ -55,7 +55,8 @@ pub fn requests() -> Option<u64> {
     Some(unsafe { count() })
 }
 
-fn library() -> Option<libloading::Library> {
+/// The driver that is emulated, or `None` where a real one is used.
+pub fn library() -> Option<libloading::Library> {
     let path = std::env::var_os("HEADWATER_LIBCUDA")?;
     // SAFETY: the file is the one the driver was loaded from, so this only counts it up.
     unsafe { libloading::Library::new(path) }.ok()

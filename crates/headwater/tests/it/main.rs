@@ -14,6 +14,7 @@
 
 mod child;
 mod device_cache;
+mod device_current;
 mod device_graphs;
 mod device_launch;
 mod device_layer;

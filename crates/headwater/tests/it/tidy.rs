@@ -174,6 +174,21 @@ fn unsafe_stands_where_it_may() {
     check(&problems);
 }
 
+/// Folders of kernels whose side on the CPU is a part that was there before them.
+const TWINS_ELSEWHERE: [(&str, &str); 6] = [
+    ("headwater-compile/src/cuda/block", "headwater-compile/src/adjacency/mod.rs"),
+    ("headwater-graph/src/sample/gpu", "headwater-graph/src/sample/neighbour/mod.rs"),
+    ("headwater-train/src/blocks/scales", "headwater-train/src/blocks.rs"),
+    ("headwater-train/src/loss/device", "headwater-train/src/loss/mod.rs"),
+    ("headwater-train/src/network/running/device", "headwater-train/src/network/running.rs"),
+    ("headwater-train/src/optimiser/device", "headwater-train/src/optimiser/mod.rs"),
+];
+
+fn twin_elsewhere(folder: &Path) -> bool {
+    let mut twins = TWINS_ELSEWHERE.iter().filter(|(kernels, _)| folder.ends_with(kernels));
+    twins.any(|(_, twin)| root().join("crates").join(twin).exists())
+}
+
 #[test]
 fn kernels_have_their_twins_and_say_why() {
     let mut problems = Vec::new();
@@ -185,9 +200,30 @@ fn kernels_have_their_twins_and_say_why() {
         let folder = path.parent().unwrap();
         let is_kernel_folder = folder.file_name().is_some_and(|name| name != "src") && !is_test(&path);
         for twin in ["mod.rs", "cpu.rs", "cuda.rs", "tests.rs"] {
-            if is_kernel_folder && !folder.join(twin).exists() && !folder.join("tests").exists() {
+            // Many tests are a folder.
+            let is_there = match twin {
+                "tests.rs" => folder.join(twin).exists() || folder.join("tests").is_dir(),
+                "cpu.rs" => folder.join(twin).exists() || twin_elsewhere(folder),
+                _ => folder.join(twin).exists(),
+            };
+            if is_kernel_folder && !is_there {
                 problems.push(format!("{}: no {twin} beside it", path.display()));
             }
+        }
+    }
+    check(&problems);
+}
+
+#[test]
+fn gpu_tests_of_python_are_chosen_by_their_mark_everywhere() {
+    let mut problems = Vec::new();
+    for name in ["Makefile", "scripts/gpu-run.sh"] {
+        let text = fs::read_to_string(root().join(name)).unwrap();
+        if !text.contains("-m gpu") {
+            problems.push(format!("{name}: runs no tests that are marked `gpu`"));
+        }
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| line.contains("python/tests/test_")) {
+            problems.push(format!("{name}:{}: a list of its own: {}", at + 1, line.trim()));
         }
     }
     check(&problems);

@@ -111,6 +111,7 @@ impl<'a> Producer<'a> {
     }
 
     fn run(&mut self) -> Result<()> {
+        let _current = self.gpu.make_current()?;
         while let Some(ask) = self.trainer.ask()? {
             match ask {
                 Ask::Epoch { epoch, first } => match self.epoch(epoch, first) {

@@ -1,6 +1,11 @@
 //! Runs on a GPU, or on the emulator: they learn what runs on the CPU learn, up to rounding.
 
+use std::sync::Arc;
+
 use headwater_cuda::Gpu;
+use headwater_feature::rows::encode;
+use headwater_feature::{HostTable, RowFormat, Source, Stored};
+use headwater_memory::Foreign;
 
 use super::*;
 use crate::gpu::company::Company;
@@ -88,6 +93,75 @@ fn features_of_every_mode() {
         let wanted = first.get_or_insert_with(|| learnt.clone());
         assert!(learnt == *wanted, "{}", features.name());
     }
+}
+
+/// A GPU reads rows as they are stored; CPU threads send what comes out.
+#[test]
+fn rows_cross_the_link_as_they_are_stored() {
+    let Some(gpu) = gpu() else { return };
+    let data = tempfile::tempdir().unwrap();
+    for (features, hot_share, element_bytes) in
+        [(Features::ZeroCopy, 0.0, 2), (Features::Tiered, 0.3, 2), (Features::Dma, 0.0, 4), (Features::AllGpu, 0.0, 2)]
+    {
+        let (folder, mut task) = (tempfile::tempdir().unwrap(), planted(data.path()));
+        let table = task.features[0].as_ref().unwrap();
+        let width = table.shape()[1];
+        let format = RowFormat::packed(usize::try_from(width).unwrap(), Stored::F16);
+        let halves = encode(table.in_place().unwrap(), &format);
+        let source = Source::memory(Foreign::new(Arc::new(halves.bytes)), Vec::new(), format).unwrap();
+        task.features[0] = Some(HostTable::of(source));
+        let config = RunConfig { features, hot_share, epochs: 1, ..short(Architecture::Sage, false) };
+        let mut trainer = Trainer::open_on(&gpu, config, task, folder.path()).unwrap();
+        trainer.run(&Quiet).unwrap();
+        let brought = trainer.feature_rows().unwrap();
+        assert_eq!(brought.link_bytes, brought.host_rows * width * element_bytes, "{features:?}: {brought:?}");
+        assert_eq!(
+            (brought.host_rows > 0, brought.gpu_rows > 0),
+            (features != Features::AllGpu, hot_share > 0.0 || features == Features::AllGpu),
+            "{features:?}: {brought:?}"
+        );
+    }
+}
+
+/// CPU threads that collect rows of a batch must not hold up the drawing of the next one.
+#[test]
+fn the_next_batch_is_drawn_while_rows_are_collected() {
+    let Some(gpu) = gpu() else { return };
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (features, sampler) = (Features::Dma, SamplerName::Gpu);
+    let config = RunConfig { features, sampler, batch: 16, epochs: 1, ..short(Architecture::Sage, false) };
+    let mut trainer = Trainer::open_on(&gpu, config, planted(data.path()), folder.path()).unwrap();
+    trainer.keep_timeline();
+    trainer.run(&Quiet).unwrap();
+    let stretches = trainer.timeline();
+    let of = |stage: Stage| stretches.iter().filter(move |own| own.stage == stage);
+    assert!(of(Stage::Sample).count() > 3);
+    for (gather, next) in of(Stage::Gather).zip(of(Stage::Sample).skip(1)) {
+        assert!(next.batch == gather.batch + 1 && next.begin_ms < gather.end_ms, "{gather:?}, {next:?}");
+    }
+}
+
+/// What is learnt and what the optimiser remembers belong together: after an error both are brought again.
+#[test]
+fn weights_that_could_not_be_brought_are_brought_the_next_time() {
+    let Some(gpu) = gpu() else { return };
+    let (data, folder, whole) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let config = RunConfig { epochs: 1, ..short(Architecture::Sage, false) };
+    let open = |folder: &Path| Trainer::open_on(&gpu, config.clone(), planted(data.path()), folder).unwrap();
+    let values = |trainer: &Trainer| trainer.network.parameters.clone();
+    let mut sound = open(whole.path());
+    sound.train_epoch(&Quiet).unwrap();
+    sound.bring_back().unwrap();
+    let mut trainer = open(folder.path());
+    trainer.train_epoch(&Quiet).unwrap();
+    let before = values(&trainer);
+    // A kernel that met an id that is none is told of by the next wait for its stream, which is the first copy.
+    trainer.engine.as_ref().unwrap().fail_next_wait().unwrap();
+    assert!(trainer.bring_back().is_err());
+    trainer.bring_back().unwrap();
+    assert!(values(&trainer) != before, "nothing was brought");
+    assert_eq!(values(&trainer), values(&sound));
 }
 
 #[test]

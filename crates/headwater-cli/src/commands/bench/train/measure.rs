@@ -59,7 +59,7 @@ pub struct Measured {
     /// Rows of a batch, and how many of them came out of host memory.
     pub rows: f64,
     pub host_rows: f64,
-    /// Bytes of features that crossed the link.
+    /// Megabytes of features that crossed the link for a batch, as they are stored where the GPU reads them.
     pub link_mb: f64,
     /// CPU cores that were busy.
     pub cores: f64,
@@ -171,7 +171,7 @@ impl Measure<'_> {
             busy: busy(&own),
             rows: hot + host,
             host_rows: host,
-            link_mb: host * width as f64 * 4.0 / 1e6,
+            link_mb: served.link_bytes as f64 / all_batches / 1e6,
             cores: used.map_or(0.0, |used| used.cpu_seconds / seconds),
             watts: used.and_then(|used| used.joules).map(|joules| joules / seconds),
             joules_per_epoch: used.and_then(|used| used.joules).map(|joules| joules / batches as f64 * per_epoch),

@@ -40,6 +40,8 @@ pub fn run(args: &BenchTrainArgs) -> anyhow::Result<()> {
         picture::format_of(path)?;
     }
     ensure!(args.batches > 0, "--batches is at least 1");
+    let has_shares = args.suite.contains(&TrainSuite::Sms) && args.sms.iter().all(|sms| *sms > 0);
+    ensure!(!args.green || has_shares, "--green sets the SMs of --suite sms aside, which are at least 1");
     let gpu = Gpu::open(args.gpu).inspect_err(|why| report::note(format!("the CPU alone is measured: {why}"))).ok();
     let mut view = View::new(args, gpu.as_ref());
     let mut made: Option<(String, Option<u64>, Arc<Task>)> = None;
@@ -174,7 +176,7 @@ impl Plan {
             features: Some(self.features),
             hot_share: Some(self.hot_share),
             gather_sms: Some(self.gather_sms),
-            gather_green: Some(args.green),
+            gather_green: Some(args.green && self.gather_sms > 0),
             gather_window: Some(args.gather_window),
             device: Some(if on_cpu { DeviceName::Cpu } else { DeviceName::Cuda(args.gpu) }),
             sampler: Some(if on_cpu { headwater::train::run_config::SamplerName::Cpu } else { args.sampler }),

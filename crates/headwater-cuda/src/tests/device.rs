@@ -1,0 +1,97 @@
+//! On a GPU, or on the emulator.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::cublas::{Gemm, GemmOperand, GemmType};
+use crate::{Allocation, Error, Gpu, Graph, RegisteredParts, Span, Stream};
+
+fn gpu() -> Option<Gpu> {
+    Gpu::open(0).inspect_err(|why| eprintln!("no GPU: skipped ({why})")).ok()
+}
+
+/// A number that fell would let a waiter take a use for over that is not.
+#[test]
+fn numbers_of_uses_never_fall() {
+    let Some(gpu) = gpu() else { return };
+    let (stream, is_over) = (Stream::new(&gpu).unwrap(), AtomicBool::new(false));
+    let span = Span::whole(Allocation::shareable(&gpu, 64).unwrap());
+    let noted = || span.allocation().use_numbers().first().copied().unwrap_or(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                (0..20_000).for_each(|_| span.note_use(&stream));
+                is_over.store(true, Ordering::Release);
+            });
+        }
+        let (mut before, mut fell) = (0, 0);
+        while !is_over.load(Ordering::Acquire) {
+            let now = noted();
+            fell += u64::from(now < before);
+            before = now;
+        }
+        assert_eq!(fell, 0);
+    });
+}
+
+/// Memory that goes back to a stream's scratch is handed out again at once, so a use that could not be ordered must stay noted.
+#[test]
+fn uses_stay_noted_where_one_cannot_be_waited_for() {
+    let Some(gpu) = gpu() else { return };
+    let [one, other, third] = std::array::from_fn(|_| Stream::new(&gpu).unwrap());
+    let span = Span::whole(Allocation::shareable(&gpu, 64).unwrap());
+    let memory = span.allocation();
+    // A stream of one capture cannot wait for a stream of another.
+    let captured = Graph::capture(&one, |one| {
+        one.fill(&span, 1)?;
+        span.note_use(&third);
+        let inner = Graph::capture(&other, |other| {
+            assert!(memory.settle_on(other).is_err());
+            Ok::<_, Error>(())
+        });
+        assert_eq!(memory.use_numbers().len(), 2, "neither was waited for");
+        inner.map(drop)
+    });
+    drop(captured);
+    memory.settle_on(&third).unwrap();
+    assert_eq!(memory.use_numbers().len(), 0);
+}
+
+#[test]
+fn products_that_would_race_are_refused() {
+    let Some(gpu) = gpu() else { return };
+    // SAFETY: nothing is launched on it.
+    let memory = unsafe { Allocation::lent(&gpu, 1 << 20, 4096, Arc::new(())) };
+    let all = Span::whole(memory);
+    let at = |offset: usize| GemmOperand {
+        span: all.part(offset, 4096 - offset).unwrap(),
+        row_stride: 4,
+        transposed: false,
+        batch_stride: 16,
+    };
+    let (rows, columns, inner, element) = (4, 4, 4, GemmType::F32);
+    let good = Gemm { element, rows, columns, inner, batch: 3, a: at(0), b: at(256), c: at(512) };
+    good.check().unwrap();
+    // Side by side in rows of all of them.
+    let beside = GemmOperand { row_stride: 12, batch_stride: 4, ..at(512) };
+    Gemm { c: beside.clone(), ..good.clone() }.check().unwrap();
+    let read_only = RegisteredParts { read_only: true, ..RegisteredParts::default() };
+    let pinned = Allocation::pinned(&gpu, 4096).unwrap();
+    let start = Span::whole(pinned.clone()).host_pointer().unwrap();
+    // SAFETY: pinned by the driver, and held.
+    let lent = unsafe { Allocation::borrowed(&gpu, start, 4096, read_only, pinned) }.unwrap();
+    for (why, bad) in [
+        ("shorter", Gemm { a: GemmOperand { span: all.part(0, 60).unwrap(), ..at(0) }, ..good.clone() }),
+        ("over an operand", Gemm { c: at(0), ..good.clone() }),
+        ("over an operand", Gemm { c: at(188), ..good.clone() }),
+        ("over an operand", Gemm { b: at(4), c: at(192), ..good.clone() }),
+        ("over each other", Gemm { c: GemmOperand { batch_stride: 0, ..at(512) }, ..good.clone() }),
+        ("over each other", Gemm { c: GemmOperand { batch_stride: 3, ..beside.clone() }, ..good.clone() }),
+        ("over each other", Gemm { c: GemmOperand { row_stride: 11, ..beside }, ..good.clone() }),
+        ("between two elements", Gemm { c: at(514), ..good.clone() }),
+        ("for reading", Gemm { c: GemmOperand { span: Span::whole(lent), ..at(512) }, ..good.clone() }),
+    ] {
+        let said = bad.check().unwrap_err().to_string();
+        assert!(said.contains(why), "{why}: {said}");
+    }
+}

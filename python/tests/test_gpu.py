@@ -96,6 +96,8 @@ def test_batches_are_those_of_the_cpu(gpu, data, features, budget):
         dict(subgraph_type="bidirectional"),
         dict(weight_attr="weight"),
         dict(time_attr="time", temporal_strategy="last"),
+        dict(filter_per_worker=False),
+        dict(transform_sampler_output=lambda out: out),
     ],
     ids=str,
 )
@@ -159,6 +161,24 @@ def test_loaders_are_sent_and_dropped_and_resumed(gpu, data):
     half = iter(loader)
     next(half)
     del half, loader
+
+
+def test_features_that_learn_have_gradients(gpu, data):
+    data.x.requires_grad_()
+    batch = next(iter(NeighborLoader(data, [3], batch_size=20, device=gpu)))
+    batch.x.sum().backward()
+    assert torch.equal(data.x.grad[:, 0], torch.bincount(batch.n_id.cpu(), minlength=60).float())
+
+
+def test_signs_that_torch_has_yet_to_write_are_kept(gpu, data):
+    rows = torch.randn(60, 3)
+    data.negated, data.conjugated = torch._neg_view(rows), torch.complex(rows, rows).conj()
+    data.small = torch.arange(60).to(torch.float8_e4m3fn)
+    batch = next(iter(NeighborLoader(data, [3], batch_size=20, device=gpu)))
+    ids = batch.n_id.cpu()
+    assert torch.equal(batch.negated.cpu(), -rows[ids])
+    assert torch.equal(batch.conjugated.cpu().resolve_conj(), torch.complex(rows, -rows)[ids])
+    assert batch.small.dtype == data.small.dtype and torch.equal(batch.small.cpu().float(), data.small.float()[ids])
 
 
 def test_streams_are_given_back_and_used_again(gpu, data):

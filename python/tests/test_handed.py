@@ -178,3 +178,22 @@ def test_what_belongs_to_the_whole_graph_is_handed_between_streams(value):
     reachable(value)[0].add_(1)
     assert torch.equal(reachable(tables.whole(value))[0], reachable(value)[0])
     assert tables.whole("name") == "name" and tables.whole(3) == 3
+
+
+def test_long_lists_without_tensors_are_gone_through_once():
+    streams, asked = Streams(), []
+
+    class Names(list):
+        def __iter__(self):
+            asked.append(len(self))
+            return super().__iter__()
+
+    names, tables = Names(["a", "b"]), Tables(streams)
+    for _ in range(3):
+        assert tables.whole(names) is names
+        Handed(streams, Data(names=names, x=torch.arange(2)), tables.without_tensors).taken()
+    assert asked == [2]
+    # One that has become longer is looked at again.
+    names.append(torch.arange(7))
+    Handed(streams, Data(names=names), tables.without_tensors).taken()
+    assert ("main", names[2].data_ptr()) in streams.records

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 import headwater.pyg  # noqa: E402
-from headwater.pyg import FeatureStore, LinkNeighborLoader, NeighborLoader, NeighborSampler  # noqa: E402
+from headwater.pyg import LinkNeighborLoader, NeighborLoader, NeighborSampler  # noqa: E402
 from headwater.pyg.install import _hetero_neighbor_sample  # noqa: E402
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler  # noqa: E402
 from torch_geometric.data import Data, HeteroData  # noqa: E402
@@ -317,6 +317,7 @@ def test_a_state_of_another_loader_is_refused(data, state, words):
         ({"seed": 2**64}, ValueError, "seed is 18446744073709551616"),
         ({"seed": 1.5}, TypeError, "float"),
         ({"num_neighbors": [2**40]}, ValueError, "a count up to 4294967295"),
+        ({"batch_size": None}, ValueError, "batch_size is None"),
         ({"prefetch_factor": -1}, ValueError, "prefetch_factor is -1"),
         ({"persistent_workers": True}, ValueError, "num_workers is 0"),
         ({"timeout": 1}, ValueError, "num_workers is 0"),
@@ -331,6 +332,13 @@ def test_what_cannot_be_honoured_is_refused_at_once(data, arguments, kind, words
     if "seed" in arguments:
         with pytest.raises(kind, match=words):
             NeighborSampler(data, [2], **arguments)
+
+
+def test_what_would_change_the_whole_process_is_refused(data):
+    loader = NeighborLoader(data, [2], num_workers=2)
+    for enable in (loader.enable_cpu_affinity, loader.enable_multithreading):
+        with pytest.raises(NotImplementedError, match="threads of this process"), enable():
+            pass
 
 
 def test_memory_that_cannot_be_pinned_is_said(data):
@@ -449,76 +457,3 @@ def test_a_seed_that_comes_twice_has_one_neighbourhood_unless_trees_are_disjoint
     assert one == other and len(one) == 2
     one, other = drawn(disjoint=True)
     assert one != other
-
-
-# Stores ###############################################################################################################
-
-
-INDICES = {
-    "none": None,
-    "slice": slice(1, 4),
-    "open slice": slice(2, None),
-    "stepped slice": slice(0, 5, 2),
-    "number": 3,
-    "last": -1,
-    "numbers": torch.tensor([4, 0, 4]),
-    "list": [1, 2],
-    "mask": torch.tensor([True, False, True, False, False]),
-    "list of a mask": [False, True, False, False, True],
-    "scalar": torch.tensor(2),
-}
-
-
-@pytest.mark.parametrize("name", INDICES)
-def test_indices_mean_what_they_mean_in_pyg(name):
-    index, rows = INDICES[name], torch.arange(10.0).view(5, 2)
-    theirs, ours = HeteroData(), FeatureStore()
-    for store in (theirs, ours):
-        store.put_tensor(rows.clone(), group_name="n", attr_name="x", index=None)
-    arguments = {"group_name": "n", "attr_name": "x", "index": index}
-    assert torch.equal(ours.get_tensor(**arguments), theirs.get_tensor(**arguments))
-    new = 100 + theirs.get_tensor(**arguments)
-    for store in (theirs, ours):
-        store.put_tensor(new, **arguments)
-    whole = {**arguments, "index": None}
-    assert torch.equal(ours.get_tensor(**whole), theirs.get_tensor(**whole))
-    assert not torch.equal(ours.get_tensor(**whole), rows)
-
-
-@pytest.mark.parametrize(
-    ("index", "ids"),
-    [
-        (slice(3, 6), [3, 4, 5]),
-        (slice(3, None), [3, 4, 5]),
-        (torch.tensor([False, True, False, True, True]), [1, 3, 4]),
-        (torch.tensor([7, 2, 9]), [7, 2, 9]),
-    ],
-    ids=["slice", "open slice", "mask", "ids"],
-)
-def test_rows_of_a_new_tensor_are_under_the_ids_of_its_index(index, ids):
-    features, rows = FeatureStore(), torch.arange(6.0).view(3, 2)
-    features.put_tensor(rows, group_name="n", attr_name="x", index=index)
-    assert torch.equal(features.get_tensor("n", "x", index=torch.tensor(ids[::-1])), rows.flip(0))
-    assert torch.equal(features.get_tensor("n", "x", index=ids[1]), rows[1])
-    if isinstance(index, slice):
-        assert torch.equal(features.get_tensor("n", "x", index=slice(3, 6)), rows)
-    with pytest.raises(IndexError, match="is 0, which has no row"):
-        features.get_tensor("n", "x", index=0)
-    features.put_tensor(torch.tensor([[8.0, 9.0]]), group_name="n", attr_name="x", index=torch.tensor(ids[2:]))
-    assert features.get_tensor("n", "x", index=ids[2]).tolist() == [8, 9]
-
-
-@pytest.mark.parametrize(
-    ("index", "words"),
-    [
-        (torch.tensor([0.5]), "elements of torch.float32"),
-        (torch.tensor([True, False]), "2 elements for 5 rows"),
-        (torch.tensor([5]), "is 5"),
-    ],
-    ids=["float", "mask", "far"],
-)
-def test_indices_that_are_none_are_index_errors(index, words):
-    features = FeatureStore()
-    features.put_tensor(torch.arange(5), group_name="n", attr_name="x", index=None)
-    with pytest.raises(IndexError, match=words):
-        features.get_tensor("n", "x", index=index)

@@ -10,11 +10,12 @@ import operator
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as TookTooLong
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Optional
 
 import torch
@@ -89,6 +90,10 @@ class Ahead:
         """Whether threads run what is the user's."""
         return self.worker_init_fn is not None
 
+    def _without_tensors(self) -> Mapping[int, tuple[Any, int]]:
+        """Containers that batches share and that have no tensors, by identity, with their lengths."""
+        return {}
+
     def __iter__(self) -> Iterator[Any]:
         if self._resumed is not None:
             position = self._resumed
@@ -131,13 +136,13 @@ class Ahead:
         ahead = crew.threads * (_AHEAD if self._factor is None else self._factor)
         # What the caller has queued, such as its features, is there before threads read it.
         begun = None if place is None else Handed(place, None)
-        make = _Modes(has_stream=place is None).over(make)
+        make, without = _Modes(has_stream=place is None).over(make), self._without_tensors()
 
         def handed(index: Any, numbers: Any) -> Any:
             if place is None:
                 return make(index, numbers)
             begun.taken()
-            return Handed(place, make(index, numbers))
+            return Handed(place, make(index, numbers), without)
 
         def told(future: Future) -> Any:
             try:
@@ -269,26 +274,30 @@ class _Modes:
     """What torch has a setting of in every thread, as it is in this one: a thread of ours works under the caller's."""
 
     def __init__(self, has_stream: bool) -> None:
-        self._grad, self._inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-        is_cast = (kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
-        self._casts = [(kind, torch.get_autocast_dtype(kind)) for kind in is_cast]
+        # Those that a thread begins with are left out.
+        self._makers: list[Callable[[], AbstractContextManager]] = []
+        if torch.is_inference_mode_enabled():
+            self._makers.append(torch.inference_mode)
+        elif not torch.is_grad_enabled():
+            self._makers.append(torch.no_grad)
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                self._makers.append(partial(torch.autocast, kind, dtype=torch.get_autocast_dtype(kind)))
         # Where batches are not brought to a GPU, the user's code may.
-        has_stream = has_stream and torch.cuda.is_available() and torch.cuda.is_initialized()
-        self._stream = torch.cuda.current_stream() if has_stream else None
+        if has_stream and torch.cuda.is_available() and torch.cuda.is_initialized():
+            stream = torch.cuda.current_stream()
+            if stream != torch.cuda.default_stream(0):
+                self._makers.append(partial(torch.cuda.stream, stream))
 
     def over(self, make: Callable[..., Any]) -> Callable[..., Any]:
         """The function under these settings."""
-        if self._grad and not self._inference and not self._casts and self._stream is None:
+        if not self._makers:
             return make
 
         def made(*given: Any) -> Any:
             with ExitStack() as settings:
-                settings.enter_context(torch.inference_mode(self._inference))
-                settings.enter_context(torch.set_grad_enabled(self._grad))
-                for kind, dtype in self._casts:
-                    settings.enter_context(torch.autocast(kind, dtype=dtype))
-                if self._stream is not None:
-                    settings.enter_context(torch.cuda.stream(self._stream))
+                for maker in self._makers:
+                    settings.enter_context(maker())
                 return make(*given)
 
         return made

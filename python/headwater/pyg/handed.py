@@ -29,27 +29,32 @@ _NOTHING_IN = frozenset(
     | {torch.Size, torch.dtype, torch.device, torch.layout, torch.Generator}
 )
 _LISTS = frozenset({list, tuple, set, frozenset, deque})
+_NONE: Mapping[int, tuple[Any, int]] = types.MappingProxyType({})
 
 
 class Handed:
     """A value that the current stream has made or will make, for whoever works on another."""
 
-    __slots__ = ("_mark", "_place", "_value")
+    __slots__ = ("_mark", "_place", "_value", "_without")
 
-    def __init__(self, place: Place, value: Any) -> None:
-        self._place, self._value, self._mark = place, value, place.mark()
+    def __init__(self, place: Place, value: Any, without: Mapping[int, tuple[Any, int]] = _NONE) -> None:
+        self._place, self._value, self._mark, self._without = place, value, place.mark(), without
 
     def taken(self) -> Any:
         """The value, for what is queued on the current stream from now on. May be taken again, also by other streams."""
-        self._place.meet(self._mark, tensors_in(self._value))
+        self._place.meet(self._mark, tensors_in(self._value, self._without))
         return self._value
 
 
-def tensors_in(value: Any) -> list[Tensor]:
-    """Every tensor with memory of its own that a value holds: in containers, in attributes, inside other tensors."""
+def tensors_in(value: Any, without: Mapping[int, tuple[Any, int]] = _NONE) -> list[Tensor]:
+    """Every tensor with memory of its own that a value holds: in containers, in attributes, inside other tensors.
+
+    `without` has containers by identity that were found to have none when they were so long: names of a million nodes are not
+    gone through for every batch.
+    """
     found: list[Tensor] = []
     # What was seen is held: of objects that are made here, others would take over the identity.
-    seen: dict[int, Any] = {}
+    seen: dict[int, Any] = {key: one for key, (one, length) in without.items() if len(one) == length} if without else {}
     left, strided = [value], torch.strided
     while left:
         one = left.pop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Optional
 
 from torch import Tensor
@@ -25,6 +26,8 @@ class Placed(Ahead):
         """The arguments that are left for DataLoader. Lightning makes loaders anew out of their attributes, so these stay."""
         self.device, self.features, self.budget = device, features, budget
         self.tables: Optional[Tables] = None
+        if kwargs.get("batch_size", 1) is None and kwargs.get("batch_sampler") is None:
+            raise ValueError("batch_size is None, and there is no batch_sampler; it should be a number of inputs")
         place = place_of(device)
         if place is None and (features is not None or budget is not None):
             raise ValueError("features and budget say where a GPU finds features; give device='cuda' too")
@@ -84,7 +87,18 @@ class Placed(Ahead):
     def _filtered(self, made: Any) -> Any:
         return made if self.filter_per_worker else self.filter_fn(made)
 
+    def enable_cpu_affinity(self, loader_cores: Any = None) -> None:
+        """Refused: it would pin the whole process."""
+        raise NotImplementedError("workers are threads of this process, which use its cores; pin the process, as by `taskset`")
+
+    def enable_multithreading(self, worker_threads: Any = None) -> None:
+        """Refused: it would set the number for the whole process."""
+        raise NotImplementedError("workers are threads of this process, which use its cores; there is nothing to enable")
+
     # What a GPU reads #################################################################################################
+
+    def _without_tensors(self) -> Mapping[int, tuple[Any, int]]:
+        return {} if self.tables is None else self.tables.without_tensors
 
     def _place_features(self) -> None:
         if self._place is None:

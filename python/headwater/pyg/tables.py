@@ -64,6 +64,8 @@ class Tables:
         # Attributes are held, so that their identities stay their own.
         self._tables: dict[int, tuple[Any, Table]] = {}
         self._whole: dict[int, tuple[Any, list[int], Handed]] = {}
+        # What belongs to the whole graph and has nothing that a GPU reads, with its length.
+        self.without_tensors: dict[int, tuple[Any, int]] = {}
 
     def put(self, value: Any, hot_rows: int, reads: Optional[Tensor] = None) -> None:
         """Places an attribute. Where GPU memory is short after all, fewer of its rows are hot."""
@@ -92,8 +94,10 @@ class Tables:
 
     def whole(self, value: Any) -> Any:
         """An attribute of the whole graph, brought once, by one stream for all of them."""
-        versions = [0 if own.is_inference() else own._version for own in tensors_in(value)]
+        versions = [0 if own.is_inference() else own._version for own in tensors_in(value, self.without_tensors)]
         if not versions:
+            if isinstance(value, (list, tuple, dict)):
+                self.without_tensors[id(value)] = (value, len(value))
             return value
         held = self._whole.get(id(value))
         if held is None or held[1] != versions:
@@ -171,7 +175,9 @@ def _has_rows(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.flags.c_contiguous and value.dtype.isnative and value.ndim > 0 and value.size > 0
     is_plain = isinstance(value, Tensor) and type(value) is Tensor and value.layout == torch.strided
-    return is_plain and not value.is_cuda and value.dim() > 0 and value.numel() > 0 and value.is_contiguous()
+    # Rows that learn are looked up by torch, which knows the way back.
+    is_plain = is_plain and not value.is_cuda and not value.requires_grad
+    return is_plain and value.dim() > 0 and value.numel() > 0 and value.is_contiguous()
 
 
 def _rows(value: Any) -> Any:

@@ -193,9 +193,9 @@ pub struct ReorderDatasetArgs {
     /// A `.npy` file with the old number of every node, in their new order. For datasets of one node type.
     #[arg(long, value_name = "FILE")]
     pub order: Option<PathBuf>,
-    /// Seed of the random order.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    /// Seed of the random order. Default: 1.
+    #[arg(long)]
+    pub seed: Option<u64>,
     /// One JSON object instead of text.
     #[arg(long)]
     pub json: bool,

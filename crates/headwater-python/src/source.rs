@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use crate::dataset::RawDataset;
 use crate::error::of_graph;
 use crate::graph::layout as layout_of;
-use crate::threads;
+use crate::{threads, warnings};
 
 /// A power-law graph as Graph500 draws it.
 #[pyfunction]
@@ -145,6 +145,8 @@ pub fn ingest(
         Ingest::read(source.as_deref(), &path, options, &Silent)?.build(&Silent)?;
         RawDataset::written(&path)
     })?;
+    // What was guessed or left out.
+    warnings::pass_on(py)?;
     made.map_err(of_graph)
 }
 

@@ -28,6 +28,8 @@ struct Summary {
 
 /// Writes the new dataset.
 pub fn run(args: &ReorderDatasetArgs) -> anyhow::Result<()> {
+    let is_random = args.by == NodeOrder::Random && args.order.is_none();
+    ensure!(args.seed.is_none() || is_random, "--seed is of the random order; say --by random, or leave it out");
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     stop::leave_nothing()?;
     let bar = Bar::new();
@@ -80,7 +82,7 @@ fn by_score(dataset: &Dataset, args: &ReorderDatasetArgs, bar: &Bar) -> anyhow::
             reverse_pagerank(&Outgoing::of(&graph, bar)?, &RankOptions::weighted(&train))?
         }
         NodeOrder::Random => {
-            let key = Key::new(args.seed);
+            let key = Key::new(args.seed.unwrap_or(1));
             counts().enumerate().map(|(at, count)| (0..count).map(|id| key.of(at as u64).draw(id)).collect()).collect()
         }
     };
@@ -97,6 +99,8 @@ fn given(dataset: &Dataset, file: &std::path::Path) -> anyhow::Result<Permutatio
     ensure!(dataset.schema().node_types().len() == 1, "--order is for datasets of one node type");
     let array = Array::map(file)?;
     ensure!(array.shape().len() == 1, "{} has {} dimensions; expected a list", file.display(), array.shape().len());
+    let (found, nodes) = (array.shape()[0] as u64, dataset.schema().node_types()[0].count);
+    ensure!(found == nodes, "{} has {found} numbers; the dataset has {nodes} nodes", file.display());
     let ids = array.ids();
     let order = ids.and_then(Permutation::from_old_of_new);
     order.with_context(|| format!("taking the order from {}", file.display()))

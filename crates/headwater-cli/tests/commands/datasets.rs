@@ -120,6 +120,19 @@ fn damage_is_never_written_out_as_good() {
     succeeds(&["inspect", out]);
 }
 
+#[test]
+fn orders_that_cannot_be_followed_are_refused() {
+    let (_folder, data, out) = folder();
+    let out = out.to_str().unwrap();
+    let ids = Path::new(&data).join("node.train.npy").display().to_string();
+    fails_with(
+        &["reorder", &data, "-o", out, "--order", &ids],
+        "node.train.npy has 2 numbers; the dataset has 100 nodes",
+    );
+    fails_with(&["reorder", &data, "-o", out, "--by", "in-degree", "--seed", "3"], "--seed is of the random order");
+    succeeds(&["reorder", &data, "-o", out, "--by", "random", "--seed", "3"]);
+}
+
 /// What is seen without reading everything: the manifest, lengths, headers, and small files.
 #[test]
 fn opening_sees_what_is_cheap_to_see() {

@@ -59,14 +59,14 @@ pub fn of_nodes(name: &str, array: Array<'_>, sink: &Sink<'_>) -> Result<()> {
 
 /// Features that are no numbers, which training refuses when it reads them.
 #[derive(Debug, Default)]
-struct NotFinite {
+pub(super) struct NotFinite {
     seen: u64,
     count: u64,
     first: Option<u64>,
 }
 
 impl NotFinite {
-    fn look<T: Copy + Into<f32>>(&mut self, elements: &[T]) {
+    pub(super) fn look<T: Copy + Into<f32>>(&mut self, elements: &[T]) {
         for (at, _) in elements.iter().enumerate().filter(|(_, element)| !Into::<f32>::into(**element).is_finite()) {
             self.count += 1;
             self.first.get_or_insert(self.seen + at as u64);
@@ -74,7 +74,7 @@ impl NotFinite {
         self.seen += elements.len() as u64;
     }
 
-    fn tell(&self, path: &Path) {
+    pub(super) fn tell(&self, path: &Path) {
         if let Some(first) = self.first {
             log::warn!(
                 "{}: {} features are infinite or NaN, element {first} first; training refuses rows with them",
@@ -130,15 +130,18 @@ pub fn copy(name: &str, arrays: Vec<Array<'_>>, sink: &Sink<'_>) -> Result<()> {
 pub fn read(name: &str, path: &Path, times: usize, sink: &Sink<'_>) -> Result<u64> {
     let mut to = None;
     let mut rows = 0;
+    let mut odd = NotFinite::default();
     for _ in 0..times {
         begin(sink.progress, "features", path);
         (_, rows) = read_matrix::<f32>(path, sink.progress, |columns, values| {
             if to.is_none() {
                 to = Some(sink.writer.append::<f32>(name, &[columns as u64])?);
             }
+            odd.look(values);
             to.as_mut().map_or(Ok(()), |to| to.push(values))
         })?;
     }
+    odd.tell(path);
     to.map_or(Ok(rows), |to| to.close().map(|_| rows))
 }
 

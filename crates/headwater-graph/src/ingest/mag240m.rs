@@ -10,7 +10,7 @@ use super::arrays::{Array, Arrays};
 use super::collected::{Collected, Edges, Found, Nodes, Sink, check_ends, implied_count, there};
 use super::fault::Fault;
 use super::labels::{Labels, Numbers, decide};
-use super::npz::edge_index;
+use super::npz::{edge_index, tell_others};
 use super::ogb::position;
 use super::options::{IngestOptions, LabelKind};
 use crate::error::{Error, Result};
@@ -36,6 +36,7 @@ pub fn read(root: &Path, options: &IngestOptions, sink: &Sink<'_>) -> Result<Col
         });
         sink.progress.begin(&format!("reading {name}"), 0);
         let arrays = Arrays::open(folder)?;
+        tell_others(folder, arrays.names(), &["edge_index", "edge_feat"]);
         let edges = edge_index(arrays.array("edge_index")?)?;
         let mut edges = Edges::new(from, relation, to, Found::List(edges));
         if arrays.has("edge_feat") {
@@ -116,6 +117,7 @@ fn count_by_edges(
 
 fn node_arrays(nodes: &mut Nodes, folder: &Path, root: &Path, sink: &Sink<'_>) -> Result<()> {
     let arrays = Arrays::open(folder)?;
+    tell_others(folder, arrays.names(), &["node_feat", "node_label", "node_year"]);
     if arrays.has("node_feat") {
         nodes.features(arrays.array("node_feat")?, sink)?;
     }

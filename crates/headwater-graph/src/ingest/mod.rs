@@ -143,6 +143,9 @@ impl Ingest {
         let writer = DatasetWriter::create(out)?;
         let sink = Sink { writer: &writer, progress, reverse: options.reverse, labels: options.labels };
         let collected = collect(format, source, &origin, &options, &sink)?;
+        if collected.nodes.iter().all(|kind| kind.count == 0) {
+            return Err(refused("there are no nodes in it".into()));
+        }
         let types: Vec<&str> = collected.nodes.iter().map(|kind| kind.name.as_str()).collect();
         options.check_counts(&types).map_err(refused)?;
         if collected.nodes.iter().any(|kind| kind.count > MOST_NODES) {

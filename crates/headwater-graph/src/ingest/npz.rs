@@ -8,6 +8,8 @@
 //! | labels and splits | `y`, `labels`, `node_label`; `train_idx` (ids, or truth values), `train_mask` and so on |
 //! | of edges and nodes | `edge_weight`, `edge_time`, `edge_attr`, `node_time`, `node_year`, `num_nodes` |
 
+use std::path::Path;
+
 use headwater_tensor::DType;
 use headwater_tensor::npy::NpyType;
 
@@ -103,10 +105,14 @@ pub fn read(arrays: &Arrays, options: &IngestOptions, sink: &Sink<'_>) -> Result
 
 /// Says which arrays nobody looks at.
 fn warn_of_others(arrays: &Arrays, which: EdgeArrays) {
-    let taken = taken(&arrays.names(), which);
-    let others: Vec<&str> = arrays.names().into_iter().filter(|name| !taken.contains(name)).collect();
+    tell_others(arrays.path(), arrays.names(), &taken(&arrays.names(), which));
+}
+
+/// Says which of these names, of arrays or of files, are not among those that are taken.
+pub(super) fn tell_others<N: AsRef<str>>(path: &Path, names: Vec<N>, taken: &[&str]) {
+    let others: Vec<&str> = names.iter().map(AsRef::as_ref).filter(|name| !taken.contains(name)).collect();
     if !others.is_empty() {
-        log::warn!("{}: not taken in: {}", arrays.path().display(), others.join(", "));
+        log::warn!("{}: not taken in: {}", path.display(), others.join(", "));
     }
 }
 
@@ -265,7 +271,19 @@ fn weights_and_times(arrays: &Arrays, edges: u64) -> Result<EdgeValues> {
         let found = arrays.first_of(names);
         found.map(|name| arrays.array(name)?.expect_list(edges, "edges")).transpose()
     };
-    Ok((of(WEIGHTS)?.map(Array::floats).transpose()?, of(EDGE_TIMES)?.map(Array::integers).transpose()?))
+    Ok((of(WEIGHTS)?.map(weights).transpose()?, of(EDGE_TIMES)?.map(Array::integers).transpose()?))
+}
+
+fn weights(array: Array<'_>) -> Result<Vec<f32>> {
+    let place = array.placer();
+    let weights = array.floats()?;
+    match (0..).zip(&weights).find(|(_, weight)| !(weight.is_finite() && **weight >= 0.0)) {
+        Some((at, weight)) => {
+            let expected = "a weight: a finite number, not negative".to_owned();
+            Err(place(Fault::Value { value: weight.to_string(), expected }, at))
+        }
+        None => Ok(weights),
+    }
 }
 
 fn lists(arrays: &Arrays, offsets: &str, neighbours: &str, layout: Layout, options: &IngestOptions) -> Result<Found> {

@@ -18,6 +18,7 @@ use crate::error::Result;
 /// One kind of node: `raw/edge.csv.gz` and what stands beside it.
 pub fn read_csv(root: &Path, sink: &Sink<'_>) -> Result<Collected> {
     let raw = root.join("raw");
+    tell_files(&raw, &["num-node-list", "num-edge-list", "edge", "edge-feat", "node-feat", "node_year", "node-label"]);
     let mut nodes = Nodes::new("node", single_count(&raw.join("num-node-list.csv.gz"), sink)?);
     let list = edges(&raw, [&nodes, &nodes], sink)?;
     tables(&mut nodes, &raw, &raw, sink)?;
@@ -43,6 +44,7 @@ pub fn read_csv_hetero(root: &Path, sink: &Sink<'_>) -> Result<Collected> {
             return Err(Fault::Twice { what: "relation", name: row.join(",") }.of(&triplets));
         }
         let folder = raw.join("relations").join(format!("{source}___{name}___{target}"));
+        tell_files(&folder, &["num-edge-list", "edge", "edge-feat", "edge_reltype"]);
         let list = edges(&folder, [&nodes[from], &nodes[to]], sink)?;
         let mut edges = Edges::new(from, name, to, Found::List(list));
         edge_tables(&mut edges, &format!("{source}__{name}__{target}"), &folder, sink)?;
@@ -50,6 +52,8 @@ pub fn read_csv_hetero(root: &Path, sink: &Sink<'_>) -> Result<Collected> {
     }
     for kind in &mut nodes {
         let name = kind.name.clone();
+        tell_files(&raw.join("node-feat").join(&name), &["node-feat", "node_year", "num-node-list"]);
+        tell_files(&raw.join("node-label").join(&name), &["node-label", "num-node-list"]);
         tables(kind, &raw.join("node-feat").join(&name), &raw.join("node-label").join(&name), sink)?;
         splits(kind, root, &name, sink)?;
     }
@@ -59,6 +63,8 @@ pub fn read_csv_hetero(root: &Path, sink: &Sink<'_>) -> Result<Collected> {
 /// One archive, `raw/data.npz`, as ogbn-papers100M has it.
 pub fn read_npz(root: &Path, sink: &Sink<'_>) -> Result<Collected> {
     let data = Arrays::open(&root.join("raw/data.npz"))?;
+    let known = ["num_nodes_list", "num_edges_list", "edge_index", "edge_feat", "node_feat", "node_year"];
+    npz::tell_others(data.path(), data.names(), &known);
     let mut nodes = Nodes::new("node", npz::scalar(&data, "num_nodes_list")?);
     sink.progress.begin("edges", 0);
     let edges = npz::edge_index(data.array("edge_index")?)?;
@@ -208,6 +214,15 @@ fn splits(nodes: &mut Nodes, root: &Path, kind: &str, sink: &Sink<'_>) -> Result
         nodes.split(what, &integer_column(&path, sink.progress)?, &path, sink)?;
     }
     Ok(())
+}
+
+/// Says which tables of a folder are none of these.
+fn tell_files(folder: &Path, known: &[&str]) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let stem = |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_suffix(".csv.gz")?.to_owned());
+    let mut names: Vec<String> = entries.filter_map(stem).collect();
+    names.sort();
+    npz::tell_others(folder, names, known);
 }
 
 /// The only folder of a folder; of several the first by name.

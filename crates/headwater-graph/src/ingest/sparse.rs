@@ -6,6 +6,7 @@ use headwater_tensor::npy::NpyElement;
 use super::arrays::{Arrays, element};
 use super::collected::{Nodes, Sink};
 use super::fault::Fault;
+use super::features::NotFinite;
 use super::options::SparseFeatures;
 use crate::error::Result;
 use crate::topology::index;
@@ -19,9 +20,23 @@ pub fn features(nodes: &mut Nodes, arrays: &Arrays, wanted: SparseFeatures, sink
         return Ok(());
     }
     let rows = Rows::read(arrays, nodes.count)?;
+    let mut odd = NotFinite::default();
+    odd.look(&rows.values);
+    odd.tell(arrays.path());
     let name = format!("{}.features", nodes.name);
     match wanted {
-        SparseFeatures::Half => rows.write(&name, f16::from_f32, sink)?,
+        SparseFeatures::Half => {
+            let is_lost = |value: &f32| value.is_finite() && f16::from_f32(*value).is_infinite();
+            if let Some(at) = rows.values.iter().position(is_lost) {
+                let fault = Fault::Value {
+                    value: rows.values[at].to_string(),
+                    expected: "a number that half precision holds; --sparse-features dense keeps single precision"
+                        .into(),
+                };
+                return Err(fault.at(arrays.path(), element("x_values", 0, at)));
+            }
+            rows.write(&name, f16::from_f32, sink)?;
+        }
         _ => rows.write(&name, |value| value, sink)?,
     }
     nodes.files.features = Some(name);
@@ -74,11 +89,16 @@ impl Rows {
         let shape = [self.starts.len() as u64 - 1, self.width as u64];
         sink.progress.begin("features", shape[0].saturating_mul(shape[1]).saturating_mul(size_of::<T>() as u64));
         let fill = |rows: std::ops::Range<u64>, out: &mut [T]| {
+            let mut sums = vec![0.0; self.width];
             for (row, to) in rows.zip(out.chunks_exact_mut(self.width.max(1))) {
                 let row = index(row);
-                for at in self.starts[row]..self.starts[row + 1] {
-                    to[self.columns[at]] = convert(self.values[at]);
+                let entries = self.starts[row]..self.starts[row + 1];
+                // A place that is named twice has the sum, as in SciPy.
+                entries.clone().for_each(|at| sums[self.columns[at]] += self.values[at]);
+                for at in entries.clone() {
+                    to[self.columns[at]] = convert(sums[self.columns[at]]);
                 }
+                entries.for_each(|at| sums[self.columns[at]] = 0.0);
             }
         };
         sink.writer.rows(name, &shape, fill, sink.progress)

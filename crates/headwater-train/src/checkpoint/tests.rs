@@ -177,11 +177,14 @@ fn what_is_no_checkpoint_is_named() {
     let path = folder.path().join("step-000000000001.safetensors");
     let huge = [&u64::MAX.to_le_bytes()[..], &[0; 64]].concat();
     let foreign = file_of("{}").iter().map(|&b| if b == b'h' { b'H' } else { b }).collect();
+    let whole = file_of("{}");
+    let speaks = format!("bytes; its header speaks of {}", whole.len());
     let meta = r#"{"version": 2, "state": "whatever the future brings"}"#;
     for (bytes, words) in [
         (vec![], "ends early"),
         (vec![0; 8], "header"),
         (huge, "longer than"),
+        ([&whole[..], &[0; 8]].concat(), &speaks),
         (foreign, "no \"headwater\""),
         (file_of("{}"), "version"),
         (file_of("{"), "metadata"),

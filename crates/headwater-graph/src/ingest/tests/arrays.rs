@@ -131,6 +131,29 @@ fn splits_are_ids_or_truth_values() {
     assert!(bench.refusal(&source(&bench, &[]), skip).contains("a form of sparse features"));
 }
 
+#[test]
+fn sparse_features_are_summed_and_kept_as_asked() {
+    let bench = Bench::new();
+    let members = |values: [f32; 3]| {
+        vec![
+            ("x_indptr.npy", npy(DType::I64, &[4], &[0i64, 2, 2, 3])),
+            ("x_indices.npy", npy(DType::I64, &[3], &[1i64, 1, 0])),
+            ("x_values.npy", npy(DType::F32, &[3], &values)),
+            ("x_shape.npy", npy(DType::I64, &[2], &[3i64, 2])),
+        ]
+    };
+    let dataset = bench.ingest(&source(&bench, &members([1.0, 2.0, 5.0])), IngestOptions::default());
+    let features = dataset.features(0).unwrap().column::<f32>().unwrap().to_vec();
+    assert_eq!(features, [0.0, 3.0, 0.0, 0.0, 5.0, 0.0]);
+    std::fs::remove_dir_all(bench.out()).unwrap();
+    let half = IngestOptions { sparse_features: SparseFeatures::Half, ..IngestOptions::default() };
+    let said = bench.refusal(&source(&bench, &members([1.0, 2.0, 1e6])), half);
+    assert!(said.contains("x_values[2]: 1000000 is not a number that half precision holds"), "{said}");
+    let none = bench.path("none.npz");
+    write(&none, zip(&[("edge_index.npy", npy(DType::I64, &[2, 0], &[0i64; 0]))], STORED));
+    assert!(bench.refusal(&none, IngestOptions::default()).contains("none.npz: there are no nodes in it"));
+}
+
 /// Where lists begin.
 fn starts(ends: impl Iterator<Item = u64>, nodes: u64) -> Vec<i64> {
     let mut counts = vec![0i64; usize::try_from(nodes).unwrap() + 1];

@@ -50,7 +50,7 @@ fn arrays_are_refused_with_name_and_element() {
         (("num_nodes.npy", npy(DType::I64, &[], &[-1i64])), Some("num_nodes: has shape []")),
         (("num_nodes.npy", npy(DType::I64, &[], &[1i64 << 60])), Some("more than")),
         (("edge_weight.npy", npy(DType::F32, &[2], &[0f32, 1.0])), Some("edge_weight: 2 elements, but 1 edges")),
-        (("edge_weight.npy", npy(DType::F32, &[1], &[f32::NAN])), Some("weight NaN")),
+        (("edge_weight.npy", npy(DType::F32, &[1], &[f32::NAN])), Some("edge_weight[0]: NaN is not a weight")),
         (("edge_attr.npy", npy(DType::F32, &[2, 1], &[0f32, 1.0])), Some("edge_attr: 2 elements, but 1 edges")),
         (("train_idx.npy", npy(DType::I64, &[1], &[7i64])), Some("train node 7 is not one of the 2 node nodes")),
         (("train_idx.npy", npy(DType::F32, &[1], &[0f32])), Some("train_idx: has type <f4; integers are wanted")),

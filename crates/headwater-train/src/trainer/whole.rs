@@ -60,7 +60,7 @@ impl Whole {
         let found = made(SelfLoops::AsTheyAre)?;
         let (network, graph, loops) = if found.0.wants_self_loops() { made(SelfLoops::Added)? } else { found };
         let degrees = Arc::new(if network.needs_scales() { degrees(&task.graph) } else { Vec::new() });
-        let reader = Reader { task, plan: network.input_plan().clone(), normalise: config.normalise_features };
+        let reader = Reader { task, plan: network.input_plan().clone(), normalise: config.normalises() };
         let held = if config.full_graph { Some(Held::new(&reader, graph, &degrees)?) } else { None };
         let limits = Limits::default();
         let sparse = if config.full_graph { None } else { sparse_features(&reader, limits.chunk_bytes)? };

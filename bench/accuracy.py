@@ -50,7 +50,7 @@ def main():
             if args.only and args.only.lower() not in name.lower():
                 continue
             found = [once(args, folder, known, name, dataset, flags, seed) for seed in range(1, args.seeds + 1)]
-            accuracies = [100 * run["test_accuracy"] for run in found]
+            accuracies = [100 * run["test"] for run in found]
             mean, spread = statistics.mean(accuracies), statistics.pstdev(accuracies)
             milliseconds = 1e3 * statistics.median(run["epoch_seconds"] for run in found)
             table.append({"row": name, "mean": mean, "deviation": spread, "least_expected": least, "seeds": args.seeds,

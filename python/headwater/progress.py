@@ -36,7 +36,7 @@ class Progress:
 
     def epoch(self, report: dict[str, Any]) -> None:
         """An epoch is done."""
-        self.done = report["epoch"] + 1
+        self.done = report["epoch"]
         shown = {"loss": f"{report['loss']:.4f}"}
         shown.update({what: f"{report[what]:.4f}" for what in ("valid", "test") if report[what] is not None})
         if self.bar is not None:

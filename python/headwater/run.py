@@ -36,19 +36,37 @@ class Run:
         self._summary = _summary(self.path) if summary is None else summary
 
     @property
-    def test_accuracy(self) -> Optional[float]:
-        """The metric of the test nodes in the epoch that was best for the validation nodes; None before it ended."""
-        return self._summary.get("test_accuracy")
+    def metric(self) -> Optional[str]:
+        """What is measured: `accuracy`, `f1_micro`, `f1_macro`, `roc_auc` or `r2`."""
+        return self._summary.get("metric") or self.config.get("metric")
 
     @property
-    def valid_accuracy(self) -> Optional[float]:
-        """The best metric of the validation nodes."""
-        return self._summary.get("best_val_accuracy")
+    def test(self) -> Optional[float]:
+        """The metric of the test nodes in the best epoch, or in the last where none is the best; None before it ended."""
+        return self._summary.get("test")
+
+    @property
+    def valid(self) -> Optional[float]:
+        """The metric of the validation nodes in that epoch; None where they have none."""
+        return self._summary.get("valid")
 
     @property
     def best_epoch(self) -> Optional[int]:
-        """The epoch it was reached in, from 0."""
+        """The epoch, from 1, that was best for the validation nodes by what `watch` says, and whose weights `predict` uses.
+
+        None where no validation nodes said which is best: then the last one's are used.
+        """
         return self._summary.get("best_epoch")
+
+    @property
+    def test_accuracy(self) -> Optional[float]:
+        """`test` of a run that is measured by accuracy; None for other metrics."""
+        return self.test if self.metric == "accuracy" else None
+
+    @property
+    def valid_accuracy(self) -> Optional[float]:
+        """`valid` of a run that is measured by accuracy; None for other metrics."""
+        return self.valid if self.metric == "accuracy" else None
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -76,8 +94,8 @@ class Run:
     ) -> Array:
         """What the network says of nodes of the type that has labels, or of all of them.
 
-        `form` is `answers` (classes, or whatever it was trained to say), `logits` or `probabilities`. The best
-        checkpoint is asked where it was kept, else the last. Another dataset of the same types may be given.
+        `form` is `answers` (classes, or whatever it was trained to say), `logits` or `probabilities`. `checkpoint` is
+        `best`, the weights that `test` and `valid` are of, or `last`. Another dataset of the same types may be given.
         """
         nodes = list(nodes) if isinstance(nodes, (tuple, range)) else plain(nodes)
         return run_predict(self.path, self._asked(dataset)._raw, nodes, form, checkpoint)
@@ -131,7 +149,7 @@ class Run:
         ]
 
     def __repr__(self) -> str:
-        reached = "" if self.test_accuracy is None else f", test {self.test_accuracy:.4f}"
+        reached = "" if self.test is None else f", test {self.metric} {self.test:.4f}"
         stopped = ", stopped" if self.is_stopped else ""
         return f"Run({self.config['model']}, {len(self.history)} epochs{reached}{stopped}, {self.path!r})"
 

@@ -30,8 +30,10 @@ class Trainer:
 
     Among them are `model` (`sage`, `gcn`, `gat`, `gin`, `rgcn`, `rgat`, `hgt`, `mlp`, or the path of a layer text),
     `fanout`, `batch`, `hidden`, `epochs`, `rate`, `dropout`, `device` (`auto`, `cpu`, `cuda`), `features` (`auto`,
-    `memory`, `disk`, `tiered`, and on a GPU `zero-copy`, `all-gpu` and others) and `seed`. `output` is the run's
-    folder, a new one below `runs` where none is named.
+    `memory`, `disk`, `tiered`, and on a GPU `zero-copy`, `all-gpu` and others), `scores` (what says which rows of a
+    tiered table are hot, as in `headwater.scores`) and `seed`. `output` is the run's folder, a new one below `runs`
+    where none is named. What is decided where nothing is said, such as whether rows of features are divided by their
+    sums, is in `config` and is told to `logging`.
 
     >>> import headwater, tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -40,7 +42,7 @@ class Trainer:
     >>> trainer = Trainer(dataset, model="sage", fanout=[5, 5], hidden=16, epochs=2, device="cpu", output=output)
     >>> run = trainer.fit(progress=False)
     >>> [epoch["epoch"] for epoch in run.history]
-    [0, 1]
+    [1, 2]
     >>> len(run.predict([0, 1, 2]))
     3
     >>> folder.cleanup()
@@ -79,8 +81,11 @@ class Trainer:
         self.dataset = dataset
         self.path = os.path.abspath(folder)
         self._raw = RawTrainer.open(dataset._raw, self.path, fields, is_resumed)
+        logger = logging.getLogger("headwater")
         if self._raw.note is not None:
-            logging.getLogger("headwater").info("on the CPU: %s", self._raw.note)
+            logger.info("on the CPU: %s", self._raw.note)
+        for remark in self._raw.remarks:
+            logger.info(remark)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -100,8 +105,8 @@ class Trainer:
     def fit(self, callbacks: Iterable[Callback] = (), progress: bool = True) -> Run:
         """Trains until all epochs are done or nothing gets better any more, or goes on where it was stopped.
 
-        Every callback is called after every epoch with a dictionary: `epoch`, `loss`, `valid`, `test`, `valid_loss`,
-        `rate` and seconds. One that returns False stops the run, one that raises does too, and what it raised comes out
+        Every callback is called after every epoch with a dictionary: `epoch` (from 1), `loss`, `valid`, `test`,
+        `valid_loss`, `rate` and seconds; what was not measured is None. One that returns False stops the run, one that raises does too, and what it raised comes out
         here. So does Ctrl-C. A run that was stopped has saved where it stands.
         """
         callbacks = list(callbacks)

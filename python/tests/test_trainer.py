@@ -34,8 +34,9 @@ def fit(dataset, output, **more):
 def test_a_run_learns_and_repeats_to_the_bit(dataset, tmp_path):
     run = fit(dataset, tmp_path / "a", epochs=5)
     assert run.test_accuracy > 0.5 and run.history[-1]["loss"] < run.history[0]["loss"]
-    best = run.history[run.best_epoch]
-    assert (run.valid_accuracy, run.test_accuracy) == (best["valid"], best["test"])
+    best = run.history[run.best_epoch - 1]
+    assert [best[what] for what in ("epoch", "valid", "test")] == [run.best_epoch, run.valid, run.test]
+    assert run.metric == "accuracy" and (run.valid_accuracy, run.test_accuracy) == (run.valid, run.test)
     assert run.checkpoint.startswith(str(tmp_path / "a")) and not run.is_stopped
     assert curve(fit(dataset, tmp_path / "b", epochs=5, threads=1)) == curve(run)
     assert curve(fit(dataset, tmp_path / "c", epochs=5, seed=4)) != curve(run)
@@ -66,11 +67,11 @@ def test_callbacks_stop_and_the_run_goes_on_exactly(dataset, tmp_path):
     whole = fit(dataset, tmp_path / "whole", epochs=4)
     told = []
     trainer = Trainer(dataset, output=tmp_path / "stopped", **SMALL, epochs=4)
-    stopped = trainer.fit(callbacks=[told.append, lambda report: report["epoch"] < 1], progress=False)
-    assert stopped.is_stopped and [report["epoch"] for report in told] == [0, 1]
+    stopped = trainer.fit(callbacks=[told.append, lambda report: report["epoch"] < 2], progress=False)
+    assert stopped.is_stopped and [report["epoch"] for report in told] == [1, 2]
     assert told == stopped.history and trainer.epoch == 2 and "epoch 2 of 4" in repr(trainer)
     # The same trainer, and another one that only has the folder.
-    assert curve(trainer.fit([lambda report: report["epoch"] != 2], progress=False)) == curve(whole)[:3]
+    assert curve(trainer.fit([lambda report: report["epoch"] != 3], progress=False)) == curve(whole)[:3]
     resumed = Trainer.resume(tmp_path / "stopped")
     assert resumed.epoch == 3
     final = resumed.fit(progress=False)
@@ -80,7 +81,7 @@ def test_callbacks_stop_and_the_run_goes_on_exactly(dataset, tmp_path):
 
 def test_what_a_callback_raises_ends_the_run_and_comes_out(dataset, tmp_path):
     def fail(report):
-        if report["epoch"] == 1:
+        if report["epoch"] == 2:
             raise KeyError("mine")
 
     trainer = Trainer(dataset, output=tmp_path / "run", **SMALL, epochs=4)
@@ -195,6 +196,50 @@ def test_predictions_are_those_of_the_labels_that_were_learnt(dataset, tmp_path)
         run.predict([400])
     with pytest.raises(ValueError, match="form"):
         run.predict([0], form="odds")
+
+
+def test_the_best_epoch_is_what_is_asked(dataset, tmp_path):
+    # Never due for a checkpoint, and a rate that spoils what was learnt.
+    more = {"full_graph": True, "epochs": 25, "rate": 2.0, "checkpoint_every": 1000}
+    run = fit(dataset, tmp_path / "run", **more)
+    assert run.best_epoch < 25 and run.valid == max(epoch["valid"] for epoch in run.history)
+    labels, test = np.asarray(dataset.labels()), np.asarray(dataset.split("test"))
+    assert (np.asarray(run.predict(test)) == labels[test]).mean() == pytest.approx(run.test)
+    last = np.asarray(run.predict(test, checkpoint="last"))
+    assert (last == labels[test]).mean() == pytest.approx(run.history[-1]["test"])
+
+
+def test_without_validation_nodes_nothing_is_made_up(dataset, tmp_path, caplog):
+    held = headwater.Dataset.from_arrays(
+        dataset.topology(), features=dataset.features(), labels=dataset.labels(), classes=4,
+        train=dataset.split("train"), test=dataset.split("test"),
+    )  # fmt: skip
+    with caplog.at_level("INFO", logger="headwater"):
+        run = fit(held, tmp_path / "run")
+    assert any("no validation nodes" in record.message for record in caplog.records)
+    assert run.best_epoch is None and run.valid is None and run.test == run.history[-1]["test"]
+    assert all(epoch["valid"] is None and epoch["valid_loss"] is None for epoch in run.history)
+    with pytest.raises(ValueError, match="patience is 3.*no validation nodes"):
+        fit(held, tmp_path / "patient", patience=3)
+
+
+def test_scores_and_what_is_left_open_are_fields(dataset, tmp_path):
+    tiered = {"features": "tiered", "hot_share": 0.2, "epochs": 1}
+    runs = [
+        fit(dataset, tmp_path / kind, scores=kind, **tiered)
+        for kind in ("out-degree", "in-degree", "pagerank", "weighted-pagerank", "expected", "presampled")
+    ]
+    assert [run.config["scores"] for run in runs] == headwater._headwater.score_kinds()
+    assert len({str(curve(run)) for run in runs}) == 1, "where rows lie changes nothing that is learnt"
+    assert len({run.summary["feature_hit_rate"] for run in runs}) > 1
+    with pytest.raises(ValueError, match="scores.*presampled"):
+        fit(dataset, tmp_path / "none", scores="degree", **tiered)
+    with pytest.raises(ValueError, match="score_damping is 0.5.*PageRank"):
+        fit(dataset, tmp_path / "none", score_damping=0.5, **tiered)
+    with pytest.raises(ValueError, match="loss is nll.*cross_entropy"):
+        fit(dataset, tmp_path / "none", loss="nll")
+    trainer = Trainer(dataset, output=tmp_path / "gcn", model="gcn", device="cpu", epochs=1)
+    assert trainer.config["normalise_features"] is False, "features have both signs"
 
 
 def test_several_types_are_trained_on(tmp_path):

@@ -13,10 +13,6 @@ use crate::graph::Graph;
 use crate::source::chosen;
 use crate::threads;
 
-/// Batches that are drawn where nobody says how many: an epoch, within these bounds.
-const FEWEST_BATCHES: u64 = 16;
-const MOST_BATCHES: u64 = 64;
-
 /// One array a node type. Degrees and counts are whole numbers; ranks and expected reads are floats.
 #[pyfunction]
 #[pyo3(signature = (graph, kind, train, fanout, batch, batches, seed))]
@@ -55,7 +51,7 @@ fn of(score: Score, graph: &Core, training: Training, batches: Option<u64>) -> R
         return Ok(found);
     }
     let run = Workload::new(graph.clone(), training)?;
-    let batches = batches.unwrap_or(run.batches_per_epoch().clamp(FEWEST_BATCHES, MOST_BATCHES));
+    let batches = batches.unwrap_or_else(|| run.usual_batches());
     score.of(&run, &Outgoing::of_sampling(graph, &Silent)?, batches, &Silent)
 }
 

@@ -74,6 +74,12 @@ impl RawTrainer {
         self.note.as_deref()
     }
 
+    /// What was decided for the run where somebody might think otherwise, a sentence each.
+    #[getter]
+    fn remarks(&self) -> PyResult<Vec<String>> {
+        Ok(self.lock()?.remarks().to_vec())
+    }
+
     /// Epochs that are done.
     #[getter]
     fn epoch(&self) -> PyResult<u64> {
@@ -149,13 +155,18 @@ fn open(
     let (trainer, why) = match gpu {
         None => (on_cpu(task)?, why),
         Some(gpu) => match Core::open_on(&gpu, config.clone(), task, folder) {
-            Ok(trainer) => return note_origin(&found, folder, resume).map(|()| (trainer, config, None)),
+            Ok(trainer) => {
+                note_origin(&found, folder, resume)?;
+                let config = trainer.config().clone();
+                return Ok((trainer, config, None));
+            }
             Err(why) if is_free && steps_down(&why) => (on_cpu(task::open(&config, core)?)?, Some(why.to_string())),
             Err(why) => return Err(why),
         },
     };
     note_origin(&found, folder, resume)?;
-    Ok((trainer, RunConfig { device: DeviceName::Cpu, ..config }, why))
+    let config = trainer.config().clone();
+    Ok((trainer, config, why))
 }
 
 fn note_origin(found: &Origin, folder: &Path, resume: bool) -> Result<()> {

@@ -15,8 +15,8 @@ pub enum Goal {
 /// How long to wait for what.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Patience {
-    /// Values in a row that may be no better than the best before the run stops.
-    pub rounds: u64,
+    /// Epochs that may be no better than the best before the run stops.
+    pub epochs: u64,
     /// A value must beat the best by more than this to be better.
     pub min_delta: f64,
 }
@@ -26,7 +26,11 @@ pub struct Patience {
 #[serde(deny_unknown_fields)]
 pub struct EarlyStop {
     best: Option<f64>,
+    /// Epochs since then, as of the last value.
     waited: u64,
+    /// The epoch of the best, from 1; 0 before there is one.
+    #[serde(default)]
+    reached: u64,
 }
 
 /// What a value means.
@@ -41,18 +45,21 @@ pub enum Verdict {
 }
 
 impl EarlyStop {
-    /// Takes in the next value. One that is not finite is never better.
-    pub fn see(&mut self, value: f64, goal: Goal, patience: &Patience) -> Verdict {
+    /// Takes in the value after so many epochs. One that is not finite is never better. Epochs without a value count too:
+    /// they brought nothing better.
+    pub fn see(&mut self, value: f64, epoch: u64, goal: Goal, patience: &Patience) -> Verdict {
         let gain = self.best.map(|best| match goal {
             Goal::Maximise => value - best,
             Goal::Minimise => best - value,
         });
         if value.is_finite() && gain.is_none_or(|gain| gain > patience.min_delta) {
-            *self = Self { best: Some(value), waited: 0 };
+            *self = Self { best: Some(value), waited: 0, reached: epoch };
             return Verdict::Better;
         }
-        self.waited = self.waited.saturating_add(1);
-        if self.waited >= patience.rounds { Verdict::Stop } else { Verdict::Wait }
+        // Of a best whose epoch was not kept, values are counted.
+        let is_known = self.best.is_none() || self.reached > 0;
+        self.waited = if is_known { epoch.saturating_sub(self.reached) } else { self.waited.saturating_add(1) };
+        if self.waited >= patience.epochs { Verdict::Stop } else { Verdict::Wait }
     }
 
     /// The best value so far.
@@ -85,14 +92,27 @@ mod tests {
             (Goal::Maximise, 0, 0.0, &[(nan, Stop)], None),
         ];
         for (goal, rounds, min_delta, values, best) in cases {
-            let (mut state, patience) = (EarlyStop::default(), Patience { rounds, min_delta });
-            for (value, expected) in values {
+            let (mut state, patience) = (EarlyStop::default(), Patience { epochs: rounds, min_delta });
+            for (epoch, (value, expected)) in (1..).zip(values) {
                 // Every state goes through a file on its way.
                 let text = serde_json::to_string(&state).unwrap();
                 state = serde_json::from_str(&text).unwrap();
-                assert_eq!(state.see(*value, goal, &patience), *expected, "{goal:?} {value}");
+                assert_eq!(state.see(*value, epoch, goal, &patience), *expected, "{goal:?} {value}");
             }
             assert_eq!(state.best(), best);
         }
+    }
+
+    #[test]
+    fn patience_is_counted_in_epochs_whenever_values_come() {
+        let patience = Patience { epochs: 6, min_delta: 0.0 };
+        let mut state = EarlyStop::default();
+        let mut see = |epoch: u64, value: f64| state.see(value, epoch, Goal::Maximise, &patience);
+        assert_eq!([see(5, 0.5), see(10, 0.4), see(11, 0.3), see(15, 0.5)], [Better, Wait, Stop, Stop]);
+        // One that was kept before epochs were goes on by values.
+        let mut old: EarlyStop = serde_json::from_str(r#"{"best": 0.5, "waited": 4}"#).unwrap();
+        assert_eq!([100, 105].map(|epoch| old.see(0.4, epoch, Goal::Maximise, &patience)), [Wait, Stop]);
+        // Without anything good from the beginning, all epochs were waited for.
+        assert_eq!(EarlyStop::default().see(f64::NAN, 6, Goal::Maximise, &patience), Stop);
     }
 }

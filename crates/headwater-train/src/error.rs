@@ -30,7 +30,7 @@ pub enum Error {
     /// A loss or a gradient that is not a number: features, labels or the rate are not what they should be.
     #[error("epoch {epoch}, batch {batch}: the {what} is {value}; the last checkpoint is from before")]
     NotFinite {
-        /// From 0.
+        /// From 1.
         epoch: u64,
         /// From 0.
         batch: u64,

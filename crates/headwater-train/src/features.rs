@@ -19,7 +19,7 @@ pub(crate) struct Reader<'a> {
     pub task: &'a Task,
     /// What the network's first stage wants.
     pub plan: InputPlan,
-    /// Whether every row is divided by the sum of its elements.
+    /// Whether every row is divided by the sum of its absolute values.
     pub normalise: bool,
 }
 
@@ -211,13 +211,32 @@ fn rows_in_place(ids: &[u64]) -> Option<Vec<u32>> {
     ids.iter().map(|id| u32::try_from(*id).ok()).collect()
 }
 
-/// Every row over the sum of its elements, as published features of documents are used.
+/// Every row over the sum of its absolute values, as scikit-learn's `normalize(norm="l1")` does it; where nothing is negative
+/// that is the published way with counts of words. No element is larger than 1 afterwards. Rows of zeros stay.
 pub(crate) fn normalise(rows: Option<&mut [f32]>, width: Option<usize>) {
     let (Some(rows), Some(width)) = (rows, width.filter(|width| *width > 0)) else { return };
     for row in rows.chunks_exact_mut(width) {
-        let sum: f32 = row.iter().sum();
+        let sum: f32 = row.iter().map(|x| x.abs()).sum();
         if sum > 0.0 {
             row.iter_mut().for_each(|x| *x /= sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_divided_by_the_sum_of_absolute_values() {
+        let rows =
+            [[3.0, 1.0, 0.0], [-1.0, 3.0, 0.0], [1.0, -1.0, 1e-6], [-2.0, -2.0, 0.0], [0.0; 3], [1e-30, 0.0, 0.0]];
+        let wanted =
+            [[0.75, 0.25, 0.0], [-0.25, 0.75, 0.0], [0.5, -0.5, 5e-7], [-0.5, -0.5, 0.0], [0.0; 3], [1.0, 0.0, 0.0]];
+        let mut found = rows.concat();
+        normalise(Some(&mut found), Some(3));
+        for (found, wanted) in found.iter().zip(wanted.concat()) {
+            assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
         }
     }
 }

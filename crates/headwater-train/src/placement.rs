@@ -4,7 +4,10 @@ use headwater_cuda::Stream;
 use headwater_feature::{DiskOptions, HostServed, HostTable, HostTables, RowFormat, Stored};
 use headwater_graph::dataset::Array;
 use headwater_graph::sample::SampleOptions;
-use headwater_graph::score::{End, Expected, NodeScores, Outgoing, degrees, expected_reads, hottest_first};
+use headwater_graph::score::{
+    self, End, Expected, NodeScores, Outgoing, Ranking, Score, Training, Workload, degrees, expected_reads,
+    hottest_first,
+};
 use headwater_graph::{Dataset, Graph, PlacedGraph, Silent};
 
 use crate::error::{Error, Result};
@@ -67,7 +70,7 @@ pub fn place(task: &mut Task, config: &RunConfig, dataset: &Dataset, purpose: Pu
         let is_read_often = is_sampled && (LEAST_COPIED_BYTES..=available / 2).contains(&bytes);
         return if is_read_often { in_large_pages(task, &arrays) } else { Ok(()) };
     };
-    let hottest = if hot_share > 0.0 { hottest_first(&scores(task, config)?)? } else { Vec::new() };
+    let hottest = if hot_share > 0.0 { hottest_first(&scores(task, config, None)?)? } else { Vec::new() };
     let tables = HostTables::new(DiskOptions::default())?;
     for (at, array) in arrays {
         let hot: Vec<u64> = match hottest.get(at) {
@@ -141,21 +144,51 @@ pub fn reads(graph: &Graph, placed: Option<&PlacedGraph>, reading: &Reading<'_>)
     Ok(expected_reads(&outgoing, &expected)?.swap_remove(0))
 }
 
-/// How often nodes will be read.
-fn scores(task: &Task, config: &RunConfig) -> Result<NodeScores> {
+/// How much each node of a run's graph will be read, by the score that the run names; made by a GPU where one has the graph.
+pub(crate) fn scores(task: &Task, config: &RunConfig, placed: Option<&PlacedGraph>) -> Result<NodeScores> {
+    // A whole graph is read alike, and whoever has nothing to train on reads from nowhere.
     if config.full_graph || task.train.is_empty() {
         return Ok(degrees(&task.graph, End::Source));
     }
-    let mut train: Vec<&[u64]> = vec![&[]; task.node_counts().len()];
-    train[task.node_type] = &task.train;
+    let end = match config.scores {
+        Score::OutDegree => Some(End::Source),
+        Score::InDegree => Some(End::Target),
+        _ => None,
+    };
+    if let Some(end) = end {
+        return Ok(degrees(&task.graph, end));
+    }
+    let mut train = vec![Vec::new(); task.node_counts().len()];
+    train[task.node_type] = task.train.clone();
     let options = SampleOptions::fanouts(&config.fanout)?;
-    let outgoing = Outgoing::of_sampling(&task.graph, &Silent)?;
-    Ok(expected_reads(&outgoing, &Expected { train: &train, batch: config.batch, options: &options })?)
+    let run = Workload::new(task.graph.clone(), Training { train, batch: config.batch, options, seed: config.seed })?;
+    let there = placed.and_then(|placed| Some((placed, placed.gpu()?)));
+    let there = there.map(|(placed, gpu)| Ok::<_, Error>((placed, Stream::new(gpu)?))).transpose()?;
+    let batches = if config.score_batches > 0 { config.score_batches } else { run.usual_batches() };
+    if config.scores == Score::Presampled {
+        let run = match &there {
+            Some((placed, stream)) => run.on_gpu(placed, stream)?,
+            None => run,
+        };
+        return Ok(run.reads(score::Purpose::Scoring, batches, &Silent)?.counts);
+    }
+    let outgoing = match &there {
+        Some((placed, stream)) => Outgoing::of_placed(placed, stream)?,
+        None => Outgoing::of_sampling(&task.graph, &Silent)?,
+    };
+    let ranking =
+        Ranking { damping: config.score_damping, iterations: Some(config.score_iterations).filter(|count| *count > 0) };
+    Ok(config.scores.ranked(&run, &outgoing, ranking, batches, &Silent)?)
 }
 
 #[cfg(test)]
 mod tests {
+    use headwater_graph::generate::Planted;
+    use headwater_graph::score::{RankOptions, Stop, reverse_pagerank};
+
     use super::*;
+    use crate::run_config::RunFile;
+    use crate::task::Inverse;
 
     #[test]
     fn what_is_in_memory_stays_there() {
@@ -164,6 +197,35 @@ mod tests {
             let refused = without_files(features).unwrap_err().to_string();
             assert!(refused.starts_with(&format!("features is {}", features.name())), "{refused}");
         }
+    }
+
+    #[test]
+    fn rows_are_hot_by_the_score_that_is_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let recipe = Planted { nodes: 300, edges_per_node: 6, classes: 3, features: 4, ..Planted::default() };
+        recipe.recipe().unwrap().write(&folder.path().join("data"), &Silent).unwrap();
+        let task = Task::open(&Dataset::open(&folder.path().join("data")).unwrap(), Inverse::Off).unwrap();
+        let flags = RunFile { fanout: Some(vec![3, 2]), batch: Some(20), seed: Some(7), ..RunFile::default() };
+        let base = RunConfig::resolve(flags, RunFile::default()).unwrap();
+        let outgoing = Outgoing::of_sampling(&task.graph, &Silent).unwrap();
+        let (train, options) = (vec![task.train.clone()], SampleOptions::fanouts(&base.fanout).unwrap());
+        let run = Workload::new(task.graph.clone(), Training { train, batch: 20, options, seed: 7 }).unwrap();
+        let of = |config: RunConfig| scores(&task, &config, None).unwrap();
+        for score in Score::ALL {
+            let wanted = score.of(&run, &outgoing, 16, &Silent).unwrap();
+            assert_eq!(of(RunConfig { scores: score, ..base.clone() }), wanted, "{}", score.name());
+        }
+        let rank =
+            RunConfig { scores: Score::WeightedPagerank, score_damping: 0.5, score_iterations: 2, ..base.clone() };
+        let lists = [task.train.as_slice()];
+        let options = RankOptions { damping: 0.5, stop: Stop::After(2), ..RankOptions::weighted(&lists) };
+        assert_eq!(of(rank), reverse_pagerank(&outgoing, &options).unwrap());
+        let drawn = |score_batches| {
+            of(RunConfig { scores: Score::Presampled, score_batches, ..base.clone() })[0].iter().sum::<u64>()
+        };
+        assert!(drawn(40) > drawn(3) && drawn(3) > 60);
+        let whole = RunConfig { full_graph: true, ..base.clone() };
+        assert_eq!(of(whole), degrees(&task.graph, End::Source));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What is to be learnt: a graph, the features and labels of its nodes, and which nodes are for training.
 
+use std::collections::HashSet;
+
 use headwater_feature::{HostTable, RowFormat, Source, Stored};
 use headwater_graph::build::EdgeIds;
 use headwater_graph::dataset::Split;
@@ -28,12 +30,14 @@ pub struct Task {
     pub labels: Labels,
     /// Outputs of a node: classes, or numbers.
     pub classes: usize,
-    /// Nodes to learn from, to choose by, and to measure with.
+    /// Nodes to learn from, to choose by, and to measure with: each once, and those to learn from have labels.
     pub train: Vec<u64>,
     /// See `train`.
     pub valid: Vec<u64>,
     /// See `train`.
     pub test: Vec<u64>,
+    /// What of the dataset is not used, in sentences.
+    pub remarks: Vec<String>,
 }
 
 /// What is made of a dataset.
@@ -80,8 +84,8 @@ fn unlabelled(dataset: &Dataset, inverse: Inverse, asked: &Asked) -> Result<Task
     let features = features(dataset)?;
     let graph = by_target(&dataset.graph()?, inverse)?;
     let none = Vec::new;
-    let (train, valid, test, classes) = (none(), none(), none(), asked.classes);
-    Ok(Task { graph, features, node_type, labels, classes, train, valid, test })
+    let (train, valid, test, classes, remarks) = (none(), none(), none(), asked.classes, Vec::new());
+    Ok(Task { graph, features, node_type, labels, classes, train, valid, test, remarks })
 }
 
 impl Task {
@@ -95,12 +99,19 @@ impl Task {
         let split = |split: Split| -> Result<Vec<u64>> {
             Ok(dataset.split(node_type, split)?.map_or_else(Vec::new, |ids| ids.iter().collect()))
         };
-        let (train, valid, test) = (split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?);
+        let mut remarks = Vec::new();
+        let [train, valid, test] =
+            [split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?].map(|ids| distinct(ids, &mut remarks));
         let named = dataset.manifest().nodes[node_type].files.classes;
         let (labels, classes) = Labels::open(array, named, &[&train, &valid, &test])?;
+        let train = labelled_ones(train, &labels, &mut remarks);
         let features = features(dataset)?;
-        let graph = by_target(&dataset.graph()?, inverse)?;
-        Ok(Self { graph, features, node_type, labels, classes, train, valid, test })
+        let given = dataset.graph()?;
+        if given.relations().iter().any(|lists| lists.weights().is_some()) {
+            remarks.push("the dataset's edge weights are not used: models are trained on its edges alone".to_owned());
+        }
+        let graph = by_target(&given, inverse)?;
+        Ok(Self { graph, features, node_type, labels, classes, train, valid, test, remarks })
     }
 
     /// Of a recipe of one node type, in memory alone: what a dataset of it would hold, without the disk. `order` may say in
@@ -137,6 +148,7 @@ impl Task {
             train,
             valid,
             test,
+            remarks: Vec::new(),
         })
     }
 
@@ -174,6 +186,29 @@ impl Task {
     pub fn node_counts(&self) -> Vec<u64> {
         self.graph.schema().node_types().iter().map(|node_type| node_type.count).collect()
     }
+}
+
+/// The nodes of a split, each once, in their order.
+pub(crate) fn distinct(ids: Vec<u64>, remarks: &mut Vec<String>) -> Vec<u64> {
+    if ids.is_sorted_by(|a, b| a < b) {
+        return ids;
+    }
+    let (given, mut seen) = (ids.len(), HashSet::new());
+    let ids: Vec<u64> = ids.into_iter().filter(|id| seen.insert(*id)).collect();
+    if ids.len() < given {
+        remarks.push(format!("a split names nodes twice; each of its {} nodes counts once", ids.len()));
+    }
+    ids
+}
+
+/// Nodes that have a label: others teach nothing, and would fill batches.
+fn labelled_ones(nodes: Vec<u64>, labels: &Labels, remarks: &mut Vec<String>) -> Vec<u64> {
+    let given = nodes.len();
+    let nodes: Vec<u64> = nodes.into_iter().filter(|node| labels.is_known(*node)).collect();
+    if nodes.len() < given {
+        remarks.push(format!("{} of {given} training nodes have no label and are left out", given - nodes.len()));
+    }
+    nodes
 }
 
 /// In which order nodes of a graph are to lie, if in another; told the graph and its training nodes.

@@ -49,7 +49,7 @@ pub struct InferArgs {
 /// Which checkpoint of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CheckpointChoice {
-    /// The best for the validation nodes where it was kept, else the last.
+    /// The best for the validation nodes; the last where nothing was measured there.
     Best,
     /// The last.
     Last,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args as Group;
+use headwater::graph::score::Score;
 use headwater::train::run_config::{
     Activation, Course, DeviceName, Features, Model, Norm, OptimiserName, PrecisionName, ProducerName, RunFile,
     SamplerName, Watch,
@@ -78,7 +79,8 @@ pub struct TrainArgs {
     /// Only the first layer decays.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub decay_first_layer_only: Option<bool>,
-    /// Every row of features is divided by its sum.
+    /// Every row of features is divided by the sum of its absolute values. Default: for gcn and gat, where no feature is
+    /// negative; else not.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
     pub normalise_features: Option<bool>,
     /// Every relation is also there the other way.
@@ -120,7 +122,7 @@ pub struct TrainArgs {
     /// Largest norm of all gradients together; 0 does not clip.
     #[arg(long)]
     pub clip: Option<f64>,
-    /// Epochs without anything better before the run stops; 0 never stops early.
+    /// Epochs without anything better before the run stops; 0 never stops early. Needs validation nodes with labels.
     #[arg(long)]
     pub patience: Option<u64>,
     /// How much better is better.
@@ -166,16 +168,29 @@ pub struct TrainArgs {
     /// Share of rows that a tiered table holds in the faster memory.
     #[arg(long)]
     pub hot_share: Option<f64>,
+    /// What says which rows are read most, for tiered tables: out-degree, in-degree, pagerank, weighted-pagerank, expected
+    /// (chances worked out from the fan-outs, the default) or presampled (batches are drawn and counted).
+    #[arg(long, value_parser = word::<Score>)]
+    pub scores: Option<Score>,
+    /// Share of a score that a PageRank hands on.
+    #[arg(long)]
+    pub score_damping: Option<f64>,
+    /// Iterations of a PageRank; 0 is five with weight on training nodes, and else until nothing changes.
+    #[arg(long)]
+    pub score_iterations: Option<u32>,
+    /// Batches that presampled draws; 0 is an epoch, but from 16 to 64.
+    #[arg(long)]
+    pub score_batches: Option<u64>,
     /// Threads; 0 takes all cores.
     #[arg(long)]
     pub threads: Option<usize>,
     /// Epochs between evaluations; 0 evaluates only after the last.
     #[arg(long)]
     pub evaluate_every: Option<u64>,
-    /// Epochs between checkpoints; 0 saves only at the end.
+    /// Epochs between checkpoints; 0 saves only at the end. The best epoch since the last one is saved with each.
     #[arg(long)]
     pub checkpoint_every: Option<u64>,
-    /// How many of the last checkpoints stay.
+    /// How many of the last checkpoints stay, besides the best.
     #[arg(long)]
     pub keep: Option<usize>,
     /// Write when the stages of every batch ran on a GPU, for chrome://tracing or Perfetto.
@@ -244,6 +259,10 @@ impl TrainArgs {
             gather_window: self.gather_window,
             features: self.features,
             hot_share: self.hot_share,
+            scores: self.scores,
+            score_damping: self.score_damping,
+            score_iterations: self.score_iterations,
+            score_batches: self.score_batches,
             threads: self.threads,
             evaluate_every: self.evaluate_every,
             checkpoint_every: self.checkpoint_every,

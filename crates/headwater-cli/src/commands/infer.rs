@@ -30,7 +30,7 @@ struct Summary {
     valid: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     test: Option<f64>,
-    /// The step and the epoch of the checkpoint.
+    /// The step and the epoch of the checkpoint, the epoch from 1.
     step: u64,
     epoch: u64,
     seconds: f64,
@@ -87,14 +87,13 @@ fn predict(
     let predictor = &*predictor;
     let (value, labelled) = predictor.measure(&outputs, &nodes)?;
     let of_split = |split: &[u64]| -> anyhow::Result<Option<f64>> {
-        let (value, labelled) = predictor.measure(&outputs, if args.nodes.is_none() { split } else { &[] })?;
-        Ok((labelled > 0).then_some(value))
+        Ok(predictor.measure(&outputs, if args.nodes.is_none() { split } else { &[] })?.0)
     };
     Ok(Summary {
         nodes: nodes.len(),
         metric: predictor.metric().name(),
         labelled,
-        value: (labelled > 0).then_some(value),
+        value,
         valid: of_split(&predictor.task().valid)?,
         test: of_split(&predictor.task().test)?,
         step: predictor.state().step,
@@ -145,8 +144,8 @@ fn show(args: &InferArgs, summary: &Summary) -> anyhow::Result<()> {
         report::line(format!("{} {} of {} labelled nodes{splits}", summary.metric, percent(value), summary.labelled));
     }
     report::line(format!(
-        "{} nodes in {:.2} s, by the checkpoint of step {}",
-        summary.nodes, summary.seconds, summary.step
+        "{} nodes in {:.2} s, by the weights of epoch {}",
+        summary.nodes, summary.seconds, summary.epoch
     ));
     report::line(format!("predictions  {}", summary.output.display()));
     Ok(())

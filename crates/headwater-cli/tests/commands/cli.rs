@@ -25,7 +25,18 @@ fn readme_commands_run() {
         let output = program.args(command.split_whitespace()).args(few).current_dir(clone.path()).output().unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(!stdout(&output).is_empty() || command.contains("--plot"), "{command} printed nothing");
+        if command.starts_with("train") || command.starts_with("infer") {
+            let reached = test_percent(&stdout(&output));
+            assert!(reached.is_some_and(|percent| percent > 70.0), "{command}: {}", stdout(&output));
+        }
     }
+}
+
+/// What a run or a prediction says of the test nodes in the end.
+fn test_percent(printed: &str) -> Option<f64> {
+    let (_, behind) = printed.rsplit_once("test ")?;
+    let (number, _) = behind.split_once('%')?;
+    number.split_whitespace().last()?.parse().ok()
 }
 
 #[test]

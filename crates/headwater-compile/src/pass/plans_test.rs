@@ -163,7 +163,12 @@ pub(crate) fn difference(wanted: &Arrays, found: &Arrays, far: f64) -> Option<St
 }
 
 /// Compares one plan for training, through every way of cutting and fusing it, and says how many ways there were.
-pub(crate) fn check_joint(case: &Case, joint: &Program, backs: &[(&Back<'_>, f64)], ways: &[(Recompute, Fusion)]) -> usize {
+pub(crate) fn check_joint(
+    case: &Case,
+    joint: &Program,
+    backs: &[(&Back<'_>, f64)],
+    ways: &[(Recompute, Fusion)],
+) -> usize {
     crate::inter::verify(joint).unwrap();
     let found = evaluate(joint, &case.graph, Key::new(STEP), &case.arrays).unwrap();
     if let Some(far) = difference(&case.wanted, &found, 1e-9) {

@@ -1,8 +1,10 @@
 //! Every way to tell, by name.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{End, Expected, NodeScores, Outgoing, RankOptions, Workload, degrees, expected_reads, reverse_pagerank};
+use super::{
+    End, Expected, NodeScores, Outgoing, RankOptions, Ranking, Workload, degrees, expected_reads, reverse_pagerank,
+};
 use super::{expected, rank};
 use crate::error::Result;
 use crate::graph::Graph;
@@ -11,7 +13,7 @@ use crate::reorder::Permutation;
 use crate::topology::index;
 
 /// A way to tell which nodes a run will read most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Score {
     /// How many edges begin at a node.
@@ -72,12 +74,24 @@ impl Score {
     /// The score of every node of a run's graph, whose lists by source are `outgoing`. Only the last one draws batches,
     /// and `batches` of them.
     pub fn of(self, run: &Workload, outgoing: &Outgoing, batches: u64, progress: &dyn Progress) -> Result<NodeScores> {
+        self.ranked(run, outgoing, Ranking::default(), batches, progress)
+    }
+
+    /// As [`of`](Self::of), where a PageRank is made as `ranking` says.
+    pub fn ranked(
+        self,
+        run: &Workload,
+        outgoing: &Outgoing,
+        ranking: Ranking,
+        batches: u64,
+        progress: &dyn Progress,
+    ) -> Result<NodeScores> {
         let train = run.train();
         match self {
             Self::OutDegree => Ok(degrees(run.graph(), End::Source)),
             Self::InDegree => Ok(degrees(run.graph(), End::Target)),
-            Self::Pagerank => reverse_pagerank(outgoing, &RankOptions::converged()),
-            Self::WeightedPagerank => reverse_pagerank(outgoing, &RankOptions::weighted(&train)),
+            Self::Pagerank => reverse_pagerank(outgoing, &ranking.over(RankOptions::converged())),
+            Self::WeightedPagerank => reverse_pagerank(outgoing, &ranking.over(RankOptions::weighted(&train))),
             Self::Expected => {
                 expected_reads(outgoing, &Expected { train: &train, batch: run.batch(), options: run.options() })
             }

@@ -20,6 +20,7 @@ mod expected;
 mod kind;
 mod pull;
 mod rank;
+mod returns;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -29,7 +30,7 @@ pub use degree::{End, degrees};
 pub use expected::{Expected, expected_reads};
 pub use kind::{Score, hottest_first, in_order};
 pub use pull::{Outgoing, kernel_builds};
-pub use rank::{RankOptions, Start, Stop, reverse_pagerank};
+pub use rank::{DAMPING, RankOptions, Ranking, Start, Stop, reverse_pagerank};
 pub use workload::{Purpose, Training, Workload};
 
 /// One number a node, type after type.

@@ -52,17 +52,44 @@ pub enum Stop {
     },
 }
 
+/// The share of a score that is handed on, as in the data-tiering paper.
+pub const DAMPING: f64 = 0.85;
+
+/// What of a rank may be other than published.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ranking {
+    /// Share of a score that is handed on, from 0 to 1.
+    pub damping: f64,
+    /// How many iterations there are, where that is not left to the kind of rank.
+    pub iterations: Option<u32>,
+}
+
+impl Default for Ranking {
+    fn default() -> Self {
+        Self { damping: DAMPING, iterations: None }
+    }
+}
+
+impl Ranking {
+    /// A rank with this put in.
+    #[must_use]
+    pub fn over(self, options: RankOptions<'_>) -> RankOptions<'_> {
+        let stop = self.iterations.map_or(options.stop, Stop::After);
+        RankOptions { damping: self.damping, stop, ..options }
+    }
+}
+
 impl<'a> RankOptions<'a> {
     /// The paper's weighted reverse PageRank: five iterations.
     #[must_use]
     pub fn weighted(train: &'a [&'a [u64]]) -> Self {
-        Self { damping: 0.85, start: Start::Weighted(train), stop: Stop::After(5) }
+        Self { damping: DAMPING, start: Start::Weighted(train), stop: Stop::After(5) }
     }
 
     /// The paper's reverse PageRank: until nothing changes any more.
     #[must_use]
     pub fn converged() -> Self {
-        Self { damping: 0.85, start: Start::Even, stop: Stop::Converged { tolerance: 1e-6, most: 100 } }
+        Self { damping: DAMPING, start: Start::Even, stop: Stop::Converged { tolerance: 1e-6, most: 100 } }
     }
 }
 

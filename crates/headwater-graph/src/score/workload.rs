@@ -14,6 +14,10 @@ use crate::progress::Progress;
 use crate::random::Key;
 use crate::sample::{EdgeIds, GpuNeighbourSampler, NeighbourSampler, SampleOptions, Seeds};
 
+/// Bounds of how many batches are drawn where nobody says.
+const FEWEST_BATCHES: u64 = 16;
+const MOST_BATCHES: u64 = 64;
+
 /// How batches are made.
 #[derive(Debug, Clone)]
 pub struct Training {
@@ -133,6 +137,12 @@ impl Workload {
     #[must_use]
     pub fn batches_per_epoch(&self) -> u64 {
         self.training.train.iter().map(|ids| ids.len().div_ceil(self.batch()) as u64).sum()
+    }
+
+    /// Batches that are drawn where nobody says how many: an epoch, within bounds.
+    #[must_use]
+    pub fn usual_batches(&self) -> u64 {
+        self.batches_per_epoch().clamp(FEWEST_BATCHES, MOST_BATCHES)
     }
 
     /// Draws `batches` batches, epoch after epoch, and counts what they read.

@@ -32,9 +32,9 @@ const VERSION: u64 = 1;
 /// Where a run stands, besides its arrays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// The epoch that is under way, from 0.
+    /// Epochs that are done.
     pub epoch: u64,
-    /// Batches of it that are done.
+    /// Batches of the next one that are done.
     pub batch: u64,
     /// Steps that were taken in all.
     pub step: u64,
@@ -49,7 +49,7 @@ pub struct State {
     pub loss_stop: EarlyStop,
     /// Length of the journal that belongs to this moment.
     pub journal_bytes: u64,
-    /// Sum of the losses of the batches of the epoch that are done. Absent in the first checkpoints there were.
+    /// Sum of the losses of the nodes of the batches that are done. Absent in the first checkpoints there were.
     #[serde(default)]
     pub losses: f64,
 }
@@ -57,9 +57,9 @@ pub struct State {
 /// The best value of a run, and when it was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Best {
-    /// The value; finite.
-    pub value: f64,
-    /// The epoch it was reached in.
+    /// The metric, where it had a value; finite.
+    pub value: Option<f64>,
+    /// The epoch it was reached in, from 1.
     pub epoch: u64,
     /// The step it was reached at, which names its checkpoint.
     pub step: u64,
@@ -76,6 +76,15 @@ impl Best {
         match watch {
             Watch::Loss => has_less_loss,
             Watch::Metric | Watch::Either => self.value > other.value || (self.value == other.value && has_less_loss),
+        }
+    }
+
+    /// Whether it has what is watched.
+    #[must_use]
+    pub fn is_told_by(&self, watch: Watch) -> bool {
+        match watch {
+            Watch::Loss => self.loss.is_some(),
+            Watch::Metric | Watch::Either => self.value.is_some(),
         }
     }
 }

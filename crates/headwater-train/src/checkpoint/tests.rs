@@ -38,7 +38,7 @@ impl Run {
         let mut optimiser = Optimiser::new(Rule::Adam(Adam::default()), &[Group::default()], &parameters).unwrap();
         let gradients: Vec<Gradient> = parameters.iter().map(|p| Gradient::Dense(p.values.clone())).collect();
         optimiser.step(&mut parameters, &gradients, 0.1).unwrap();
-        let best = Some(Best { value: 0.1 + f64::from(salt), epoch: 1, step, loss: None });
+        let best = Some(Best { value: Some(0.1 + f64::from(salt)), epoch: 1, step, loss: None });
         let early_stop = EarlyStop::default();
         let state = State {
             epoch: 2,
@@ -230,7 +230,7 @@ fn the_last_ones_and_the_best_are_kept() {
     fs::write(folder.path().join(".step-000000000001.safetensors.partial"), b"left behind").unwrap();
     for step in [1, 2, 3, 4] {
         let mut run = Run::new(step, step as f32, &[&[2]]);
-        run.state.best = Some(Best { value: 1.0, epoch: 0, step: step.min(2), loss: None });
+        run.state.best = Some(Best { value: Some(1.0), epoch: 0, step: step.min(2), loss: None });
         all.save(run.snapshot()).unwrap();
     }
     let names = |steps: &[u64]| -> Vec<String> {
@@ -349,7 +349,7 @@ fn places_that_cannot_be_written_are_named() {
 
 #[test]
 fn the_best_epoch_is_that_of_what_is_watched() {
-    let of = |value: f64, loss: f64| Best { value, epoch: 0, step: 0, loss: Some(loss) };
+    let of = |value: f64, loss: f64| Best { value: Some(value), epoch: 0, step: 0, loss: Some(loss) };
     for (watch, own, other, wanted) in [
         (Watch::Metric, of(0.8, 2.0), of(0.7, 1.0), true),
         (Watch::Metric, of(0.7, 1.0), of(0.8, 2.0), false),

@@ -93,7 +93,7 @@ impl Engine {
         let graph = &parts.task.graph;
         let is_plain = graph.schema().node_types().len() == 1 && graph.relations().len() == 1;
         // Rows that are divided by their sums are made by the CPU.
-        if !is_plain || parts.config.normalise_features {
+        if !is_plain || parts.config.normalises() {
             return Ok(Work::Apart);
         }
         self.sampled(parts, first_epoch()?)

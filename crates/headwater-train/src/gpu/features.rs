@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::by_copy::ByCopy;
 use super::plan::Mode;
 use crate::error::{Error, Result};
-use crate::placement::{Reading, reads};
+use crate::placement::scores;
 use crate::run_config::RunConfig;
 use crate::task::Task;
 
@@ -24,6 +24,15 @@ pub struct BroughtRows {
     /// Bytes of these, as they crossed the link: as they are stored where a GPU reads them, as they are used where a CPU collects
     /// them.
     pub link_bytes: u64,
+}
+
+impl BroughtRows {
+    /// The share that was in the GPU's memory; 1 where there were none.
+    #[must_use]
+    pub fn hit_rate(self) -> f64 {
+        let all = self.gpu_rows + self.host_rows;
+        if all == 0 { 1.0 } else { self.gpu_rows as f64 / all as f64 }
+    }
 }
 
 /// Rows of the one node type that a GPU trains on, and how many were asked for.
@@ -77,9 +86,7 @@ impl Placing<'_> {
                 Way::Tiered(Box::new(tiered(hot_rows.min(rows))?))
             }
             Mode::Tiered { hot_rows } => {
-                let Self { task, config, .. } = self;
-                let reading = Reading { train: &task.train, batch: config.batch, fanout: &config.fanout };
-                let reads = reads(&task.graph, self.graph, &reading)?;
+                let reads = scores(self.task, self.config, self.graph)?.swap_remove(0);
                 let mut table = tiered(hot_rows)?;
                 // Rows that lie in that order already stay where they are.
                 if !reads.is_sorted_by(|a, b| a >= b) {

@@ -71,6 +71,7 @@ fn task(counts: &[u64], ends: &[(usize, usize)], filled: u64) -> Task {
         train: vec![0, 1],
         valid: vec![2],
         test: vec![3],
+        remarks: Vec::new(),
     }
 }
 

@@ -1,5 +1,8 @@
 //! The coefficient of determination: how much of the spread of the targets the outputs explain.
 //!
+//! As scikit-learn's `r2_score`, every column counts: one whose targets are all the same has 1 where they are met exactly and
+//! else 0. A column of fewer than two targets has none.
+//!
 //! Sums go element by element in their order (Welford's way), so batches and threads change nothing.
 
 use crate::loss::Rows;
@@ -31,15 +34,24 @@ impl Determination {
         }
     }
 
-    /// The mean over columns whose targets differ.
+    /// The mean over columns; nothing where an output is no finite number.
     pub(super) fn value(&self) -> Option<f64> {
-        let spread = |column: &&Column| column.spread > 0.0 && column.missed.is_finite();
-        let each: Vec<f64> = self.0.iter().filter(spread).map(|column| 1.0 - column.missed / column.spread).collect();
-        (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
+        let each: Vec<f64> = self.0.iter().filter(|column| column.count > 1).map(Column::explained).collect();
+        let mean = each.iter().sum::<f64>() / each.len() as f64;
+        mean.is_finite().then_some(mean)
     }
 }
 
 impl Column {
+    fn explained(&self) -> f64 {
+        match (self.spread > 0.0, self.missed) {
+            (true, missed) => 1.0 - missed / self.spread,
+            (false, 0.0) => 1.0,
+            // What is no number stays none.
+            (false, missed) => 0.0 * missed,
+        }
+    }
+
     fn see(&mut self, output: f64, target: f64) {
         self.count += 1;
         let before = target - self.mean;

@@ -1,4 +1,7 @@
 //! F1: the harmonic mean of how many answers are right and how many right ones are answered.
+//!
+//! What counts is what scikit-learn's `f1_score` counts: of classes, those that are asked for or answered; of columns of yes and
+//! no, every one, with 0 where there is neither a yes nor one answered.
 
 use super::{answer, is_yes};
 use crate::loss::{Rows, Targets};
@@ -15,12 +18,14 @@ struct Class {
     asked: u64,
     /// Answered.
     answered: u64,
+    /// Targets of a column of yes and no.
+    targets: u64,
 }
 
 impl Class {
     fn f1(self) -> Option<f64> {
         let all = self.asked + self.answered;
-        (all > 0).then(|| 2.0 * self.both as f64 / all as f64)
+        (all + self.targets > 0).then(|| 2.0 * self.both as f64 / all.max(1) as f64)
     }
 }
 
@@ -58,6 +63,7 @@ impl Confusion {
 
     fn output(&mut self, column: usize, asked: bool, answered: bool) {
         let class = &mut self.0[column];
+        class.targets += 1;
         class.asked += u64::from(asked);
         class.answered += u64::from(answered);
         class.both += u64::from(asked && answered);
@@ -69,11 +75,12 @@ impl Confusion {
             both: a.both + b.both,
             asked: a.asked + b.asked,
             answered: a.answered + b.answered,
+            targets: a.targets + b.targets,
         };
         self.0.iter().fold(Class::default(), join).f1()
     }
 
-    /// The mean over classes that occur.
+    /// The mean over classes that occur, or over columns.
     pub(super) fn macro_mean(&self) -> Option<f64> {
         let each: Vec<f64> = self.0.iter().filter_map(|class| class.f1()).collect();
         (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)

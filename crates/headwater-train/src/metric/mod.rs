@@ -2,7 +2,9 @@
 //!
 //! A [`Meter`] is fed batch by batch and keeps counts, not outputs; only the area under a curve, which is about ranks,
 //! keeps scores. Sums are of whole numbers, or go in the order of the rows, so the value depends on neither batches nor
-//! threads.
+//! threads. Values are those of scikit-learn's `f1_score`, `roc_auc_score` and `r2_score` with their defaults but for the mean
+//! over columns that is asked for; `accuracy` of several questions is the share of single answers, which is 1 less its
+//! `hamming_loss`.
 
 mod accuracy;
 mod area;
@@ -29,11 +31,11 @@ pub enum Metric {
     Accuracy,
     /// F1 of all classes' counts together.
     F1Micro,
-    /// Mean of the classes' F1. Classes that are neither asked for nor answered do not count.
+    /// Mean of the F1 of classes that are asked for or answered, or of all columns of yes and no.
     F1Macro,
     /// Area under the ROC curve; the mean over columns that have both a yes and a no.
     RocAuc,
-    /// The coefficient of determination of numbers; the mean over columns whose targets differ.
+    /// The coefficient of determination of numbers; the mean over columns.
     R2,
 }
 

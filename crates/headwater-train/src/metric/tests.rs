@@ -42,6 +42,15 @@ fn yes_and_no_are_counted_as_scikit_learn_does() {
         let found = value(metric, 3, &outputs, Targets::Values(&asked)).unwrap();
         assert!((found - expected).abs() < 1e-12, "{metric:?} {found}");
     }
+    // The second column has neither a yes nor one answered, the third is never answered: both count with 0.
+    let asked = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+    let outputs = signs(&[1, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0]);
+    for (metric, expected) in [(Metric::F1Micro, 0.545_454_545_454_545_4), (Metric::F1Macro, 0.291_666_666_666_666_6)] {
+        let found = value(metric, 4, &outputs, Targets::Values(&asked)).unwrap();
+        assert!((found - expected).abs() < 1e-12, "{metric:?} {found}");
+        assert_eq!(value(metric, 2, &[-1.0; 4], Targets::Values(&[0.0; 4])), Some(0.0), "{metric:?}");
+        assert_eq!(value(metric, 1, &[-1.0], Targets::Values(&[f32::NAN])), None, "{metric:?}");
+    }
 }
 
 #[test]
@@ -77,9 +86,17 @@ fn numbers_are_explained_as_scikit_learn_says() {
         (2, &[0.0, 2.0, -1.0, 2.0, 8.0, -5.0], &[0.5, 1.0, -1.0, 1.0, 7.0, -6.0], Some(0.936_800_526_662_277_7)),
         (1, &[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0], Some(-1.5)),
         (1, &[1.0, 9.0, 3.0], &[1.0, f32::NAN, 3.0], Some(1.0)),
-        // A column whose targets are all the same says nothing.
+        // A column whose targets are all the same counts too: 1 where they are met, else 0.
         (2, &[0.0, 5.0, 0.0, 5.0], &[1.0, 4.0, 1.0, 6.0], Some(0.0)),
-        (1, &[1.0, 2.0], &[4.0, 4.0], None),
+        (1, &[1.0, 2.0], &[4.0, 4.0], Some(0.0)),
+        (
+            3,
+            &[1.5, 2.0, 3.5, 2.0, 2.0, 3.0, 3.0, 2.0, 3.0, 0.0, 2.0, 3.0],
+            &[1.0, 2.0, 3.0, 2.0, 2.0, 3.0, 4.0, 2.0, 3.0, 0.5, 2.0, 3.0],
+            Some(0.597_101_449_275_362_2),
+        ),
+        (1, &[1.0], &[1.0], None),
+        (2, &[f32::INFINITY, 0.0, 1.0, 1.0], &[1.0, 2.0, 1.0, 3.0], None),
         (1, &[], &[], None),
     ] {
         let found = value(Metric::R2, columns, outputs, Targets::Values(targets));

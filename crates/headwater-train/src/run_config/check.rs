@@ -3,8 +3,11 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::{DeviceName, OptimiserName, RunConfig, SamplerName};
+use headwater_graph::score::{DAMPING, Score};
+
+use super::{DeviceName, Features, Model, OptimiserName, RunConfig, SamplerName};
 use crate::error::{Error, Result};
+use crate::loss::Loss;
 
 /// More layers see nothing new, and ask for memory without end.
 pub(super) const MOST_LAYERS: usize = 100;
@@ -24,6 +27,14 @@ impl RunConfig {
         require(!(has_no_gpu && draws_there), "sampler", "gpu", "auto or cpu; a run on the CPU has no GPU to draw on")?;
         let expected = "false where gather_sms is 0; it sets that many SMs aside";
         require(!self.gather_green || self.gather_sms > 0, "gather_green", true, expected)?;
+        self.check_scores()?;
+        let is_watched = self.evaluate_every > 0 || self.patience.unwrap_or(0) == 0;
+        let expected = "0 where evaluate_every is 0: nothing is measured on the way";
+        require(is_watched, "patience", self.patience.unwrap_or(0), expected)?;
+        let is_raw = matches!(self.model, Model::Named(_)) && self.loss == Some(Loss::Nll);
+        let expected = "cross_entropy, which takes the logarithm of the softmax first: nll wants outputs that are logarithms \
+                        of probabilities already, and those of built-in models are not";
+        require(!is_raw, "loss", "nll", expected)?;
         let looks_ahead = self.nesterov && self.optimiser == OptimiserName::Sgd;
         require(!looks_ahead || self.momentum > 0.0, "nesterov", true, "false where momentum is 0")
     }
@@ -43,11 +54,13 @@ impl RunConfig {
             within(field, value, range)?;
         }
         within("producer_percent", self.producer_percent, 1..=99)?;
+        within("score_iterations", self.score_iterations, 0..=1000)?;
         for (field, value, least) in [
             ("epochs", self.epochs, 1),
             ("schedule_epochs", self.schedule_epochs, 1),
             ("warmup_steps", self.warmup_steps, 0),
-            ("patience", self.patience, 0),
+            ("patience", self.patience.unwrap_or(0), 0),
+            ("score_batches", self.score_batches, 0),
             ("seed", self.seed, 0),
             ("evaluate_every", self.evaluate_every, 0),
             ("checkpoint_every", self.checkpoint_every, 0),
@@ -66,6 +79,7 @@ impl RunConfig {
         for (field, value, range) in [
             ("decay", self.decay, 0.0..=most),
             ("hot_share", self.hot_share, 0.0..=1.0),
+            ("score_damping", self.score_damping, 0.0..=1.0),
             ("schedule_floor", self.schedule_floor, 0.0..=self.rate),
             ("clip", self.clip, 0.0..=most),
             ("min_delta", self.min_delta, 0.0..=most),
@@ -78,6 +92,24 @@ impl RunConfig {
             require((0.0..1.0).contains(&value), field, value, "0 or more, and less than 1")?;
         }
         Ok(())
+    }
+
+    /// Whether what is said about scores says something: a score that nobody asks for is not ignored.
+    fn check_scores(&self) -> Result<()> {
+        let (usual, name) = (Score::Expected, self.scores.name());
+        let places_rows = matches!(self.features, Features::Auto | Features::Tiered);
+        let expected = "expected where features are neither auto nor tiered: no row is put before another";
+        require(self.scores == usual || places_rows, "scores", name, expected)?;
+        let expected = "expected where every step sees the whole graph: all rows are read alike";
+        require(self.scores == usual || !self.full_graph, "scores", name, expected)?;
+        let ranks = matches!(self.scores, Score::Pagerank | Score::WeightedPagerank);
+        let expected = format!("{DAMPING} where scores is {name}: only a PageRank has it");
+        require(ranks || self.score_damping == DAMPING, "score_damping", self.score_damping, &expected)?;
+        let expected = format!("0 where scores is {name}: only a PageRank has it");
+        require(ranks || self.score_iterations == 0, "score_iterations", self.score_iterations, &expected)?;
+        let draws = self.scores == Score::Presampled;
+        let expected = format!("0 where scores is {name}: only presampled draws batches");
+        require(draws || self.score_batches == 0, "score_batches", self.score_batches, &expected)
     }
 
     fn check_fanout(&self) -> Result<()> {

@@ -6,10 +6,18 @@
 
 use std::path::Path;
 
+use headwater_graph::score::{DAMPING, Score};
+
 use super::{
     Activation, Architecture, Course, DeviceName, Features, Model, Norm, OptimiserName, PrecisionName, ProducerName,
     RunConfig, SamplerName, Watch,
 };
+
+/// Epochs without anything better after which a published run of a model stops; 0 is never.
+#[must_use]
+pub(super) fn published_patience(model: &Model) -> u64 {
+    if *model == Model::Named(Architecture::Gat) { 100 } else { 0 }
+}
 
 /// A run of this model on this dataset of which nothing else is known.
 #[must_use]
@@ -33,7 +41,7 @@ fn gcn(plain: RunConfig) -> RunConfig {
         decay_first_layer_only: true,
         checkpoint_every: 20,
         full_graph: true,
-        normalise_features: true,
+        normalise_features: None,
         ..plain
     }
 }
@@ -50,11 +58,10 @@ fn gat(plain: RunConfig, is_pubmed: bool) -> RunConfig {
         dropout: 0.6,
         attention_dropout: 0.6,
         epochs: 1000,
-        patience: 100,
         watch: Watch::Loss,
         checkpoint_every: 20,
         full_graph: true,
-        normalise_features: true,
+        normalise_features: None,
         ..plain
     }
 }
@@ -98,7 +105,7 @@ fn plain(model: Model) -> RunConfig {
         nesterov: false,
         decay: 0.0,
         decay_first_layer_only: false,
-        normalise_features: false,
+        normalise_features: Some(false),
         inverse_relations: false,
         dropout: 0.5,
         attention_dropout: 0.0,
@@ -110,7 +117,7 @@ fn plain(model: Model) -> RunConfig {
         schedule_floor: 0.0,
         warmup_steps: 0,
         clip: 0.0,
-        patience: 0,
+        patience: None,
         min_delta: 0.0,
         watch: Watch::Metric,
         seed: 0,
@@ -124,6 +131,10 @@ fn plain(model: Model) -> RunConfig {
         gather_window: 0,
         features: Features::Auto,
         hot_share: 0.2,
+        scores: Score::Expected,
+        score_damping: DAMPING,
+        score_iterations: 0,
+        score_batches: 0,
         threads: 0,
         evaluate_every: 1,
         checkpoint_every: 1,

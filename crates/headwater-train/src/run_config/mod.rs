@@ -18,6 +18,7 @@ mod tests;
 
 use std::path::PathBuf;
 
+use headwater_graph::score::Score;
 use serde::{Deserialize, Serialize};
 
 pub use choice::{
@@ -113,8 +114,6 @@ fields! {
         decay: f64,
         /// Whether only the first layer decays.
         decay_first_layer_only: bool,
-        /// Whether every row of features is divided by its sum.
-        normalise_features: bool,
         /// Whether every relation is also there the other way.
         inverse_relations: bool,
         /// Share of inputs that a layer does not see.
@@ -137,8 +136,6 @@ fields! {
         warmup_steps: u64,
         /// Largest norm of all gradients together; 0 does not clip.
         clip: f64,
-        /// Epochs without anything better before the run stops; 0 never stops early.
-        patience: u64,
         /// How much better is better.
         min_delta: f64,
         /// What should get better, and what makes an epoch the best.
@@ -165,13 +162,21 @@ fields! {
         features: Features,
         /// Share of rows in the fastest memory of a tiered table, the most read first.
         hot_share: f64,
+        /// What says which rows are read most, where some lie in faster memory than others.
+        scores: Score,
+        /// Share of a score that a PageRank hands on.
+        score_damping: f64,
+        /// Iterations of a PageRank; 0 is as published: five with weight on training nodes, else until nothing changes.
+        score_iterations: u32,
+        /// Batches that `presampled` draws; 0 is an epoch, but from 16 to 64.
+        score_batches: u64,
         /// Threads; 0 takes all cores.
         threads: usize,
         /// Epochs between evaluations; 0 evaluates only after the last.
         evaluate_every: u64,
-        /// Epochs between checkpoints; 0 saves only at the end.
+        /// Epochs between checkpoints; 0 saves only at the end. The best epoch since the last one is saved with each.
         checkpoint_every: u64,
-        /// How many of the last checkpoints stay.
+        /// How many of the last checkpoints stay, besides the best.
         keep: usize,
     }
     some {
@@ -183,6 +188,12 @@ fields! {
         loss: Loss,
         /// What is measured. Without one it follows from the labels.
         metric: Metric,
+        /// Whether every row of features is divided by the sum of its elements' absolute values. Without a word it follows
+        /// from the features where the model was published with it: rows that have no negative element are divided.
+        normalise_features: bool,
+        /// Epochs without anything better before the run stops; 0 never stops early. Without a word it is what was published
+        /// for the model, where there is a validation metric to watch.
+        patience: u64,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use headwater_compile::cuda::Precision;
 
+use super::defaults::published_patience;
 use super::{Course, OptimiserName, PrecisionName, RunConfig};
 use crate::early_stop::Patience;
 use crate::optimiser::{Adam, Group, Rule, Sgd};
@@ -36,12 +37,16 @@ impl RunConfig {
         }
     }
 
-    /// The groups of parameters: those of the first layer, and those of the others.
+    /// The groups of parameters: those of the first layer, those of the others, and rows that are learnt for nodes. The last
+    /// do not decay: a step over a batch sees few of them, and rows that are seen more often would decay faster.
     #[must_use]
-    pub fn groups(&self) -> [Group; 2] {
+    pub fn groups(&self) -> [Group; 3] {
         let decay = if self.decay_first_layer_only { 0.0 } else { self.decay };
-        [Group { decay: self.decay }, Group { decay }]
+        [Group { decay: self.decay }, Group { decay }, Group { decay: 0.0 }]
     }
+
+    /// The group of rows that are learnt for nodes.
+    pub(crate) const LEARNT_ROWS: usize = 2;
 
     /// Which of the groups the parameters of a layer are in.
     #[must_use]
@@ -64,7 +69,14 @@ impl RunConfig {
     /// When to stop early, if ever.
     #[must_use]
     pub fn patience(&self) -> Option<Patience> {
-        (self.patience > 0).then_some(Patience { rounds: self.patience, min_delta: self.min_delta })
+        let epochs = self.patience.unwrap_or_else(|| published_patience(&self.model));
+        (epochs > 0).then_some(Patience { epochs, min_delta: self.min_delta })
+    }
+
+    /// Whether rows of features are divided by their sums. A run that was opened has decided.
+    #[must_use]
+    pub fn normalises(&self) -> bool {
+        self.normalise_features == Some(true)
     }
 
     /// The largest norm of all gradients together, if there is one.

@@ -36,6 +36,10 @@ fn models_have_what_was_published() {
     for model in ["gin", "hgt", "rgat", "layers/own.py"] {
         assert_eq!(of(&format!("model = '{model}'")).hidden, 64, "{model}");
     }
+    // Whether features are divided by their sums is left to the features, and only where it was published.
+    assert_eq!([gcn.normalise_features, gat.normalise_features, rgcn.normalise_features], [None, None, Some(false)]);
+    let stops = |run: &RunConfig| run.patience().map(|patience| patience.epochs);
+    assert_eq!([stops(&gcn), stops(&gat), stops(&of("model = 'gat'\npatience = 0"))], [None, Some(100), None]);
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn a_file_reads_back_as_the_same_run() {
     assert_eq!(RunConfig::resolve(RunFile::default(), RunFile::read(&path).unwrap()).unwrap(), run);
     // Every field but those of a run that has none is written.
     let written: toml::Table = run.to_toml().unwrap().parse().unwrap();
-    assert_eq!(written.len(), RunFile::FIELDS.len() - 4);
+    assert_eq!(written.len(), RunFile::FIELDS.len() - 5);
 }
 
 #[test]
@@ -120,6 +124,14 @@ fn values_that_cannot_be_are_named() {
         ("fanout = [-2]", &["fanout is [-2]"]),
         ("fanout = []", &["layers is 0"]),
         ("layers = 3\nfanout = [5, 5]", &["fanout is [5, 5]", "3 of them"]),
+        ("model = 'gat'\nloss = 'nll'", &["loss is nll", "cross_entropy", "logarithm"]),
+        ("patience = 3\nevaluate_every = 0", &["patience is 3", "evaluate_every is 0"]),
+        ("scores = 'in-degree'\nfeatures = 'memory'", &["scores is in-degree", "neither auto nor tiered"]),
+        ("scores = 'pagerank'\nfull_graph = true", &["scores is pagerank", "whole graph"]),
+        ("score_damping = 0.5", &["score_damping is 0.5", "0.85 where scores is expected"]),
+        ("scores = 'pagerank'\nscore_damping = 1.5", &["score_damping is 1.5", "0 to 1"]),
+        ("scores = 'presampled'\nscore_iterations = 3", &["score_iterations is 3", "PageRank"]),
+        ("scores = 'pagerank'\nscore_batches = 3", &["score_batches is 3", "presampled"]),
         ("optimiser = 'sgd'\nnesterov = true\nmomentum = 0", &["nesterov is true", "momentum is 0"]),
         ("gather_green = true", &["gather_green is true", "gather_sms is 0"]),
         ("gather_green = true\ngather_sms = 0", &["gather_green is true", "gather_sms is 0"]),
@@ -145,6 +157,7 @@ fn files_that_cannot_be_are_named() {
         ("optimiser = 'adamx'", &["adamx", "sgd", "adamw"]),
         ("loss = 'hinge'", &["hinge", "cross_entropy", "mse"]),
         ("metric = 'auc'", &["roc_auc"]),
+        ("scores = 'degree'", &["out-degree", "weighted-pagerank", "presampled"]),
         ("model = 'gcm'", &["no model \"gcm\"", "did you mean \"gcn\"?"]),
         ("model = ''", &["no model \"\""]),
         ("fanout = 10", &["fanout = 10"]),
@@ -167,11 +180,11 @@ fn fields_mean_what_they_say() {
     let sgd = of("optimiser = 'sgd'\nmomentum = 0.5\nnesterov = true\nclip = 2\npatience = 7\nwatch = 'loss'");
     assert_eq!(sgd.rule(), Rule::Sgd(Sgd { momentum: 0.5, nesterov: true }));
     assert_eq!(sgd.most_norm(), Some(2.0));
-    assert_eq!(sgd.patience().map(|p| p.rounds), Some(7));
+    assert_eq!(sgd.patience().map(|p| p.epochs), Some(7));
     let gcn = of("model = 'gcn'");
     assert_eq!((gcn.rule(), gcn.most_norm(), gcn.patience()), (Rule::Adam(Adam::default()), None, None));
-    assert_eq!(gcn.groups(), [Group { decay: 5e-4 }, Group { decay: 0.0 }]);
-    assert_eq!(of("model = 'gat'").groups(), [Group { decay: 5e-4 }; 2]);
+    let [all, none] = [5e-4, 0.0].map(|decay| Group { decay });
+    assert_eq!((gcn.groups(), of("model = 'gat'").groups()), ([all, none, none], [all, all, none]));
     assert_eq!([0, 1, 5].map(RunConfig::group_of_layer), [0, 1, 1]);
     let falling =
         of("schedule = 'cosine'\nschedule_floor = 0.001\nepochs = 10\nwarmup_steps = 5\nrate = 0.1").schedule(10);

@@ -22,12 +22,12 @@ use crate::task::Task;
 /// Rows that are measured at a time.
 const PIECE: usize = 1 << 16;
 
-/// The metric of each split; 0 where it has no nodes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The metric of each split; nothing where no node of it says anything.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Measured {
-    pub valid: f64,
+    pub valid: Option<f64>,
     pub valid_loss: Option<f64>,
-    pub test: f64,
+    pub test: Option<f64>,
 }
 
 /// What outputs are made of: borrowed from a run, or from a network that is only asked.
@@ -106,7 +106,7 @@ impl<'a> Inference<'a> {
             reader: Reader {
                 task: self.task,
                 plan: self.network.input_plan().clone(),
-                normalise: self.config.normalise_features,
+                normalise: self.config.normalises(),
             },
             sparse: self.whole.sparse.as_ref(),
             limits: self.whole.limits,
@@ -142,24 +142,25 @@ fn at_once(network: &mut Network, held: &Held) -> Result<Vec<f32>> {
     Ok(rows.unwrap_or_default())
 }
 
-/// The mean loss of these nodes; nothing where there are none, or where it is no number.
+/// The mean loss of those of these nodes that have labels; nothing where none has, or where it is no number.
 fn loss_of(loss: Loss, task: &Task, outputs: &Outputs, nodes: &[u64]) -> Result<Option<f64>> {
     let columns = task.classes;
-    let (mut sum, mut rows) = (0.0, vec![0.0; nodes.len().min(PIECE) * columns]);
+    let (mut sum, mut counted, mut rows) = (0.0, 0, vec![0.0; nodes.len().min(PIECE) * columns]);
     let mut unused = rows.clone();
     for nodes in nodes.chunks(PIECE) {
         let (rows, unused) = (&mut rows[..nodes.len() * columns], &mut unused[..nodes.len() * columns]);
         outputs.gather(task.node_type, nodes, rows)?;
         let labels = task.labels.of(nodes);
         let found = loss.of(loss::Rows { outputs: rows, columns, targets: labels.targets() }, unused)?;
-        sum += found.mean * nodes.len() as f64;
+        sum += found.mean * found.counted as f64;
+        counted += found.counted;
     }
-    let mean = sum / nodes.len() as f64;
+    let mean = sum / counted as f64;
     Ok(mean.is_finite().then_some(mean))
 }
 
 /// The metric of these nodes, whose outputs are known.
-pub(super) fn measure(metric: Metric, task: &Task, outputs: &Outputs, nodes: &[u64]) -> Result<f64> {
+pub(super) fn measure(metric: Metric, task: &Task, outputs: &Outputs, nodes: &[u64]) -> Result<Option<f64>> {
     let columns = task.classes;
     let mut meter = Meter::new(metric, columns);
     let mut rows = vec![0.0; nodes.len().min(PIECE) * columns];
@@ -169,5 +170,17 @@ pub(super) fn measure(metric: Metric, task: &Task, outputs: &Outputs, nodes: &[u
         let labels = task.labels.of(nodes);
         meter.add(loss::Rows { outputs: rows, columns, targets: labels.targets() })?;
     }
-    Ok(meter.value().unwrap_or(0.0))
+    Ok(meter.value())
+}
+
+/// Whether a metric of these nodes has a value, whatever a network says of them.
+pub(super) fn can_measure(metric: Metric, task: &Task, nodes: &[u64]) -> Result<bool> {
+    let columns = task.classes;
+    let (mut meter, zeros) = (Meter::new(metric, columns), vec![0.0; nodes.len().min(PIECE) * columns]);
+    for nodes in nodes.chunks(PIECE) {
+        let labels = task.labels.of(nodes);
+        let outputs = &zeros[..nodes.len() * columns];
+        meter.add(loss::Rows { outputs, columns, targets: labels.targets() })?;
+    }
+    Ok(meter.value().is_some())
 }

@@ -2,11 +2,14 @@
 //!
 //! Everything random is a function of the seed, the epoch and the batch or the step, so a run that was stopped anywhere goes on
 //! from its last checkpoint as if nothing had happened. `full.rs` steps over the whole graph, `sampled.rs` over batches;
-//! `evaluate.rs` measures. `whole.rs` is the graph they are about.
+//! `evaluate.rs` measures. `whole.rs` is the graph they are about, and `decide.rs` what is done where nobody said;
+//! `keep.rs` says which weights stay.
 
+mod decide;
 pub(crate) mod draw;
 mod evaluate;
 mod full;
+mod keep;
 mod on_gpu;
 mod predictor;
 mod report;
@@ -26,13 +29,17 @@ use headwater_graph::random::Key;
 pub use predictor::{Places, Predictor, Which};
 pub use report::{EpochReport, Listener, Quiet, Split as Seconds, Summary};
 
+use self::decide::{Decided, decide};
+use self::evaluate::Measured;
+use self::keep::Kept;
+use self::report::Facts;
 use self::whole::Whole;
-use crate::checkpoint::{Best, Checkpoints, Fingerprint, Snapshot, State};
+use crate::checkpoint::{Best, Checkpoints, Fingerprint, State};
 use crate::clip::{clip, global_norm};
 use crate::early_stop::{EarlyStop, Goal, Verdict};
 use crate::error::{Error, Result};
-use crate::gpu::Engine;
 use crate::gpu::beside::Beside;
+use crate::gpu::{BroughtRows, Engine};
 use crate::gradient::Gradient;
 use crate::journal::{self, Journal};
 use crate::layerwise::{Limits, Plan};
@@ -72,6 +79,9 @@ pub struct Trainer {
     journal: Journal,
     fingerprint: Fingerprint,
     state: State,
+    remarks: Vec<String>,
+    /// The best epoch, where it is not written yet.
+    kept: Option<Box<Kept>>,
 }
 
 /// How a run ended.
@@ -87,15 +97,9 @@ impl Trainer {
     /// A run in a folder: a new one, or the one that its newest checkpoint says.
     pub fn open(config: RunConfig, task: impl Into<Arc<Task>>, folder: &Path) -> Result<Self> {
         let task = task.into();
-        if task.train.is_empty() {
-            return Err(Error::Model { why: "the dataset names no training nodes".to_owned() });
-        }
+        // The run's folder says what was decided: whoever asks the network may have no labels.
+        let Decided { config, loss, metric, remarks } = decide(config, &task)?;
         let (name, text) = text_of(&config.model)?;
-        let loss = config.loss.unwrap_or_else(|| task.labels.usual_loss());
-        let metric = config.metric.unwrap_or_else(|| task.labels.usual_metric());
-        task.labels.check(loss, metric, task.classes)?;
-        // The run's folder says what was chosen: whoever asks the network may have no labels.
-        let config = RunConfig { loss: Some(loss), metric: Some(metric), ..config };
         let (mut network, whole) = Whole::with_network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
         let fingerprint = fingerprint(&config, &task, &network, &text);
@@ -117,6 +121,8 @@ impl Trainer {
             journal,
             fingerprint,
             state,
+            remarks,
+            kept: None,
         })
     }
 
@@ -146,6 +152,19 @@ impl Trainer {
         &self.state
     }
 
+    /// The run with everything decided that was left open.
+    #[must_use]
+    pub fn config(&self) -> &RunConfig {
+        &self.config
+    }
+
+    /// What was decided for the run, and what of its dataset it does not use, where somebody might think otherwise: a
+    /// sentence each.
+    #[must_use]
+    pub fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
     /// What is trained.
     pub fn network(&mut self) -> &mut Network {
         &mut self.network
@@ -169,13 +188,14 @@ impl Trainer {
             };
             let epoch_seconds = begun.elapsed().as_secs_f64();
             let evaluated = Instant::now();
-            let measured = if self.is_evaluated() { Some(self.evaluate()?) } else { None };
+            let Measured { valid, valid_loss, test } =
+                if self.is_evaluated() { self.evaluate()? } else { Measured::default() };
             let report = EpochReport {
-                epoch: self.state.epoch,
+                epoch: self.state.epoch + 1,
                 loss,
-                valid: measured.map(|measured| measured.valid),
-                valid_loss: measured.and_then(|measured| measured.valid_loss),
-                test: measured.map(|measured| measured.test),
+                valid,
+                valid_loss,
+                test,
                 rate: self.schedule.at(self.state.step.saturating_sub(1)),
                 epoch_seconds,
                 seconds,
@@ -219,18 +239,28 @@ impl Trainer {
         self.state.epoch += 1;
         self.state.batch = 0;
         self.state.losses = 0.0;
-        if let Some(value) = report.valid {
-            let own = Best { value, epoch: report.epoch, step: self.state.step, loss: report.valid_loss };
-            self.state.best =
-                Some(self.state.best.filter(|best| !own.is_better_than(best, self.config.watch)).unwrap_or(own));
-        }
+        let is_best = self.note_best(report);
         let is_over = self.has_waited_enough(report);
         let every = self.config.checkpoint_every;
         let is_last = is_over || self.state.epoch == self.config.epochs;
-        if every > 0 && (self.state.epoch.is_multiple_of(every) || is_last) {
+        let is_due = every > 0 && (self.state.epoch.is_multiple_of(every) || is_last);
+        if is_due {
             self.save_or_go_on();
+        } else if is_best {
+            self.keep()?;
         }
         Ok(is_over)
+    }
+
+    /// Whether an epoch is the best so far.
+    fn note_best(&mut self, report: &EpochReport) -> bool {
+        let watch = self.config.watch;
+        let own = Best { value: report.valid, epoch: report.epoch, step: self.state.step, loss: report.valid_loss };
+        let is_best = own.is_told_by(watch) && self.state.best.is_none_or(|best| own.is_better_than(&best, watch));
+        if is_best {
+            self.state.best = Some(own);
+        }
+        is_best
     }
 
     /// Whether the epoch that was just run is one after which the network is measured.
@@ -241,10 +271,12 @@ impl Trainer {
 
     /// Whether what is watched got no better for too long.
     fn has_waited_enough(&mut self, report: &EpochReport) -> bool {
-        let (Some(patience), Some(valid)) = (self.config.patience(), report.valid) else { return false };
+        let EpochReport { epoch, valid, valid_loss, .. } = *report;
+        let Some(patience) = self.config.patience().filter(|_| valid.or(valid_loss).is_some()) else { return false };
         let State { early_stop, loss_stop, .. } = &mut self.state;
-        let metric = early_stop.see(valid, Goal::Maximise, &patience) == Verdict::Stop;
-        let loss = loss_stop.see(report.valid_loss.unwrap_or(f64::NAN), Goal::Minimise, &patience) == Verdict::Stop;
+        let (valid, valid_loss) = (valid.unwrap_or(f64::NAN), valid_loss.unwrap_or(f64::NAN));
+        let metric = early_stop.see(valid, epoch, Goal::Maximise, &patience) == Verdict::Stop;
+        let loss = loss_stop.see(valid_loss, epoch, Goal::Minimise, &patience) == Verdict::Stop;
         match self.config.watch {
             Watch::Metric => metric,
             Watch::Loss => loss,
@@ -273,7 +305,20 @@ impl Trainer {
         if value.is_finite() {
             return Ok(());
         }
-        Err(Error::NotFinite { epoch: self.state.epoch, batch: self.state.batch, what, value })
+        Err(Error::NotFinite { epoch: self.state.epoch + 1, batch: self.state.batch, what, value })
+    }
+
+    /// Notes the loss of a batch, which is the mean over its seeds: an epoch's is the mean over all of them.
+    fn note_loss(&mut self, mean: f64) {
+        let first = self.state.batch * self.config.batch as u64;
+        let seeds = (self.task.train.len() as u64).saturating_sub(first).min(self.config.batch as u64);
+        self.state.losses += mean * seeds as f64;
+        self.state.batch += 1;
+    }
+
+    /// The mean loss of an epoch that is over.
+    fn mean_loss(&self) -> f64 {
+        self.state.losses / self.task.train.len().max(1) as f64
     }
 
     fn step_key(&self) -> Key {
@@ -284,38 +329,32 @@ impl Trainer {
         Key::new(self.config.seed).of(STEP).of(step)
     }
 
-    fn save(&mut self) -> Result<()> {
-        self.bring_back()?;
-        self.journal.sync()?;
-        self.state.journal_bytes = self.journal.bytes();
-        let checkpoints = Checkpoints::new(&self.folder.join("checkpoints"), self.config.keep);
-        checkpoints.save(Snapshot {
-            state: &self.state,
-            fingerprint: &self.fingerprint,
-            parameters: &self.network.parameters,
-            optimiser: &self.optimiser,
-            buffers: &self.network.buffers(),
-        })?;
-        Ok(())
-    }
-
-    /// A checkpoint that cannot be written does not end the run: the one before stays.
-    fn save_or_go_on(&mut self) {
-        if let Err(why) = self.save() {
-            log::warn!("no checkpoint was written, training goes on: {why}");
-        }
-    }
-
-    fn summary(&self, reports: &[EpochReport]) -> Summary {
-        let best = self.state.best.map(|best| best.epoch);
-        let at_best = reports.iter().rfind(|report| Some(report.epoch) == best).copied().or_else(|| {
+    fn summary(&mut self, reports: &[EpochReport]) -> Summary {
+        let best_epoch = self.state.best.map(|best| best.epoch);
+        // The best one, or else the last that was measured.
+        let is_told = |report: &EpochReport| match best_epoch {
+            Some(best) => report.epoch == best,
+            None => report.test.is_some() || report.valid_loss.is_some(),
+        };
+        let told = reports.iter().copied().rfind(is_told).or_else(|| {
             // It may be one of a run that this one goes on with.
             let lines = journal::read(&self.folder.join(JOURNAL)).unwrap_or_default();
-            let all = lines.into_iter().rev().filter_map(|line| serde_json::from_value(line).ok());
-            all.into_iter().find(|report: &EpochReport| Some(report.epoch) == best)
+            lines.into_iter().rev().filter_map(|line| serde_json::from_value(line).ok()).find(is_told)
         });
-        let peak_bytes = self.network.peak_bytes();
-        let summary = Summary::new(&self.folder, at_best.as_ref(), reports, peak_bytes, served(&self.task));
+        let gpu_features = self.feature_rows().unwrap_or_else(|why| {
+            log::warn!("what the GPU gathered is not known: {why}");
+            BroughtRows::default()
+        });
+        let summary = Summary::new(Facts {
+            run_dir: &self.folder,
+            metric: self.metric,
+            best_epoch,
+            told: told.as_ref(),
+            reports,
+            peak_bytes: self.network.peak_bytes(),
+            features: served(&self.task),
+            gpu_features: Some(gpu_features).filter(|rows| *rows != BroughtRows::default()),
+        });
         let text = serde_json::to_string_pretty(&summary).unwrap_or_default();
         if let Err(why) = write_whole(&self.folder.join("summary.json"), text.as_bytes()) {
             log::warn!("the summary is not in the run's folder: {why}");

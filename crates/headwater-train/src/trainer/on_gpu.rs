@@ -141,7 +141,7 @@ impl Trainer {
         let mut epoch = Told { run: self, listener, batches, is_stopped: false };
         let seconds = engine.sampled_epoch(&config, &task, &mut epoch)?;
         let is_stopped = epoch.is_stopped && self.state.batch < batches;
-        Ok((!is_stopped).then(|| (self.state.losses / batches.max(1) as f64, seconds)))
+        Ok((!is_stopped).then(|| (self.mean_loss(), seconds)))
     }
 
     fn apart_epoch_on(&mut self, engine: &mut Engine, listener: &dyn Listener) -> Result<Option<(f64, Seconds)>> {
@@ -166,14 +166,13 @@ impl Trainer {
                 self.reader().check(&features, &ids)?;
                 return Err(why);
             }
-            self.state.losses += found.loss;
-            self.state.batch += 1;
+            self.note_loss(found.loss);
             seconds.sample += (drawn - begun).as_secs_f64();
             seconds.gather += (gathered - drawn).as_secs_f64();
             seconds.compute += gathered.elapsed().as_secs_f64();
             listener.batch(self.state.batch, batches, found.loss);
         }
-        Ok(Some((self.state.losses / batches.max(1) as f64, seconds)))
+        Ok(Some((self.mean_loss(), seconds)))
     }
 
     /// What the step that comes so many steps from now is made with.
@@ -235,8 +234,7 @@ impl Epoch for Told<'_> {
             self.run.blame(self.run.state.batch)?;
             return Err(why);
         }
-        self.run.state.losses += found.loss;
-        self.run.state.batch += 1;
+        self.run.note_loss(found.loss);
         self.listener.batch(self.run.state.batch, self.batches, found.loss);
         self.is_stopped |= self.listener.should_stop();
         Ok(!self.is_stopped)

@@ -30,7 +30,7 @@ pub struct Predictor {
 /// Which checkpoint of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Which {
-    /// The best for the validation nodes where it was kept, else the newest.
+    /// The best for the validation nodes; the newest where nothing was measured there.
     #[default]
     Best,
     /// The newest.
@@ -55,6 +55,10 @@ impl Predictor {
             Which::Last => checkpoints.newest()?,
         };
         let checkpoint = found.ok_or_else(|| Error::NoCheckpoint { folder: places.run.to_owned() })?;
+        let State { epoch, step, best, .. } = checkpoint.state;
+        if let Some(best) = best.filter(|best| which == Which::Best && best.step != step) {
+            log::warn!("the weights of epoch {}, the best, were not kept; those of epoch {epoch} are used", best.epoch);
+        }
         let (name, text) = text_of(&config.model)?;
         let (mut network, whole) = Whole::with_network(&config, &task, &name, &text)?;
         checkpoint.check(&fingerprint(&config, &task, &network, &text))?;
@@ -107,7 +111,7 @@ impl Predictor {
     }
 
     /// The run's metric over those of these nodes that have a label, and how many have.
-    pub fn measure(&self, outputs: &Outputs, nodes: &[u64]) -> Result<(f64, usize)> {
+    pub fn measure(&self, outputs: &Outputs, nodes: &[u64]) -> Result<(Option<f64>, usize)> {
         let labelled: Vec<u64> = nodes.iter().copied().filter(|node| self.task.labels.is_known(*node)).collect();
         Ok((measure(self.metric(), &self.task, outputs, &labelled)?, labelled.len()))
     }

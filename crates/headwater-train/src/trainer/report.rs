@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use headwater_feature::HostServed;
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::BroughtRows;
+use crate::metric::Metric;
+
 /// Where the time of an epoch went. Batches are drawn while others are computed, so the parts may be more than the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Split {
@@ -19,18 +22,18 @@ pub struct Split {
 /// One epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct EpochReport {
-    /// From 0.
+    /// From 1.
     pub epoch: u64,
-    /// Mean over its batches.
+    /// Mean over the training nodes, each as the network was when its batch came.
     pub loss: f64,
-    /// The metric of the validation nodes, where it was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The run's metric of the validation nodes; nothing where it was not measured or has no value.
+    #[serde(default)]
     pub valid: Option<f64>,
     /// The loss of the validation nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub valid_loss: Option<f64>,
-    /// The metric of the test nodes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The run's metric of the test nodes.
+    #[serde(default)]
     pub test: Option<f64>,
     /// Learning rate of the last step.
     pub rate: f64,
@@ -46,12 +49,17 @@ pub struct EpochReport {
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The metric of the test nodes in the epoch that was best for the validation nodes.
-    pub test_accuracy: f64,
-    /// The best metric of the validation nodes.
-    pub best_val_accuracy: f64,
-    /// The epoch it was reached in.
-    pub best_epoch: u64,
+    /// What is measured.
+    pub metric: Metric,
+    /// The metric of the test nodes in the best epoch; where there is none, in the last that was measured.
+    pub test: Option<f64>,
+    /// The metric of the validation nodes in that epoch.
+    pub valid: Option<f64>,
+    /// The loss of the validation nodes in that epoch.
+    pub valid_loss: Option<f64>,
+    /// The epoch that was best for the validation nodes by what is watched, from 1. Its weights are what predictions are made
+    /// with. Nothing where nothing was watched: then it is the last that counts.
+    pub best_epoch: Option<u64>,
     /// Epochs that were run now.
     pub epochs: usize,
     /// Median.
@@ -67,7 +75,10 @@ pub struct Summary {
     /// Rows of features that were read now, and from where.
     #[serde(default)]
     pub features: HostServed,
-    /// The share of these rows that was in memory.
+    /// Rows that a GPU gathered for batches now, and from where; nothing where batches were not gathered by one.
+    #[serde(default)]
+    pub gpu_features: Option<BroughtRows>,
+    /// The share of the rows that a GPU gathered that was in its memory; without one, of those read that was in host memory.
     #[serde(default)]
     pub feature_hit_rate: f64,
     /// Where everything is.
@@ -100,25 +111,35 @@ impl Listener for Quiet {
     }
 }
 
+/// What a summary is made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'a> {
+    pub run_dir: &'a Path,
+    pub metric: Metric,
+    /// The best epoch, where there is one, and the epoch that says how good the run is.
+    pub best_epoch: Option<u64>,
+    pub told: Option<&'a EpochReport>,
+    /// Epochs that were run now.
+    pub reports: &'a [EpochReport],
+    pub peak_bytes: usize,
+    pub features: HostServed,
+    pub gpu_features: Option<BroughtRows>,
+}
+
 impl Summary {
-    /// Of epochs that were run now, and the best one of all.
-    #[must_use]
-    pub fn new(
-        run_dir: &Path,
-        best: Option<&EpochReport>,
-        reports: &[EpochReport],
-        peak_bytes: usize,
-        features: HostServed,
-    ) -> Self {
+    pub(super) fn new(facts: Facts<'_>) -> Self {
+        let Facts { run_dir, metric, best_epoch, told, reports, peak_bytes, features, gpu_features } = facts;
         let median = |pick: fn(&EpochReport) -> f64| {
             let mut all: Vec<f64> = reports.iter().map(pick).collect();
             all.sort_by(f64::total_cmp);
             all.get(all.len() / 2).copied().unwrap_or(0.0)
         };
         Self {
-            test_accuracy: best.and_then(|report| report.test).unwrap_or(0.0),
-            best_val_accuracy: best.and_then(|report| report.valid).unwrap_or(0.0),
-            best_epoch: best.map_or(0, |report| report.epoch),
+            metric,
+            test: told.and_then(|report| report.test),
+            valid: told.and_then(|report| report.valid),
+            valid_loss: told.and_then(|report| report.valid_loss),
+            best_epoch,
             epochs: reports.len(),
             epoch_seconds: median(|report| report.epoch_seconds),
             sample_seconds: median(|report| report.seconds.sample),
@@ -126,7 +147,8 @@ impl Summary {
             compute_seconds: median(|report| report.seconds.compute),
             peak_bytes,
             features,
-            feature_hit_rate: features.hit_rate(),
+            gpu_features,
+            feature_hit_rate: gpu_features.map_or_else(|| features.hit_rate(), BroughtRows::hit_rate),
             run_dir: run_dir.to_owned(),
         }
     }

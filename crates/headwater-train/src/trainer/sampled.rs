@@ -31,11 +31,10 @@ impl Trainer {
             (loss, next) =
                 rayon::join(|| self.train_on(&batch, &mut seconds), || (at + 1 < batches).then(|| draw(at + 1)));
             let loss = loss?;
-            self.state.losses += loss;
-            self.state.batch += 1;
+            self.note_loss(loss);
             listener.batch(self.state.batch, batches, loss);
         }
-        Ok(Some((self.state.losses / batches.max(1) as f64, seconds)))
+        Ok(Some((self.mean_loss(), seconds)))
     }
 
     /// Reads the features of a batch, and makes a step.
@@ -64,7 +63,7 @@ impl Trainer {
 
     /// Reads features as the network wants them.
     pub(super) fn reader(&self) -> Reader<'_> {
-        let (plan, normalise) = (self.network.input_plan().clone(), self.config.normalise_features);
+        let (plan, normalise) = (self.network.input_plan().clone(), self.config.normalises());
         Reader { task: &self.task, plan, normalise }
     }
 

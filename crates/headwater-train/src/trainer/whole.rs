@@ -57,7 +57,7 @@ impl Whole {
             (Network::new(config, &Facts { statistics, blocks, ..facts })?, None)
         };
         let degrees = Arc::new(if network.needs_scales() { degrees(&task.graph) } else { Vec::new() });
-        let reader = Reader { task, plan: network.input_plan().clone(), normalise: config.normalise_features };
+        let reader = Reader { task, plan: network.input_plan().clone(), normalise: config.normalises() };
         let held = whole.map(|graph| Held::new(&reader, graph, &degrees)).transpose()?;
         let limits = Limits::default();
         let sparse = if config.full_graph { None } else { sparse_features(&reader, limits.chunk_bytes)? };

@@ -29,9 +29,6 @@ use crate::args::{ScoreChoice, TierArgs};
 use crate::progress::Bar;
 use crate::{picture, report, stop};
 
-/// Batches that are drawn when nobody says how many: an epoch, within these bounds.
-const FEWEST_BATCHES: u64 = 16;
-const MOST_BATCHES: u64 = 64;
 /// Deeper batches read everything.
 const MOST_HOPS: usize = 16;
 
@@ -236,7 +233,7 @@ fn write(
 
 impl About {
     fn new(args: &TierArgs, dataset: &Dataset, run: &Workload) -> Self {
-        let batches = args.batches.unwrap_or(run.batches_per_epoch().clamp(FEWEST_BATCHES, MOST_BATCHES));
+        let batches = args.batches.unwrap_or_else(|| run.usual_batches());
         Self {
             dataset: dataset.manifest().name.clone(),
             nodes: run.graph().nodes(),

@@ -61,6 +61,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
     let origin = Origin { made, ..Origin::of(&dataset).asking(&task) };
     let command = || producer::command(dataset.folder());
     let mut trainer = machine.open(task, &folder, &open, &command)?;
+    trainer.remarks().iter().for_each(report::note);
     if args.trace.is_some() {
         trainer.trace();
     }
@@ -77,7 +78,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
         report::note(format!("warning: there is no picture of the run: {why:#}"));
     }
     let features_alone =
-        if made_up && ending == Ending::Done { Some(planted::features_alone(&config, open()?)?) } else { None };
+        if made_up && ending == Ending::Done { planted::features_alone(&config, open()?)? } else { None };
     let closing = Closing {
         summary: &summary,
         peak_rss_bytes: peak_rss_bytes(),
@@ -174,12 +175,7 @@ fn draw(folder: &Path) -> anyhow::Result<()> {
 
 fn show(closing: &Closing<'_>) {
     let Summary { epochs, epoch_seconds, sample_seconds, gather_seconds, compute_seconds, .. } = closing.summary;
-    report::line(format!(
-        "test {:.2}% in the epoch that was best for validation ({}: {:.2}%)",
-        100.0 * closing.summary.test_accuracy,
-        closing.summary.best_epoch,
-        100.0 * closing.summary.best_val_accuracy
-    ));
+    report::line(reached(closing.summary));
     if let Some(alone) = closing.features_alone {
         report::line(format!("features alone give {:.2}%", 100.0 * alone));
     }
@@ -191,8 +187,25 @@ fn show(closing: &Closing<'_>) {
     report::line(format!("run     {}", closing.summary.run_dir.display()));
 }
 
+/// How good the run is, and by which epoch's weights.
+fn reached(summary: &Summary) -> String {
+    let name = summary.metric.name();
+    let percent = |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{:.2}%", 100.0 * value));
+    let (test, valid) = (percent(summary.test), percent(summary.valid));
+    match summary.best_epoch {
+        Some(best) => format!("test {name} {test} in epoch {best}, the best for validation ({name} {valid})"),
+        None => format!("test {name} {test} in the last epoch that was measured; no validation says which is best"),
+    }
+}
+
 /// Where rows of features came from.
 fn show_features(summary: &Summary) {
+    if let Some(rows) = summary.gpu_features {
+        let (share, all) = (100.0 * rows.hit_rate(), rows.gpu_rows + rows.host_rows);
+        return report::line(format!(
+            "features  {share:.1}% of {all} rows from GPU memory, the others from host memory"
+        ));
+    }
     let HostServed { memory_rows, memory_bytes, disk_rows, disk_bytes, read_bytes } = summary.features;
     let [memory, disk, read] = [memory_bytes, disk_bytes, read_bytes].map(|bytes| format!("{} MiB", bytes >> 20));
     let share = 100.0 * summary.feature_hit_rate;

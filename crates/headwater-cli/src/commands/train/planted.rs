@@ -86,8 +86,8 @@ impl Communities {
     }
 }
 
-/// The test accuracy of a network that does not read neighbours.
-pub fn features_alone(config: &RunConfig, task: Task) -> anyhow::Result<f64> {
+/// The test metric of a network that does not read neighbours.
+pub fn features_alone(config: &RunConfig, task: Task) -> anyhow::Result<Option<f64>> {
     let folder = std::env::temp_dir().join(format!("headwater-alone-{}", std::process::id()));
     let alone = RunConfig {
         model: Model::Named(Architecture::Mlp),
@@ -100,7 +100,7 @@ pub fn features_alone(config: &RunConfig, task: Task) -> anyhow::Result<f64> {
     };
     let found = Trainer::open(alone, task, &folder).and_then(|mut trainer| trainer.run(&Quiet));
     let _ = std::fs::remove_dir_all(&folder);
-    Ok(found?.0.test_accuracy)
+    Ok(found?.0.test)
 }
 
 #[cfg(test)]

@@ -84,21 +84,22 @@ impl Listener for Watcher {
     }
 
     fn epoch(&self, report: &EpochReport) {
-        self.epoch.set(report.epoch + 1);
+        self.epoch.set(report.epoch);
         if self.json {
             let _ = report::json(report);
             return;
         }
         // A line for each of hundreds of short epochs tells nobody anything.
-        if self.is_full_graph && !(report.epoch + 1).is_multiple_of(20) {
+        if self.is_full_graph && !report.epoch.is_multiple_of(20) && report.epoch != self.epochs {
             return;
         }
-        let measured = report.valid.zip(report.test).map_or_else(String::new, |(valid, test)| {
-            format!("  valid {:.2}%  test {:.2}%", 100.0 * valid, 100.0 * test)
-        });
+        let shown = |name: &str, value: Option<f64>| {
+            value.map_or_else(String::new, |value| format!("  {name} {:.2}%", 100.0 * value))
+        };
+        let measured = shown("valid", report.valid) + &shown("test", report.test);
         let line = format!(
             "epoch {:>4}  loss {:.4}{measured}  {:.3} s (sample {:.3}, gather {:.3}, compute {:.3})",
-            report.epoch + 1,
+            report.epoch,
             report.loss,
             report.epoch_seconds,
             report.seconds.sample,

@@ -16,12 +16,15 @@ mod tests;
 
 pub use self::cuda::kernel_builds;
 
+use std::ops::Range;
+
 use headwater_cuda::Stream;
 use rayon::prelude::*;
 
 use self::cuda::GpuLists;
 use super::NodeScores;
 use super::degree::add_degrees;
+use super::returns::returns;
 use crate::build::{Renumbered, positions_by};
 use crate::column::Ids;
 use crate::error::Result;
@@ -55,6 +58,8 @@ struct Pulled {
     target: usize,
     /// How many pull from each target.
     in_degrees: Vec<u64>,
+    /// The relation over which its edges come back when batches are drawn, and the share that does.
+    returns: Option<(usize, f32)>,
 }
 
 #[derive(Debug)]
@@ -82,7 +87,7 @@ impl Outgoing {
         let graph = placed.graph();
         graph.relations().iter().try_for_each(Topology::check)?;
         let lists = Lists::Gpu(GpuLists::new(placed, stream)?);
-        let relations = pulled(graph, |_| true);
+        let relations = with_returns(pulled(graph, |_| true), graph);
         Ok(Self { counts: counts(graph), follows_sampling: true, relations, lists, numbers: None })
     }
 
@@ -109,6 +114,8 @@ impl Outgoing {
         for relation in &mut relations {
             relation.in_degrees = picked(&relation.in_degrees, numbers[relation.target].old_of_new());
         }
+        // Lists were read through by now, so they hold together.
+        let relations = with_returns(relations, graph);
         Ok(Self { counts, follows_sampling, relations, lists, numbers: follows_sampling.then_some(numbers) })
     }
 
@@ -120,6 +127,16 @@ impl Outgoing {
     /// Nodes of all types.
     pub(super) fn nodes(&self) -> usize {
         self.counts.iter().sum()
+    }
+
+    /// The type of the nodes that pull over a relation.
+    pub(super) fn source(&self, relation: usize) -> usize {
+        self.relations[relation].source
+    }
+
+    /// The relation over which the edges of one come back when batches are drawn, and the share of them that does.
+    pub(super) fn returns(&self, relation: usize) -> Option<(usize, f32)> {
+        self.relations[relation].returns
     }
 
     /// In-degrees of a relation's targets.
@@ -164,12 +181,23 @@ pub(super) struct Passes<'a> {
 }
 
 impl Passes<'_> {
-    /// For every node, the sum of what its targets contribute. `contribute` is asked a relation at a time, with the type
-    /// of its targets, for one number a target: from 0 to 2^63 less all sums, of which the whole part counts.
+    /// For every node, the sum of what its targets contribute; see [`Self::pull_over`].
     pub(super) fn pull(&mut self, contribute: impl Fn(usize, usize, &mut [f32])) -> Result<&mut NodeScores> {
+        self.pull_over(0..self.graph.relation_count(), contribute)
+    }
+
+    /// For every node, the sum of what its targets contribute over these relations. `contribute` is asked a relation at a
+    /// time, with the type of its targets, for one number a target: from 0 to 2^63 less all sums, of which the whole part
+    /// counts.
+    pub(super) fn pull_over(
+        &mut self,
+        relations: Range<usize>,
+        contribute: impl Fn(usize, usize, &mut [f32]),
+    ) -> Result<&mut NodeScores> {
         let Self { graph, contributions, sums } = self;
         let mut each = |add: &mut Add<'_>| {
-            graph.relations.iter().enumerate().try_for_each(|(at, relation)| {
+            relations.clone().try_for_each(|at| {
+                let relation = &graph.relations[at];
                 let contributions = &mut contributions[..graph.counts[relation.target]];
                 contribute(at, relation.target, contributions);
                 add(at, relation.source, contributions)
@@ -205,9 +233,14 @@ fn pulled(graph: &Graph, is_turned: impl Fn(Layout) -> bool) -> Vec<Pulled> {
         let (source, target) = if is_turned { (columns, rows) } else { (rows, columns) };
         let mut in_degrees = vec![0; index(graph.schema().node_types()[target].count)];
         add_degrees(topology, is_turned, &mut in_degrees);
-        Pulled { source, target, in_degrees }
+        Pulled { source, target, in_degrees, returns: None }
     };
     graph.relations().iter().enumerate().map(of).collect()
+}
+
+fn with_returns(relations: Vec<Pulled>, graph: &Graph) -> Vec<Pulled> {
+    let all = relations.into_iter().zip(returns(graph));
+    all.map(|(relation, returns)| Pulled { returns, ..relation }).collect()
 }
 
 fn all_in_degrees(counts: &[usize], relations: &[Pulled]) -> NodeScores {

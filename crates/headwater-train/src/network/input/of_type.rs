@@ -179,7 +179,7 @@ fn add_table(
         return Err(Error::Parameter { name, why });
     }
     let values = Init::Normal { deviation: 1.0 }.values(config.seed, &name, &shape);
-    parameters.push(Parameter { name, shape, values, group: RunConfig::group_of_layer(0) })
+    parameters.push(Parameter { name, shape, values, group: RunConfig::LEARNT_ROWS })
 }
 
 /// The sizes of a projection.

@@ -88,7 +88,16 @@ fn features_of_every_mode() {
         if let Mode::Tiered { hot_rows } = mode {
             assert_eq!(hot_rows, 180);
         }
-        trainer.run(&Quiet).unwrap();
+        let (summary, _) = trainer.run(&Quiet).unwrap();
+        // What the GPU gathered, not what evaluations on the CPU read.
+        let rows = summary.gpu_features.unwrap();
+        let share = rows.gpu_rows as f64 / (rows.gpu_rows + rows.host_rows) as f64;
+        let (least, most) = match features {
+            Features::AllGpu => (1.0, 1.0),
+            Features::Tiered => (0.3, 0.7),
+            _ => (0.0, 0.0),
+        };
+        assert!(summary.feature_hit_rate == share && (least..=most).contains(&share), "{summary:?}");
         let learnt = weights(folder.path());
         let wanted = first.get_or_insert_with(|| learnt.clone());
         assert!(learnt == *wanted, "{}", features.name());
@@ -162,6 +171,26 @@ fn weights_that_could_not_be_brought_are_brought_the_next_time() {
     trainer.bring_back().unwrap();
     assert!(values(&trainer) != before, "nothing was brought");
     assert_eq!(values(&trainer), values(&sound));
+}
+
+/// The score that is asked for says which rows are in GPU memory; what is learnt does not depend on it.
+#[test]
+fn scores_of_every_kind() {
+    use headwater_graph::score::Score;
+    let Some(gpu) = gpu() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let (mut first, mut shares) = (None, Vec::new());
+    for scores in Score::ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let tiered = RunConfig { features: Features::Tiered, hot_share: 0.1, ..short(Architecture::Sage, false) };
+        let config = RunConfig { scores, epochs: 1, fanout: vec![2, 2], ..tiered };
+        let mut trainer = Trainer::open_on(&gpu, config, planted(data.path()), folder.path()).unwrap();
+        shares.push(trainer.run(&Quiet).unwrap().0.gpu_features.unwrap().gpu_rows);
+        let learnt = weights(folder.path());
+        assert!(learnt == *first.get_or_insert_with(|| learnt.clone()), "{}", scores.name());
+    }
+    // Batches of a symmetric graph are about as well served by either degree; those that know the run serve them better.
+    assert!(shares[4] > shares[0] && shares.iter().any(|share| *share != shares[0]), "{shares:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     report::log_to_stderr();
     let asked = args::Args::parse();
     match commands::run(asked.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             report::error(&error);
             ExitCode::FAILURE

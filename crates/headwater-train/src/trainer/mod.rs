@@ -8,6 +8,7 @@ pub(crate) mod draw;
 mod evaluate;
 mod full;
 mod on_gpu;
+mod opening;
 mod predictor;
 mod report;
 mod sampled;
@@ -15,7 +16,6 @@ mod sampled;
 mod tests;
 pub(crate) mod whole;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,12 +24,13 @@ use headwater_cuda::Gpu;
 use headwater_graph::random::Key;
 
 pub use predictor::{Places, Predictor, Which};
-pub use report::{EpochReport, Listener, Quiet, Split as Seconds, Summary};
+pub use report::{Ending, EpochReport, Listener, Quiet, Split as Seconds, Summary};
 
+use self::opening::begin;
 use self::whole::Whole;
 use crate::checkpoint::{Best, Checkpoints, Fingerprint, Snapshot, State};
 use crate::clip::{clip, global_norm};
-use crate::early_stop::{EarlyStop, Goal, Verdict};
+use crate::early_stop::{Goal, Verdict};
 use crate::error::{Error, Result};
 use crate::gpu::Engine;
 use crate::gpu::beside::Beside;
@@ -41,9 +42,10 @@ use crate::metric::Metric;
 use crate::network::Network;
 use crate::optimiser::Optimiser;
 use crate::placement::served;
-use crate::run_config::{Model, RunConfig, Watch};
+use crate::run_config::{Model, ProducerName, RunConfig, Watch};
+use crate::run_folder::{Place, RunFolder};
 use crate::schedule::Schedule;
-use crate::task::Task;
+use crate::task::{self, Task};
 use crate::whole_file::write_whole;
 
 /// The lines of a run, in its folder.
@@ -68,27 +70,31 @@ pub struct Trainer {
     whole: Whole,
     /// How evaluations go, once there was one.
     evaluation: Option<Plan>,
-    folder: PathBuf,
+    folder: RunFolder,
     journal: Journal,
     fingerprint: Fingerprint,
     state: State,
+    /// What the folder could not take so far.
+    unsaved: Unsaved,
 }
 
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// All epochs, or nothing got better any more.
-    Done,
-    /// The listener asked for it; a checkpoint says how to go on.
-    Stopped,
+/// What is not on disk yet because it could not be written.
+#[derive(Debug, Default)]
+struct Unsaved {
+    /// Why the last checkpoint was not.
+    checkpoint: Option<String>,
+    /// Epochs whose lines are not in the journal, and why.
+    reports: Vec<EpochReport>,
+    journal: Option<String>,
 }
 
 impl Trainer {
-    /// A run in a folder: a new one, or the one that its newest checkpoint says.
-    pub fn open(config: RunConfig, task: impl Into<Arc<Task>>, folder: &Path) -> Result<Self> {
+    /// A run in a folder: a new one, or the one that its newest checkpoint says. Until it has run, and while it runs, the
+    /// folder is its own.
+    pub fn open(config: RunConfig, task: impl Into<Arc<Task>>, folder: impl Into<Place>) -> Result<Self> {
         let task = task.into();
         if task.train.is_empty() {
-            return Err(Error::Model { why: "the dataset names no training nodes".to_owned() });
+            return Err(Error::Model { why: task::without("training nodes", "train_idx or a split") });
         }
         let (name, text) = text_of(&config.model)?;
         let loss = config.loss.unwrap_or_else(|| task.labels.usual_loss());
@@ -99,12 +105,12 @@ impl Trainer {
         let (mut network, whole) = Whole::with_network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
         let fingerprint = fingerprint(&config, &task, &network, &text);
-        std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
-        let (state, journal) = begin(&config, folder, &fingerprint, &mut network, &mut optimiser)?;
+        let mut folder = folder.into().claim()?;
+        let (state, journal) = begin(&config, &mut folder, &fingerprint, &mut network, &mut optimiser)?;
         let schedule = config.schedule(steps_of_epoch(&config, &task));
         Ok(Self {
             engine: None,
-            folder: folder.to_owned(),
+            folder,
             config,
             task,
             network,
@@ -117,11 +123,19 @@ impl Trainer {
             journal,
             fingerprint,
             state,
+            unsaved: Unsaved::default(),
         })
     }
 
     /// As [`Trainer::open`], with steps on a GPU.
-    pub fn open_on(gpu: &Gpu, config: RunConfig, task: impl Into<Arc<Task>>, folder: &Path) -> Result<Self> {
+    pub fn open_on(gpu: &Gpu, config: RunConfig, task: impl Into<Arc<Task>>, folder: impl Into<Place>) -> Result<Self> {
+        if config.producer == ProducerName::Process {
+            let expected =
+                "thread; a process beside the trainer is started by the command line, headwater train".to_owned();
+            return Err(Error::Setting { field: "producer", value: "process".to_owned(), expected });
+        }
+        let task = task.into();
+        config.check_on_gpu(task.has_types())?;
         let mut made = Self::open(config, task, folder)?;
         made.bring(gpu, None)?;
         Ok(made)
@@ -133,11 +147,18 @@ impl Trainer {
         beside: &Beside<'_>,
         config: RunConfig,
         task: impl Into<Arc<Task>>,
-        folder: &Path,
+        folder: impl Into<Place>,
     ) -> Result<Self> {
+        let task = task.into();
+        config.check_on_gpu(task.has_types())?;
         let mut made = Self::open(config, task, folder)?;
         made.bring(gpu, Some(beside))?;
         Ok(made)
+    }
+
+    /// Lets others at the folder until the run goes on. It then makes sure that nobody opened it meanwhile.
+    pub fn rest(&mut self) {
+        self.folder.release();
     }
 
     /// Where a run stands.
@@ -157,8 +178,15 @@ impl Trainer {
         self.evaluation = None;
     }
 
-    /// Runs until it ends.
+    /// Runs until it ends, and then lets others at the folder.
     pub fn run(&mut self, listener: &dyn Listener) -> Result<(Summary, Ending)> {
+        self.folder.retake()?;
+        let ended = self.run_epochs(listener);
+        self.rest();
+        ended
+    }
+
+    fn run_epochs(&mut self, listener: &dyn Listener) -> Result<(Summary, Ending)> {
         let mut reports: Vec<EpochReport> = Vec::new();
         let mut ending = Ending::Done;
         while self.state.epoch < self.config.epochs {
@@ -188,10 +216,12 @@ impl Trainer {
                 break;
             }
         }
-        if ending == Ending::Stopped || self.config.checkpoint_every == 0 {
-            self.save()?;
+        // What could not be written on the way may find room now.
+        if ending == Ending::Stopped || self.config.checkpoint_every == 0 || self.unsaved.checkpoint.is_some() {
+            self.save_or_go_on();
         }
-        Ok((self.summary(&reports), ending))
+        self.note_reports();
+        Ok((self.summary(&reports, ending), ending))
     }
 
     /// One epoch and nothing else: no evaluation, no checkpoint. The mean loss and where the time went; nothing when the
@@ -213,9 +243,8 @@ impl Trainer {
 
     /// Notes what an epoch gave. Whether the run is over.
     fn finish_epoch(&mut self, report: &EpochReport) -> Result<bool> {
-        if let Err(why) = self.journal.append(report) {
-            log::warn!("epoch {} is not in the journal, training goes on: {why}", report.epoch);
-        }
+        self.unsaved.reports.push(*report);
+        self.note_reports();
         self.state.epoch += 1;
         self.state.batch = 0;
         self.state.losses = 0.0;
@@ -288,7 +317,7 @@ impl Trainer {
         self.bring_back()?;
         self.journal.sync()?;
         self.state.journal_bytes = self.journal.bytes();
-        let checkpoints = Checkpoints::new(&self.folder.join("checkpoints"), self.config.keep);
+        let checkpoints = Checkpoints::new(&self.folder.path().join("checkpoints"), self.config.keep);
         checkpoints.save(Snapshot {
             state: &self.state,
             fingerprint: &self.fingerprint,
@@ -301,24 +330,41 @@ impl Trainer {
 
     /// A checkpoint that cannot be written does not end the run: the one before stays.
     fn save_or_go_on(&mut self) {
-        if let Err(why) = self.save() {
+        self.unsaved.checkpoint = self.save().err().map(|why| why.to_string());
+        if let Some(why) = &self.unsaved.checkpoint {
             log::warn!("no checkpoint was written, training goes on: {why}");
         }
     }
 
-    fn summary(&self, reports: &[EpochReport]) -> Summary {
+    /// Writes the lines of epochs that are not in the journal. One that cannot be written waits for room.
+    fn note_reports(&mut self) {
+        self.unsaved.journal = None;
+        while let Some(report) = self.unsaved.reports.first() {
+            if let Err(why) = self.journal.append(report) {
+                log::warn!("epoch {} is not in the journal, training goes on: {why}", report.epoch);
+                self.unsaved.journal = Some(why.to_string());
+                return;
+            }
+            self.unsaved.reports.remove(0);
+        }
+    }
+
+    fn summary(&self, reports: &[EpochReport], ending: Ending) -> Summary {
         let best = self.state.best.map(|best| best.epoch);
         let at_best = reports.iter().rfind(|report| Some(report.epoch) == best).copied().or_else(|| {
             // It may be one of a run that this one goes on with.
-            let lines = journal::read(&self.folder.join(JOURNAL)).unwrap_or_default();
+            let lines = journal::read(&self.folder.path().join(JOURNAL)).unwrap_or_default();
             let all = lines.into_iter().rev().filter_map(|line| serde_json::from_value(line).ok());
             all.into_iter().find(|report: &EpochReport| Some(report.epoch) == best)
         });
         let peak_bytes = self.network.peak_bytes();
-        let summary = Summary::new(&self.folder, at_best.as_ref(), reports, peak_bytes, served(&self.task));
+        let mut summary = Summary::new(self.folder.path(), at_best.as_ref(), reports, peak_bytes, served(&self.task));
+        summary.ending = ending;
+        let Unsaved { checkpoint, journal, .. } = &self.unsaved;
+        summary.lost = checkpoint.iter().chain(journal).cloned().collect();
         let text = serde_json::to_string_pretty(&summary).unwrap_or_default();
-        if let Err(why) = write_whole(&self.folder.join("summary.json"), text.as_bytes()) {
-            log::warn!("the summary is not in the run's folder: {why}");
+        if let Err(why) = write_whole(&self.folder.path().join("summary.json"), text.as_bytes()) {
+            summary.lost.push(why.to_string());
         }
         summary
     }
@@ -348,36 +394,4 @@ fn fingerprint(config: &RunConfig, task: &Task, network: &Network, text: &str) -
 
 fn steps_of_epoch(config: &RunConfig, task: &Task) -> u64 {
     if config.full_graph { 1 } else { task.train.len().div_ceil(config.batch) as u64 }
-}
-
-/// The first state of a run, or that of its newest checkpoint; and the journal cut back to it.
-fn begin(
-    config: &RunConfig,
-    folder: &Path,
-    fingerprint: &Fingerprint,
-    network: &mut Network,
-    optimiser: &mut Optimiser,
-) -> Result<(State, Journal)> {
-    let journal = folder.join(JOURNAL);
-    let newest = Checkpoints::new(&folder.join("checkpoints"), config.keep).newest()?;
-    let Some(checkpoint) = newest else {
-        config.write(&folder.join("config.toml"))?;
-        let state = State {
-            epoch: 0,
-            batch: 0,
-            step: 0,
-            seed: config.seed,
-            best: None,
-            early_stop: EarlyStop::default(),
-            loss_stop: EarlyStop::default(),
-            journal_bytes: 0,
-            losses: 0.0,
-        };
-        return Ok((state, Journal::create(&journal)?));
-    };
-    checkpoint.check(fingerprint)?;
-    let (state, buffers) = checkpoint.restore(&mut network.parameters, optimiser)?;
-    network.restore_buffers(buffers)?;
-    let journal = Journal::resume(&journal, state.journal_bytes)?;
-    Ok((state, journal))
 }

@@ -43,9 +43,26 @@ pub struct EpochReport {
     pub evaluate_seconds: f64,
 }
 
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ending {
+    /// All epochs, or nothing got better any more.
+    #[default]
+    Done,
+    /// The listener asked for it; a checkpoint says how to go on.
+    Stopped,
+}
+
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// How it ended.
+    #[serde(default)]
+    pub ending: Ending,
+    /// Why parts of what came of it are not in its folder: a full disk, as a rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<String>,
     /// The metric of the test nodes in the epoch that was best for the validation nodes.
     pub test_accuracy: f64,
     /// The best metric of the validation nodes.
@@ -116,6 +133,8 @@ impl Summary {
             all.get(all.len() / 2).copied().unwrap_or(0.0)
         };
         Self {
+            ending: Ending::Done,
+            lost: Vec::new(),
             test_accuracy: best.and_then(|report| report.test).unwrap_or(0.0),
             best_val_accuracy: best.and_then(|report| report.valid).unwrap_or(0.0),
             best_epoch: best.map_or(0, |report| report.epoch),

@@ -30,10 +30,10 @@ class Run:
         self.config: dict[str, Any] = run_config(self.path)
         #: One dictionary an epoch, those from before it was resumed included.
         self.history: list[dict[str, Any]] = run_history(self.path)
-        #: Whether a callback stopped it before its end.
-        self.is_stopped = is_stopped
-        self._dataset = dataset
         self._summary = _summary(self.path) if summary is None else summary
+        #: Whether a callback, Ctrl-C or a signal stopped it before its end.
+        self.is_stopped = is_stopped or self._summary.get("ending") == "stopped"
+        self._dataset = dataset
 
     @property
     def metric(self) -> Optional[str]:

@@ -18,12 +18,6 @@ from .run import Run
 
 Callback = Callable[[dict[str, Any]], Any]
 
-# How long a run goes on and where it computes may change; what it learns may not.
-_CHANGEABLE = (
-    "epochs", "threads", "device", "sampler", "producer", "producer_percent", "gather_sms", "gather_green",
-    "gather_window", "features", "hot_share",
-)  # fmt: skip
-
 
 class Trainer:
     """A run that has not ended. Fields are those of the command line, with its defaults for the model.
@@ -50,19 +44,16 @@ class Trainer:
 
     def __init__(self, dataset: Union[Dataset, Path], *, output: Optional[Path] = None, **fields: Any) -> None:
         dataset = dataset if isinstance(dataset, Dataset) else Dataset.open(dataset)
-        folder = _new_folder(dataset, fields.get("model")) if output is None else os.fspath(output)
-        self._begin(dataset, folder, fields, False)
+        self._begin(dataset, output, fields, False)
 
     @classmethod
     def resume(cls, output: Path, dataset: Union[Dataset, Path, None] = None, **changes: Any) -> Trainer:
         """The run in a folder, where its newest checkpoint says. `fit` then goes on with it.
 
-        `changes` may be `epochs` and fields about where it computes. A run whose dataset was in memory is given it
-        again.
+        `changes` may be about how long it goes on (`epochs`, `patience`), where it computes and what it keeps; they stay
+        with the run. What would make another run of it is refused. A run whose dataset was in memory is given it
+        again; any other than the one it began with is refused.
         """
-        for field in changes:
-            if field not in _CHANGEABLE:
-                raise ValueError(f"{field} cannot change in a run; what can is {', '.join(_CHANGEABLE)}")
         folder = os.fspath(output)
         if not os.path.exists(os.path.join(folder, "config.toml")):
             raise FileNotFoundError(f"{folder} is no run that can be gone on with")
@@ -74,18 +65,17 @@ class Trainer:
         trainer._begin(opened, folder, changes, True)
         return trainer
 
-    def _begin(self, dataset: Dataset, folder: str, fields: dict[str, Any], is_resumed: bool) -> None:
+    def _begin(self, dataset: Dataset, output: Optional[Path], fields: dict[str, Any], is_resumed: bool) -> None:
         for field in ("dataset", "out"):
             if field in fields:
                 raise TypeError(f"{field} is no keyword here; the dataset comes first, and output is the folder")
         self.dataset = dataset
-        self.path = os.path.abspath(folder)
-        self._raw = RawTrainer.open(dataset._raw, self.path, fields, is_resumed)
-        logger = logging.getLogger("headwater")
-        if self._raw.note is not None:
-            logger.info("on the CPU: %s", self._raw.note)
-        for remark in self._raw.remarks:
-            logger.info(remark)
+        folder = None if output is None else os.path.abspath(os.fspath(output))
+        self._raw = RawTrainer.open(dataset._raw, folder, _stem(dataset, fields.get("model")), fields, is_resumed)
+        self.path = os.fspath(self._raw.path)
+        remarks = [] if self._raw.note is None else [self._raw.note]
+        for remark in [*remarks, *self._raw.remarks]:
+            logging.getLogger("headwater").info("%s", remark)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -130,11 +120,7 @@ class Trainer:
         return f"Trainer({config['model']}, {done}, {config['device']}, {self.path!r})"
 
 
-def _new_folder(dataset: Dataset, model: Any) -> str:
-    """The first folder below runs/ that is not there yet, as the command line names it."""
+def _stem(dataset: Dataset, model: Any) -> str:
+    """What a run's folder below runs/ is called where nobody says, as the command line names it."""
     name = dataset.name if dataset.path is None else os.path.basename(os.path.abspath(dataset.path))
-    stem = os.path.join("runs", f"{name}-{model or 'sage'}".replace("/", "-").replace("\\", "-"))
-    number = 1
-    while os.path.exists(f"{stem}-{number}"):
-        number += 1
-    return f"{stem}-{number}"
+    return f"{name}-{model or 'sage'}".replace("/", "-").replace("\\", "-")

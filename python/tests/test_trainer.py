@@ -1,6 +1,7 @@
 """Runs from Python: that they learn, repeat, stop, go on and say what they did."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,12 +128,15 @@ def test_callbacks_may_ask_headwater_where_there_is_one_core(dataset, tmp_path):
 
 
 def test_what_the_core_warns_of_is_heard(dataset, tmp_path, caplog):
-    # A checkpoint that cannot be written does not end a run.
+    # A checkpoint that cannot be written does not end a run. What came of it is then not there, which is an error.
     trainer = Trainer(dataset, output=tmp_path / "run", **SMALL, epochs=2)
     (tmp_path / "run" / "checkpoints").write_text("in the way")
-    with caplog.at_level("WARNING", logger="headwater"):
-        assert len(trainer.fit(progress=False).history) == 2
-    assert any("checkpoint" in record.message for record in caplog.records)
+    with caplog.at_level("WARNING", logger="headwater"), pytest.raises(OSError, match="results of the run.*checkpoints"):
+        trainer.fit(progress=False)
+    assert any("no checkpoint was written" in record.message for record in caplog.records)
+    assert len(Run(tmp_path / "run").history) == 2
+    (tmp_path / "run" / "checkpoints").unlink()
+    assert len(trainer.fit(progress=False).predict([0, 1])) == 2
 
 
 LONG = """
@@ -161,10 +165,14 @@ def start(dataset, run):
 
 def test_ctrl_c_stops_a_run_that_has_then_saved(dataset, tmp_path):
     process = start(dataset, tmp_path / "run")
+    # Meanwhile the folder is nobody else's.
+    with pytest.raises(RuntimeError, match=f"in use by process {process.pid} on "):
+        Trainer.resume(tmp_path / "run")
     begun = time.perf_counter()
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0].strip() == "heard True"
     assert time.perf_counter() - begun < 30
+    assert Run(tmp_path / "run").is_stopped and Run(tmp_path / "run").summary["ending"] == "stopped"
     at = Trainer.resume(tmp_path / "run").epoch
     assert at >= 4 and len(Trainer.resume(tmp_path / "run", epochs=at + 2).fit(progress=False).history) == at + 2
 
@@ -181,6 +189,56 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not(dataset, tmp_path):
     run = Trainer.resume(tmp_path / "run", epochs=at + 2).fit(progress=False)
     whole = fit(dataset, tmp_path / "whole", epochs=at + 2, **more)
     assert curve(run) == curve(whole)
+
+
+def test_a_run_that_goes_on_stays_the_run_it_was(dataset, tmp_path):
+    run = tmp_path / "run"
+    first = Trainer(dataset, output=run, **SMALL, epochs=2)
+    first.fit(progress=False)
+    with pytest.raises(ValueError, match="rate cannot change in a run: it is 0.02, not 0.5; what can change is epochs,"):
+        Trainer.resume(run, rate=0.5)
+    with pytest.raises(ValueError, match="epochs is 1; expected at least 2"):
+        Trainer.resume(run, epochs=1)
+    changed = Trainer.resume(run, epochs=3, keep=4, hidden=16)
+    assert Run(run).config["epochs"] == 3 and Run(run).config["keep"] == 4
+    # The first one knows an older run.
+    with pytest.raises(RuntimeError, match="opened by this process since"):
+        first.fit(progress=False)
+    assert len(changed.fit(progress=False).history) == 3
+    shutil.rmtree(run / "checkpoints")
+    with pytest.raises(FileNotFoundError, match="no checkpoint, though 3 epochs"):
+        Trainer.resume(run)
+    assert len(Run(run).history) == 3
+
+
+def test_a_run_finds_its_dataset_again_and_takes_no_other(tmp_path, monkeypatch):
+    def make(path, seed):
+        return headwater.generate("planted", path, nodes=60, classes=2, features=4, seed=seed)
+
+    monkeypatch.chdir(tmp_path)
+    make("here/data", 1)
+    fit(headwater.Dataset.open("here/data"), "here/run", epochs=1)
+    os.rename("here", "there")
+    make("here/data", 2)
+    monkeypatch.chdir("/")
+    there = tmp_path / "there"
+    assert len(Trainer.resume(there / "run", epochs=2).fit(progress=False).history) == 2
+    shutil.rmtree(there / "data")
+    for ask in (Trainer.resume, lambda run: Run(run).predict()):
+        with pytest.raises(FileNotFoundError, match="data"):
+            ask(there / "run")
+    make(there / "data", 2)
+    for ask in (Trainer.resume, lambda run: Run(run).predict()):
+        with pytest.raises(ValueError, match="not the dataset of the run"):
+            ask(there / "run")
+
+
+def test_threads_are_as_many_as_a_machine_bears(dataset, tmp_path, caplog):
+    begun = time.perf_counter()
+    with caplog.at_level("WARNING", logger="headwater"):
+        fit(dataset, tmp_path / "run", epochs=1, threads=4096)
+    assert time.perf_counter() - begun < 20
+    assert any("4096 threads were asked for" in record.message for record in caplog.records)
 
 
 def test_predictions_are_those_of_the_labels_that_were_learnt(dataset, tmp_path):
@@ -314,6 +372,11 @@ def test_a_folder_is_found_where_none_is_named(dataset, tmp_path, monkeypatch):
         ({"rate": float("nan")}, ValueError, "rate"),
         ({"device": "tpu"}, ValueError, "tpu"),
         ({"features": "zero-copy"}, ValueError, "zero-copy"),
+        ({"producer": "process"}, ValueError, "producer is process; expected thread"),
+        ({"producer": "process", "device": "auto"}, ValueError, "producer is process; expected thread"),
+        ({"gather_sms": 4}, ValueError, "gather_sms is 4; expected 0"),
+        ({"hot_share": 0.5}, ValueError, "hot_share is 0.5; expected none"),
+        ({"device": "cuda", "features": "memory"}, ValueError, "features is memory; expected auto, dma"),
         ({"epochs": object()}, TypeError, "epochs"),
     ],
 )

@@ -41,7 +41,10 @@ pub use self::train::TrainArgs;
   headwater reorder data/p -o hot    nodes that are read most first
   headwater tier data/p              which rows should lie in which memory
   headwater compile rgat             what a layer becomes, and what its kernels will cost
-  headwater bench gather             gather scattered rows out of host memory, every way there is"
+  headwater bench gather             gather scattered rows out of host memory, every way there is
+
+Exit codes: 0 when it is done, 1 when it failed, 2 when it was not understood. A run that a signal stopped ends with 128 and
+the signal's number, after a checkpoint."
 )]
 pub struct Args {
     /// What to do.
@@ -116,7 +119,11 @@ plan is for an assumed one, and says so.")]
   headwater train --resume runs/products                          goes on where it was stopped
 
 What is not said is what was published for the model. The run's folder has config.toml, metrics.jsonl, checkpoints,
-curves.svg and summary.json. Ctrl-C writes a checkpoint.")]
+curves.svg and summary.json; nobody else may train in it meanwhile. Runs repeat to the bit: no sum depends on who comes first.
+
+Ctrl-C, SIGTERM and SIGHUP write a checkpoint; a second one does not wait for it. Exit codes: 0 when the run is done, 1 when it
+failed or its results could not all be written, 2 when the words were not understood, 130, 143 and 129 when one of these signals
+stopped it.")]
     Train(Box<TrainArgs>),
     /// Say what a trained network makes of nodes.
     #[command(after_help = "Examples:

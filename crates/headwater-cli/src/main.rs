@@ -5,6 +5,7 @@ mod commands;
 mod picture;
 mod progress;
 mod report;
+mod signals;
 mod stop;
 
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ fn main() -> ExitCode {
     report::log_to_stderr();
     let asked = args::Args::parse();
     match commands::run(asked.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             stop::wait_if_stopping();
             report::error(&error);

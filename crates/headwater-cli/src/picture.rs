@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
+use headwater::train::whole_file::write_whole;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
@@ -33,11 +34,29 @@ pub fn draw(path: &Path, charts: &[Chart]) -> anyhow::Result<()> {
         .map_err(|_| anyhow!("the built-in font does not load"))?;
     let rows = u32::try_from(charts.len().max(1))?;
     let size = (SIZE.0, SIZE.1 * rows);
-    let done = match format_of(path)? {
-        Format::Svg => draw_on(&SVGBackend::new(path, size).into_drawing_area(), charts),
-        Format::Png => draw_on(&BitMapBackend::new(path, size).into_drawing_area(), charts),
+    // In memory first: what writes while it draws leaves half a picture on a full disk, or an empty one without a word.
+    let drawn = match format_of(path)? {
+        Format::Svg => svg(size, charts),
+        Format::Png => png(size, charts),
     };
-    done.with_context(|| format!("drawing {}", path.display()))
+    Ok(write_whole(path, &drawn.with_context(|| format!("drawing {}", path.display()))?)?)
+}
+
+fn svg(size: (u32, u32), charts: &[Chart]) -> anyhow::Result<Vec<u8>> {
+    let mut text = String::new();
+    draw_on(&SVGBackend::with_string(&mut text, size).into_drawing_area(), charts)?;
+    Ok(text.into_bytes())
+}
+
+fn png(size: (u32, u32), charts: &[Chart]) -> anyhow::Result<Vec<u8>> {
+    let mut pixels = vec![0; 3 * usize::try_from(size.0)? * usize::try_from(size.1)?];
+    draw_on(&BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area(), charts)?;
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, size.0, size.1);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.write_header()?.write_image_data(&pixels)?;
+    Ok(bytes)
 }
 
 /// What a picture is stored as.

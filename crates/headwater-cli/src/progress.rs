@@ -19,7 +19,10 @@ impl Bar {
     #[must_use]
     pub fn new() -> Self {
         let bar = ProgressBar::no_length();
-        bar.enable_steady_tick(Duration::from_millis(200));
+        // A bar that nobody sees needs no thread that moves it.
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
         Self(bar)
     }
 }

@@ -1,22 +1,50 @@
 //! How results, warnings and errors reach a person or a program. The only place that prints.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::bail;
 use serde::Serialize;
 
-/// Prints a line of the result. A reader that has seen enough, as `head` has, ends the program without a word.
-pub fn line(text: impl AsRef<str>) {
-    if writeln!(std::io::stdout(), "{}", text.as_ref()).is_err() {
-        std::process::exit(0);
+/// Whether the work goes on when its results cannot be printed.
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+/// Why results could not be printed, once that happened.
+static UNPRINTED: OnceLock<std::io::Error> = OnceLock::new();
+
+/// From now on the work goes on when its results cannot be printed: it is worth more than they are.
+pub fn go_on_without_output() {
+    GOES_ON.store(true, Ordering::SeqCst);
+}
+
+/// Whether everything was printed. A reader that has seen enough, as `head` has, is no failure.
+pub fn check_output() -> anyhow::Result<()> {
+    match UNPRINTED.get() {
+        Some(why) if why.kind() != ErrorKind::BrokenPipe => bail!("not everything could be printed: {why}"),
+        _ => Ok(()),
     }
 }
 
-/// Prints a remark that is not part of the result.
-pub fn note(text: impl AsRef<str>) {
-    #[expect(clippy::print_stderr, reason = "this is the command line's voice")]
-    {
-        eprintln!("{}", text.as_ref());
+/// Prints a line of the result. A reader that has seen enough, as `head` has, ends the program without a word; any other
+/// refusal is a failure.
+pub fn line(text: impl AsRef<str>) {
+    if UNPRINTED.get().is_some() {
+        return;
     }
+    let Err(why) = writeln!(std::io::stdout(), "{}", text.as_ref()) else { return };
+    let is_refused = why.kind() != ErrorKind::BrokenPipe;
+    if is_refused {
+        note(format!("warning: standard output cannot be written: {why}"));
+    }
+    if !GOES_ON.load(Ordering::SeqCst) {
+        std::process::exit(i32::from(is_refused));
+    }
+    let _ = UNPRINTED.set(why);
+}
+
+/// Prints a remark that is not part of the result. Where that cannot be done nobody can be told.
+pub fn note(text: impl AsRef<str>) {
+    let _ = writeln!(std::io::stderr(), "{}", text.as_ref());
 }
 
 /// Prints one object as a line of JSON.

@@ -1,29 +1,25 @@
-//! Ctrl-C and SIGTERM while a dataset is written: nothing is left of it.
+//! Signals while a dataset is written: nothing is left of it.
 
 use std::process::exit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::Context;
 use headwater::graph::dataset::abandon;
 
 use crate::report;
-
-/// What shells give for a program that Ctrl-C ended.
-const STOPPED: i32 = 130;
+use crate::signals::{FIRST_CODE, attend};
 
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 
-/// From now on a program that is told to stop removes what it is writing and ends.
+/// From now on a program that is told to stop removes what it is writing and ends. Comes before other threads are started.
 pub fn leave_nothing() -> anyhow::Result<()> {
-    let stop = || {
+    attend(|signal| {
         if !IS_STOPPING.swap(true, Ordering::SeqCst) {
             abandon();
             report::note("stopped; nothing is left of it");
         }
-        exit(STOPPED);
-    };
-    ctrlc::set_handler(stop).context("listening for Ctrl-C")
+        exit(FIRST_CODE + signal as i32);
+    })
 }
 
 /// Waits for the end where it is coming: what fails because files are being removed is not worth a word.

@@ -119,7 +119,11 @@ pub fn of_train(why: TrainError) -> PyErr {
         // As Python says of any keyword.
         TrainError::NoField { .. } => PyTypeError::new_err(why.to_string()),
         TrainError::Setting { field: "nodes", .. } => PyIndexError::new_err(why.to_string()),
-        TrainError::NoCheckpoint { .. } => PyFileNotFoundError::new_err(why.to_string()),
+        TrainError::UsedFolder { .. } => PyFileExistsError::new_err(why.to_string()),
+        TrainError::InUse { .. } | TrainError::TakenOver { .. } => PyRuntimeError::new_err(why.to_string()),
+        TrainError::NoCheckpoint { .. } | TrainError::NoRun { .. } | TrainError::LostCheckpoints { .. } => {
+            PyFileNotFoundError::new_err(why.to_string())
+        }
         TrainError::Memory(_) | TrainError::NoRoom { .. } => PyMemoryError::new_err(why.to_string()),
         TrainError::Cuda(why) => of_cuda(why),
         TrainError::Stage { .. } => PyRuntimeError::new_err(why.to_string()),

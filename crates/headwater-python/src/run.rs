@@ -35,11 +35,12 @@ pub fn run_config(py: Python<'_>, run: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     to_dict(py, &object(&serde_json::to_value(config).unwrap_or_default()))
 }
 
-/// Where the dataset of a run was; nothing where it was in memory.
+/// Where the dataset of a run is, the same as then; nothing where it was in memory.
 #[pyfunction]
 pub fn run_dataset(run: PathBuf) -> PyResult<Option<PathBuf>> {
-    let known = Origin::read(&run).map_err(of_train)?.map(|origin| origin.folder);
-    Ok(known.filter(|folder| !folder.as_os_str().is_empty()))
+    let known = Origin::read(&run).map_err(of_train)?.filter(|origin| !origin.is_held());
+    let found = known.map(|origin| origin.open(&run)).transpose().map_err(of_train)?;
+    Ok(found.map(|dataset| dataset.folder().to_owned()))
 }
 
 /// The files of its checkpoints, the newest last.
@@ -107,7 +108,7 @@ fn predict(
 }
 
 fn read_config(run: &Path) -> Result<RunConfig> {
-    RunConfig::resolve(RunFile::default(), RunFile::read(&run.join("config.toml"))?)
+    RunConfig::kept(RunFile::read(&run.join("config.toml"))?)
 }
 
 /// An epoch as one flat object; what was not measured is null.

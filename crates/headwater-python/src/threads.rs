@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use headwater::train::threads::{bounded, refused};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::prelude::*;
@@ -34,8 +35,8 @@ fn own() -> PyResult<Arc<ThreadPool>> {
 
 /// So many threads; 0 for as many as there are cores.
 fn make(count: usize) -> PyResult<ThreadPool> {
-    let made = ThreadPoolBuilder::new().num_threads(count).thread_name(|at| format!("headwater-{at}")).build();
-    made.map_err(|why| PyRuntimeError::new_err(format!("threads could not be started: {why}")))
+    let builder = ThreadPoolBuilder::new().num_threads(bounded(count)).thread_name(|at| format!("headwater-{at}"));
+    builder.build().map_err(|why| PyRuntimeError::new_err(refused(count, &why)))
 }
 
 /// Threads of a run. One of them waits while callbacks are called, which may want the process's threads themselves.
@@ -60,7 +61,8 @@ impl Threads {
         meanwhile: impl FnOnce(Python<'_>) -> U,
     ) -> PyResult<(T, U)> {
         std::thread::scope(|scope| {
-            let worker = scope.spawn(|| self.0.install(work));
+            let worker = std::thread::Builder::new().spawn_scoped(scope, || self.0.install(work));
+            let worker = worker.map_err(|why| PyRuntimeError::new_err(refused(1, &why)))?;
             let other = meanwhile(py);
             // Nothing waits for Python there any more, but what it holds may be large and take a while to go.
             let done = py.detach(|| worker.join()).map_err(|said| broke_off(&*said))?;

@@ -8,11 +8,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-use headwater::train::gpu::choose::{Choice, choose};
+use headwater::train::gpu::choose::{Choice, choose, steps_down};
 use headwater::train::run_config::{DeviceName, RunConfig, RunFile};
+use headwater::train::run_folder::Place;
 use headwater::train::trainer::{Ending, EpochReport, Listener, Summary, Trainer as Core};
-use headwater::train::{Checkpoints, Error, Origin, Result, task};
-use pyo3::exceptions::{PyFileExistsError, PyRuntimeError};
+use headwater::train::{Origin, Result, RunFolder, task};
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
@@ -32,35 +33,50 @@ const BATCH_PAUSE: Duration = Duration::from_millis(50);
 #[pyclass(frozen, module = "headwater")]
 pub struct RawTrainer {
     trainer: Mutex<Core>,
+    path: PathBuf,
     config: RunConfig,
     threads: Threads,
-    /// Why it is on the CPU, where it might have been elsewhere.
+    /// What is done by the CPU and why, where a GPU might have done it.
     note: Option<String>,
 }
 
 #[pymethods]
 impl RawTrainer {
-    /// A new run in `folder`, or with `resume` the one that is there, which `given` may change as the command line does.
+    /// A new run in `folder`, or in a fresh one below `runs` that is called after `stem`; or with `resume` the run that is
+    /// there, which `given` may change as the command line does.
     #[staticmethod]
     fn open(
         py: Python<'_>,
         dataset: &RawDataset,
-        folder: PathBuf,
+        folder: Option<PathBuf>,
+        stem: &str,
         given: &Bound<'_, PyDict>,
         resume: bool,
     ) -> PyResult<Self> {
         dataset.check_lenders(py)?;
         let given = RunFile::of_fields(fields(given)?).map_err(of_train)?;
-        let config = describe(given, dataset, &folder, resume).map_err(of_train)?;
-        let is_used = Checkpoints::new(&folder.join("checkpoints"), 1).list().is_ok_and(|found| !found.is_empty());
-        if is_used && !resume {
-            let words = format!("{} holds a run already; go on with Trainer.resume, or name another", folder.display());
-            return Err(PyFileExistsError::new_err(words));
-        }
+        let kept = folder.as_deref().filter(|_| resume);
+        let config = describe(given.anchored(), dataset, kept).map_err(of_train)?;
         let threads = Threads::new(config.threads)?;
-        let opened = threads.run(py, || open(config, dataset, &folder, resume));
-        let (trainer, config, note) = opened.map_err(of_train)?;
-        Ok(Self { trainer: Mutex::new(trainer), config, threads, note })
+        let claimed = match &folder {
+            Some(folder) if resume => RunFolder::resume(folder),
+            Some(folder) => RunFolder::begin(folder),
+            None => RunFolder::fresh(&std::path::absolute("runs")?, stem),
+        };
+        let folder = claimed.map_err(of_train)?;
+        let path = folder.path().to_owned();
+        let config = RunConfig { out: Some(path.clone()), ..config };
+        let opened = threads.run(py, || open(config, dataset, folder, resume));
+        let (mut trainer, config, note) = opened.map_err(of_train)?;
+        // Whoever forgets this one may open the run again.
+        trainer.rest();
+        Ok(Self { trainer: Mutex::new(trainer), path, config, threads, note })
+    }
+
+    /// Its folder.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.path.clone()
     }
 
     /// All fields of the run.
@@ -106,6 +122,10 @@ impl RawTrainer {
             return Err(why);
         }
         let (summary, ending): (Summary, Ending) = ended.map_err(of_train)?;
+        if !summary.lost.is_empty() {
+            let words = format!("results of the run could not be written: {}", summary.lost.join("; "));
+            return Err(PyOSError::new_err(words));
+        }
         let summary = object(&serde_json::to_value(summary).unwrap_or_default());
         Ok((to_dict(py, &summary)?, ending == Ending::Done))
     }
@@ -124,58 +144,56 @@ impl RawTrainer {
 }
 
 /// The run that is meant. One that is gone on with takes its fields from its folder.
-fn describe(given: RunFile, dataset: &RawDataset, folder: &Path, resume: bool) -> Result<RunConfig> {
+fn describe(given: RunFile, dataset: &RawDataset, kept: Option<&Path>) -> Result<RunConfig> {
     let core = &dataset.core;
     // A name that no folder has, so that nobody takes another graph for one that was in memory.
     let path = if core.is_held() { "(in memory)".into() } else { core.folder().to_owned() };
-    let places = RunFile { dataset: Some(path), out: Some(folder.to_owned()), ..RunFile::default() };
-    let file = if resume { RunFile::read(&folder.join("config.toml"))? } else { RunFile::default() };
-    RunConfig::resolve(places.over(given), file)
+    let given = RunFile { dataset: Some(path), ..given }.anchored();
+    match kept {
+        Some(folder) => RunConfig::resume(given, RunFile::read(&folder.join("config.toml"))?),
+        None => RunConfig::resolve(given, RunFile::default()),
+    }
 }
 
 /// Opens a run where it can be: on the GPU that was asked for, or on the CPU where nobody insisted.
 fn open(
     config: RunConfig,
     dataset: &RawDataset,
-    folder: &Path,
+    folder: RunFolder,
     resume: bool,
 ) -> Result<(Core, RunConfig, Option<String>)> {
+    let run = folder.path().to_owned();
     let core = &dataset.core;
     let is_free = config.device == DeviceName::Auto;
     let Choice { config, gpu, why } = choose(config)?;
     let task = task::open(&config, core)?;
     let found = Origin::of(core).asking(&task);
-    match Origin::read(folder)?.filter(|_| resume) {
+    let known = Origin::read(&run)?.filter(|_| resume);
+    match &known {
         // Arrays in memory have no checksums.
-        Some(known) if core.is_held() || known.folder.as_os_str().is_empty() => known.check_kind(&found)?,
+        Some(known) if core.is_held() || known.is_held() => known.check_kind(&found)?,
         Some(known) => known.check_same(&found)?,
         None => {}
     }
-    let on_cpu = |task| Core::open(RunConfig { device: DeviceName::Cpu, ..config.clone() }, task, folder);
-    let (trainer, why) = match gpu {
-        None => (on_cpu(task)?, why),
+    let on_cpu = |task, place: Place| Core::open(RunConfig { device: DeviceName::Cpu, ..config.clone() }, task, place);
+    let by_cpu = config.batches_by_cpu(task.has_types()).filter(|_| !config.full_graph);
+    let opened = match gpu {
+        None => (on_cpu(task, folder.into())?, DeviceName::Cpu, why.map(|why| format!("on the CPU: {why}"))),
         Some(gpu) => match Core::open_on(&gpu, config.clone(), task, folder) {
-            Ok(trainer) => {
-                note_origin(&found, folder, resume)?;
-                let config = trainer.config().clone();
-                return Ok((trainer, config, None));
+            Ok(trainer) => (trainer, config.device, by_cpu.map(str::to_owned)),
+            Err(why) if is_free && steps_down(&config, &why) => {
+                let trainer = on_cpu(task::open(&config, core)?, run.as_path().into())?;
+                (trainer, DeviceName::Cpu, Some(format!("on the CPU: {why}")))
             }
-            Err(why) if is_free && steps_down(&why) => (on_cpu(task::open(&config, core)?)?, Some(why.to_string())),
             Err(why) => return Err(why),
         },
     };
-    note_origin(&found, folder, resume)?;
-    let config = trainer.config().clone();
-    Ok((trainer, config, why))
-}
-
-fn note_origin(found: &Origin, folder: &Path, resume: bool) -> Result<()> {
-    if resume { Ok(()) } else { found.write(folder) }
-}
-
-/// Whether the CPU can do what the GPU could not.
-fn steps_down(why: &Error) -> bool {
-    matches!(why, Error::NotOnGpu { .. } | Error::Cuda(_)) || why.is_out_of_memory() || why.is_unpinned()
+    let (trainer, device, note) = opened;
+    if known.is_none_or(|known| known.folder != found.folder) {
+        found.write(&run)?;
+    }
+    let config = RunConfig { device, ..trainer.config().clone() };
+    Ok((trainer, config, note))
 }
 
 /// What happens in a run.

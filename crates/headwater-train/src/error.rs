@@ -208,7 +208,7 @@ pub enum Error {
         why: String,
     },
     /// A file that is no checkpoint, or no longer one.
-    #[error("{}: damaged checkpoint: {why}; without this file the one before it is used", path.display())]
+    #[error("{}: damaged checkpoint: {why}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -236,6 +236,60 @@ pub enum Error {
     NoCheckpoint {
         /// Its folder.
         folder: PathBuf,
+    },
+    /// A folder that another run is written into.
+    #[error("{} is in use by {by}; wait until it ends, or name another folder", folder.display())]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+        /// Who has it.
+        by: String,
+    },
+    /// A run that somebody else opened after this one let go of it.
+    #[error("the run in {} was opened by {by} since; open it again", folder.display())]
+    TakenOver {
+        /// Its folder.
+        folder: PathBuf,
+        /// Who has it, or had it.
+        by: String,
+    },
+    /// A folder that a new run cannot have.
+    #[error(
+        "{} holds a run already; go on with it (--resume, or Trainer.resume in Python), or name another folder",
+        folder.display()
+    )]
+    UsedFolder {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A folder without a run.
+    #[error("{} is no run that can be gone on with: it has no config.toml", folder.display())]
+    NoRun {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A run whose checkpoints were taken away.
+    #[error(
+        "{} has no checkpoint, though {epochs} epochs were trained: what was learnt is gone; begin again in another folder",
+        folder.display()
+    )]
+    LostCheckpoints {
+        /// Its folder.
+        folder: PathBuf,
+        /// Epochs in its journal.
+        epochs: usize,
+    },
+    /// A field that a run keeps as it began.
+    #[error("{field} cannot change in a run: it is {was}, not {given}; what can change is {changeable}")]
+    Unchangeable {
+        /// Which.
+        field: String,
+        /// What the run has.
+        was: String,
+        /// What was given.
+        given: String,
+        /// Names of the fields that can.
+        changeable: String,
     },
     /// A dataset that is not the one of a run.
     #[error("{} is not the dataset of the run: {why}", path.display())]

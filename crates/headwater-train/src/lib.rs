@@ -17,6 +17,8 @@
 //! | What does it say of these nodes? | [`layerwise`], [`node_list`], [`predictions`] |
 //! | Which graph was it trained on? | [`origin`] |
 //! | What does a run leave behind? | [`checkpoint`], [`journal`], [`whole_file`] |
+//! | How many threads? | [`threads`] |
+//! | Who writes there? | [`run_folder`] |
 //!
 //! Everything here is f32, in parallel, and equal to the bit for any number of threads.
 
@@ -44,8 +46,10 @@ pub mod parameter;
 pub mod placement;
 pub mod predictions;
 pub mod run_config;
+pub mod run_folder;
 pub mod schedule;
 pub mod task;
+pub mod threads;
 pub mod trainer;
 pub mod whole_file;
 
@@ -63,4 +67,5 @@ pub use optimiser::Optimiser;
 pub use origin::Origin;
 pub use parameter::{Parameter, Parameters};
 pub use run_config::{RunConfig, RunFile};
+pub use run_folder::RunFolder;
 pub use schedule::Schedule;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use headwater_feature::{HostTable, RowFormat, Source, Stored};
 use headwater_graph::build::EdgeIds;
 use headwater_graph::dataset::Split;
-use headwater_graph::generate::{Population, Recipe};
+use headwater_graph::generate::{Like, Population, Recipe};
 use headwater_graph::reorder::Permutation;
 use headwater_graph::topology::Layout;
 use headwater_graph::{Dataset, Graph, NodeType, Progress, Relation, Schema, Silent, Topology};
@@ -94,7 +94,7 @@ impl Task {
         let schema = dataset.schema();
         let wrong = |why: String| Error::Model { why };
         let labelled = (0..schema.node_types().len()).find_map(|at| Some((at, dataset.labels(at)?)));
-        let none = || wrong("no node type of the dataset has labels".to_owned());
+        let none = || wrong(without("labels", "labels or y"));
         let (node_type, array) = labelled.ok_or_else(none)?;
         let split = |split: Split| -> Result<Vec<u64>> {
             Ok(dataset.split(node_type, split)?.map_or_else(Vec::new, |ids| ids.iter().collect()))
@@ -181,6 +181,12 @@ impl Task {
         self.features.iter().flatten().for_each(|table| table.note_reads(rows as u64));
     }
 
+    /// Whether there are several node types or relations.
+    #[must_use]
+    pub fn has_types(&self) -> bool {
+        self.graph.schema().node_types().len() > 1 || self.graph.relations().len() > 1
+    }
+
     /// Nodes of every type.
     #[must_use]
     pub fn node_counts(&self) -> Vec<u64> {
@@ -209,6 +215,27 @@ fn labelled_ones(nodes: Vec<u64>, labels: &Labels, remarks: &mut Vec<String>) ->
         remarks.push(format!("{} of {given} training nodes have no label and are left out", given - nodes.len()));
     }
     nodes
+}
+
+/// Made-up shapes that a run can learn from: those with classes and training nodes, of one node type and relation alone where
+/// that is asked for.
+#[must_use]
+pub fn trainable_shapes(is_plain: bool) -> Vec<&'static str> {
+    let is_trainable = |name: &str| {
+        let recipe = Like { name: name.to_owned(), scale: 1.0, seed: 0 }.recipe();
+        let has_all = |recipe: &Recipe| recipe.nodes.iter().any(|nodes| nodes.labelled && nodes.splits[0] > 0);
+        recipe.is_ok_and(|recipe| has_all(&recipe) && (!is_plain || recipe.schema.is_homogeneous()))
+    };
+    Like::NAMES.into_iter().filter(|name| is_trainable(name)).collect()
+}
+
+/// What is said of a dataset that lacks what is learnt.
+pub(crate) fn without(what: &str, arrays: &str) -> String {
+    format!(
+        "the dataset has no {what}, and there is nothing to learn without; `ingest` takes them ({arrays}), and these made-up \
+         shapes have them: {}",
+        trainable_shapes(false).join(", ")
+    )
 }
 
 /// In which order nodes of a graph are to lie, if in another; told the graph and its training nodes.

@@ -1,11 +1,13 @@
 //! A file that appears whole or not at all.
 //!
 //! It is written under a hidden name beside its own, synced, renamed, and the folder is synced. Whoever is killed on the
-//! way leaves the file that was there before, or none.
+//! way leaves the file that was there before, or none. The hidden name is nobody else's, and its writer holds a lock on
+//! it: what nobody holds was left by one that was killed, and goes when somebody writes there again.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
@@ -13,6 +15,8 @@ use crate::error::{Error, Result};
 const BUFFER_BYTES: usize = 1 << 20;
 /// What the name of an unfinished file ends in.
 const UNFINISHED: &str = ".partial";
+/// Names that are tried before a folder counts as one in which nothing can be created.
+const MOST_NAMES: usize = 100;
 
 /// Puts a file with this content in its place.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
@@ -21,8 +25,8 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
 
 /// Whether a file can be put in this place, as far as that shows before it is written.
 pub fn try_place(path: &Path) -> Result<()> {
-    let partial = partial_of(path)?;
-    drop(File::create(&partial).map_err(Error::io("write", path))?);
+    let (partial, sink) = create(&Real, path)?;
+    drop(sink);
     fs::remove_file(&partial).map_err(Error::io("write", path))?;
     let is_folder = path.is_dir().then(|| io::Error::other("there is a folder of that name"));
     is_folder.map_or(Ok(()), |why| Err(Error::io("write", path)(why)))
@@ -30,27 +34,38 @@ pub fn try_place(path: &Path) -> Result<()> {
 
 /// Puts a file in its place whose content `fill` writes.
 pub(crate) fn put(disk: &dyn Disk, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let partial = partial_of(path)?;
-    let written = write(disk, &partial, fill).map_err(Error::io("write", path));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    sweep(disk, folder, |name| path.file_name().is_some_and(|own| own.to_string_lossy() == name));
+    let (partial, sink) = create(disk, path)?;
+    let written = write(sink, fill).map_err(Error::io("write", path));
     let named = written.and_then(|()| disk.rename(&partial, path).map_err(Error::io("put in its place", path)));
     if named.is_err() {
-        // What cannot be removed is overwritten by the next one of its name.
+        // What cannot be removed goes when the next one of its name is written.
         let _ = disk.remove(&partial);
     }
     named?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     disk.sync_folder(folder).map_err(Error::io("sync", folder))
 }
 
-/// Whether a file of this name is one that was not finished.
-pub(crate) fn is_unfinished(name: &str) -> bool {
-    name.starts_with('.') && name.ends_with(UNFINISHED)
+/// Removes unfinished files of a folder whose writers were killed, where they were to have a name that is asked for. What
+/// cannot be removed goes next time.
+pub(crate) fn sweep(disk: &dyn Disk, folder: &Path, is_asked: impl Fn(&str) -> bool) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_unfinished = name.to_str().and_then(name_of_partial).is_some_and(&is_asked);
+        let left = if is_unfinished { File::open(entry.path()).ok() } else { None };
+        // The lock is held while the file goes: its writer, if it has only just created it, then sees that it is gone.
+        if left.is_some_and(|left| left.try_lock().is_ok() && disk.remove(&entry.path()).is_err()) {
+            log::debug!("{} stays for now", entry.path().display());
+        }
+    }
 }
 
 /// What is asked of a file system. Behind a trait because tests make it fail, and forget what was not synced, at every
 /// single step.
 pub(crate) trait Disk {
-    /// A new file in the place of whatever has this name.
+    /// A new file that nobody else takes for one that was left behind.
     fn create(&self, path: &Path) -> io::Result<Box<dyn Sink>>;
     /// Gives a file another name, in one step, in the place of whatever has that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -71,7 +86,10 @@ pub(crate) struct Real;
 
 impl Disk for Real {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Sink>> {
-        Ok(Box::new(File::create(path)?))
+        let file = File::options().write(true).create_new(true).open(path)?;
+        // File systems without locks have no sweepers either.
+        let _ = file.lock();
+        if path.exists() { Ok(Box::new(file)) } else { Err(io::ErrorKind::AlreadyExists.into()) }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -93,17 +111,43 @@ impl Sink for File {
     }
 }
 
-fn write(disk: &dyn Disk, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut sink = BufWriter::with_capacity(BUFFER_BYTES, disk.create(path)?);
+fn write(sink: Box<dyn Sink>, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut sink = BufWriter::with_capacity(BUFFER_BYTES, sink);
     fill(&mut sink)?;
     sink.flush()?;
     sink.get_mut().sync()
 }
 
-fn partial_of(path: &Path) -> Result<PathBuf> {
+/// A file under a hidden name beside that of `path`, which nobody else has.
+fn create(disk: &dyn Disk, path: &Path) -> Result<(PathBuf, Box<dyn Sink>)> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let refused = |why: io::Error| Error::io("write", path)(why);
     let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "this is no name for a file");
-    let name = path.file_name().ok_or_else(|| Error::io("write", path)(no_name()))?;
-    Ok(path.with_file_name(format!(".{}{UNFINISHED}", name.to_string_lossy())))
+    let name = path.file_name().ok_or_else(|| refused(no_name()))?.to_string_lossy();
+    // A device or a pipe would be replaced, not written to.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
+        return Err(refused(io::Error::other("what is there is no plain file")));
+    }
+    for _ in 0..MOST_NAMES {
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let partial = path.with_file_name(format!(".{name}.{process}-{count}{UNFINISHED}"));
+        match disk.create(&partial) {
+            Ok(sink) => return Ok((partial, sink)),
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(why) => return Err(refused(why)),
+        }
+    }
+    Err(refused(io::Error::other("every name for it is taken")))
+}
+
+/// The name that an unfinished file was to have. Those of earlier versions have no number.
+fn name_of_partial(name: &str) -> Option<&str> {
+    let name = name.strip_prefix('.')?.strip_suffix(UNFINISHED)?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_numbered = |(_, number): &(&str, &str)| {
+        number.split_once('-').is_some_and(|(process, count)| is_number(process) && is_number(count))
+    };
+    Some(name.rsplit_once('.').filter(is_numbered).map_or(name, |(name, _)| name))
 }
 
 #[cfg(test)]
@@ -137,8 +181,27 @@ mod tests {
     }
 
     #[test]
+    fn what_was_left_goes_and_what_is_being_written_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let left = [".run.toml.partial", ".run.toml.7-0.partial"];
+        let others = [".other.7-0.partial", ".run.toml.7-0", "run.toml.7-0.partial", ".run.toml.x-1.partial"];
+        left.iter().chain(&others).for_each(|name| fs::write(at(name), b"left behind").unwrap());
+        let path = at("run.toml");
+        put(&Real, &path, |sink| {
+            // Another writer of the same file, while this one is at it.
+            write_whole(&path, b"other").unwrap();
+            sink.write_all(b"own")
+        })
+        .unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"own");
+        assert!(left.iter().all(|name| !at(name).exists()) && others.iter().all(|name| at(name).exists()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), others.len() + 1);
+    }
+
+    #[test]
     fn places_that_are_none_are_named() {
-        for place in ["/", "/nowhere/at/all", "/proc/file"] {
+        for place in ["/", "/nowhere/at/all", "/proc/file", "/dev/null"] {
             let said = write_whole(Path::new(place), b"").unwrap_err().to_string();
             assert!(said.contains(place) && said.contains("cannot write"), "{said}");
         }

@@ -35,7 +35,7 @@ pub struct InferArgs {
     /// Write probabilities, as float32.
     #[arg(long)]
     pub probabilities: bool,
-    /// Threads; 0 takes all cores.
+    /// Threads; 0 takes all cores, and 16 for each core are the most.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
     /// One JSON object instead of text.

@@ -14,13 +14,15 @@ use serde::de::DeserializeOwned;
 /// What `train` takes.
 #[derive(Debug, Group)]
 pub struct TrainArgs {
-    /// A dataset folder. Without one a graph of planted communities is made.
+    /// A dataset folder. Without one a graph of planted communities is made. With --resume: where the run's dataset is now.
     pub dataset: Option<PathBuf>,
     /// A TOML file that describes the run; flags go before what it says.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Go on with the run in this folder, from its newest checkpoint.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["dataset", "config", "out"])]
+    /// Go on with the run in this folder, from its newest checkpoint. How long it goes on, where it computes and what it
+    /// keeps may change (epochs, patience, threads, device, features and how a GPU makes batches, evaluate-every,
+    /// checkpoint-every, keep), and is kept; what it learns may not.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out"])]
     pub resume: Option<PathBuf>,
     /// The run's folder. Default: a new one below runs/.
     #[arg(short, long, value_name = "DIR")]
@@ -181,7 +183,7 @@ pub struct TrainArgs {
     /// Batches that presampled draws; 0 is an epoch, but from 16 to 64.
     #[arg(long)]
     pub score_batches: Option<u64>,
-    /// Threads; 0 takes all cores.
+    /// Threads; 0 takes all cores, and 16 for each core are the most.
     #[arg(long)]
     pub threads: Option<usize>,
     /// Epochs between evaluations; 0 evaluates only after the last.
@@ -196,9 +198,6 @@ pub struct TrainArgs {
     /// Write when the stages of every batch ran on a GPU, for chrome://tracing or Perfetto.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Repeat to the bit, whatever it costs. Runs do so anyway: no sum depends on who comes first.
-    #[arg(long)]
-    pub deterministic: bool,
     /// Read every file of the dataset first and compare its checksum.
     #[arg(long)]
     pub verify: bool,

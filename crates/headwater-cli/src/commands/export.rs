@@ -9,8 +9,8 @@ use crate::{report, stop};
 
 /// Writes them.
 pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
-    let dataset = Dataset::open(&args.dataset)?;
     stop::leave_nothing()?;
+    let dataset = Dataset::open(&args.dataset)?;
     export_npy(&dataset, &args.npy, &Bar::new())?;
     report::line(format!("wrote {}", args.npy.display()));
     Ok(())

@@ -42,8 +42,7 @@ pub fn run(args: &InferArgs) -> anyhow::Result<()> {
     let begun = Instant::now();
     let file = args.run.join("config.toml");
     let file = RunFile::read(&file).with_context(|| format!("{} is not the folder of a run", args.run.display()))?;
-    let config = RunConfig::resolve(RunFile::default(), file)?;
-    super::train::set_threads(args.threads)?;
+    let config = RunConfig::kept(file)?;
     let output = args.output.clone().unwrap_or_else(|| args.run.join("predictions.npy"));
     // Nobody should wait for predictions that cannot be made or written.
     if let (true, Some(loss)) = (args.probabilities, config.loss) {
@@ -110,11 +109,15 @@ fn dataset(
     origin: Option<&Origin>,
     progress: &dyn Progress,
 ) -> anyhow::Result<Dataset> {
-    let known = origin.map(|origin| origin.folder.clone()).or_else(|| config.dataset.clone());
-    let folder = match (&args.dataset, &config.dataset) {
-        (Some(folder), _) => folder.clone(),
-        (None, Some(given)) => known.unwrap_or_else(|| given.clone()),
-        (None, None) => planted::again(&args.run, origin, progress)?,
+    let folder = match (&args.dataset, &config.dataset, origin) {
+        (Some(folder), _, _) => folder.clone(),
+        (None, Some(_), Some(origin)) => {
+            return origin
+                .open(&args.run)
+                .context("another dataset can be named by --dataset, which takes it as it is");
+        }
+        (None, Some(given), None) => given.clone(),
+        (None, None, _) => planted::again(&args.run, origin, progress)?,
     };
     let hint = || format!("opening {}; another dataset can be named by --dataset", folder.display());
     let opened = Dataset::open(&folder).with_context(hint)?;

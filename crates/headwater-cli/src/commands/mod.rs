@@ -12,10 +12,34 @@ mod reorder;
 mod tier;
 mod train;
 
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use headwater::train::threads;
+
 use crate::args::{BenchCommand, Command};
 
 /// Does what was asked.
-pub fn run(command: Command) -> anyhow::Result<()> {
+pub fn run(command: Command) -> anyhow::Result<ExitCode> {
+    // Runs say how many threads they want, and end in more than two ways.
+    match command {
+        Command::Train(args) => train::run(&args),
+        Command::Produce => train::produce().map(|()| ExitCode::SUCCESS),
+        other => {
+            set_threads(if let Command::Infer(args) = &other { args.threads } else { 0 })?;
+            run_verb(other).map(|()| ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Starts the threads that everything is computed on; 0 for as many as there are cores. Where that is left to the first who
+/// needs them, a system that refuses ends the program without a word.
+pub fn set_threads(threads: usize) -> anyhow::Result<()> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads::bounded(threads));
+    pool.build_global().map_err(|why| anyhow!("{}", threads::refused(threads, &why)))
+}
+
+fn run_verb(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Info(args) => info::run(&args),
         Command::Ingest(args) => ingest::run(&args),
@@ -23,8 +47,8 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Export(args) => export::run(&args),
         Command::Reorder(args) => reorder::run(&args),
         Command::Tier(args) => tier::run(&args),
-        Command::Train(args) => train::run(&args),
-        Command::Produce => train::produce(),
+        // These two were told apart before.
+        Command::Train(_) | Command::Produce => Ok(()),
         Command::Infer(args) => infer::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Generate(args) => generate::run(&args.kind),

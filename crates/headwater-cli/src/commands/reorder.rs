@@ -30,8 +30,8 @@ struct Summary {
 pub fn run(args: &ReorderDatasetArgs) -> anyhow::Result<()> {
     let is_random = args.by == NodeOrder::Random && args.order.is_none();
     ensure!(args.seed.is_none() || is_random, "--seed is of the random order; say --by random, or leave it out");
-    let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     stop::leave_nothing()?;
+    let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     let bar = Bar::new();
     // Before an order is made out of it.
     dataset.verify(&bar).with_context(|| format!("verifying {}", args.dataset.display()))?;

@@ -36,6 +36,6 @@ fn a_small_shape_is_trained_and_its_batches_exported() {
 #[test]
 fn what_cannot_be_measured_is_said() {
     fails_with(&[&SMALL[..], &["--batches", "0"]].concat(), "--batches");
-    fails_with(&["bench", "train", "--like", "aifb"], "homogeneous");
+    fails_with(&["bench", "train", "--like", "aifb"], "aifb has several node types or relations");
     fails_with(&["bench", "train", "--like", "nothing"], "papers100m");
 }

@@ -10,5 +10,6 @@ mod device_failures;
 mod infer;
 mod ingest;
 mod program;
+mod runs;
 mod tier;
 mod train;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::write::Image;
 use super::{Checkpoint, Snapshot};
 use crate::error::{Error, Result};
-use crate::whole_file::{Disk, Real, is_unfinished, put};
+use crate::whole_file::{Disk, Real, put, sweep};
 
 const PREFIX: &str = "step-";
 const ENDING: &str = ".safetensors";
@@ -67,17 +67,37 @@ impl Checkpoints {
         Ok(entries)
     }
 
-    /// The newest one.
+    /// The newest one that can be read. Those after it that are damaged are warned of; where all are, that is the error.
     pub fn newest(&self) -> Result<Option<Checkpoint>> {
-        self.list()?.last().map(|entry| Checkpoint::read(&entry.path)).transpose()
+        let mut damaged = Vec::new();
+        for entry in self.list()?.into_iter().rev() {
+            match Checkpoint::read(&entry.path) {
+                Err(why @ Error::Damaged { .. }) => damaged.push(why),
+                Ok(found) => {
+                    for why in damaged {
+                        log::warn!("{why}; the one of step {} is used instead", entry.step);
+                    }
+                    return Ok(Some(found));
+                }
+                Err(why) => return Err(why),
+            }
+        }
+        damaged.into_iter().next().map_or(Ok(None), Err)
     }
 
-    /// The one that the newest calls the best where it was saved, or else the newest.
+    /// The one that the newest calls the best where it was saved, or else the newest. A best one that is damaged is warned of.
     pub fn best(&self) -> Result<Option<Checkpoint>> {
         let Some(newest) = self.newest()? else { return Ok(None) };
-        match newest.state.best.map(|best| self.path_of(best.step)) {
-            Some(path) if path != self.path_of(newest.state.step) && path.exists() => Checkpoint::read(&path).map(Some),
-            _ => Ok(Some(newest)),
+        let best = newest.state.best.map(|best| self.path_of(best.step));
+        let Some(path) = best.filter(|path| *path != self.path_of(newest.state.step) && path.exists()) else {
+            return Ok(Some(newest));
+        };
+        match Checkpoint::read(&path) {
+            Err(why @ Error::Damaged { .. }) => {
+                log::warn!("{why}; the one of step {} is used instead of the best", newest.state.step);
+                Ok(Some(newest))
+            }
+            found => found.map(Some),
         }
     }
 
@@ -104,10 +124,7 @@ impl Checkpoints {
                 let _ = disk.remove(&path);
             }
         }
-        // Left by writers that were killed.
-        for name in names.iter().filter(|name| is_unfinished(name)) {
-            let _ = disk.remove(&self.folder.join(name));
-        }
+        sweep(disk, &self.folder, |name| step_of(&name.replace(".json", ENDING)).is_some());
     }
 }
 

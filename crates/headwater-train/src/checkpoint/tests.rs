@@ -245,6 +245,57 @@ fn the_last_ones_and_the_best_are_kept() {
     assert_eq!(all.best().unwrap().unwrap().state.step, 3);
 }
 
+/// What the last write left unreadable is gone past, down to the oldest; only where all are damaged is there none.
+#[test]
+fn a_damaged_one_gives_way_to_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = Checkpoints::new(folder.path(), 3);
+    for step in [1, 2, 3] {
+        let mut run = Run::new(step, step as f32, &[&[2]]);
+        run.state.best = Some(Best { value: 1.0, epoch: 0, step: 2, loss: None });
+        all.save_on(&Breaking::never(), run.snapshot()).unwrap();
+    }
+    let path = |step: u64| folder.path().join(format!("step-{step:012}.safetensors"));
+    let found = |which: Result<Option<Checkpoint>>| which.unwrap().unwrap().state.step;
+    let whole = fs::read(path(2)).unwrap();
+    fs::write(path(2), b"").unwrap();
+    assert_eq!((found(all.newest()), found(all.best())), (3, 3), "the best is damaged");
+    fs::write(path(2), whole).unwrap();
+    for (step, left) in [(3, Some(2)), (2, Some(1)), (1, None)] {
+        let bytes = fs::read(path(step)).unwrap();
+        fs::write(path(step), &bytes[..bytes.len() / 2]).unwrap();
+        match left {
+            Some(left) => assert_eq!((found(all.newest()), found(all.best())), (left, left), "{step} is damaged"),
+            None => assert!(matches!(all.newest(), Err(Error::Damaged { path: named, .. }) if named == path(3))),
+        }
+    }
+    // One that a later program wrote is not damaged: going past it would lose what it has.
+    fs::write(path(3), file_of(r#"{"version": 2}"#)).unwrap();
+    assert!(matches!(all.newest(), Err(Error::CheckpointVersion { .. })));
+}
+
+/// Two processes that save into one folder do not take each other's unfinished files. The children are this test again.
+#[test]
+fn two_writers_do_not_break_each_other() {
+    const FOLDER: &str = "HEADWATER_TEST_TWO_WRITERS";
+    if let Ok(folder) = std::env::var(FOLDER) {
+        let all = Checkpoints::new(Path::new(&folder), 2);
+        for step in 1..40 {
+            all.save(Run::new(step, 0.5, &[&[64, 64]]).snapshot()).unwrap();
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let name = "checkpoint::tests::two_writers_do_not_break_each_other";
+    let start =
+        || Command::new(std::env::current_exe().unwrap()).args(["--exact", name]).env(FOLDER, folder.path()).spawn();
+    let mut writers = [start().unwrap(), start().unwrap()];
+    assert!(writers.iter_mut().all(|writer| writer.wait().unwrap().success()));
+    let all = Checkpoints::new(folder.path(), 2);
+    assert_eq!(all.newest().unwrap().unwrap(), Run::new(39, 0.5, &[&[64, 64]]).checkpoint());
+    assert!(files(folder.path()).iter().all(|name| !name.ends_with("partial")));
+}
+
 /// After a crash at any step, with anything unsynced lost, the old one or the new one is there, whole.
 #[test]
 fn a_writer_killed_anywhere_leaves_the_old_or_the_new() {

@@ -24,7 +24,7 @@ pub fn choose(config: RunConfig) -> Result<Choice> {
         DeviceName::Cpu => return Ok(Choice { config, gpu: None, why: None }),
         DeviceName::Auto if reads_files(&config) => {
             let why = format!("features are read from {}", config.features.name());
-            return Ok(on_cpu(config, why));
+            return on_cpu(config, why);
         }
         DeviceName::Auto => 0,
         DeviceName::Cuda(ordinal) => ordinal,
@@ -34,13 +34,7 @@ pub fn choose(config: RunConfig) -> Result<Choice> {
             let config = RunConfig { device: DeviceName::Cuda(ordinal), ..config };
             Ok(Choice { config, gpu: Some(gpu), why: None })
         }
-        Err(why) if config.device == DeviceName::Auto && !config.features.needs_gpu() => Ok(on_cpu(config, why)),
-        // Whoever asked for rows that a GPU reads is told what can be had without one.
-        Err(why) if config.device == DeviceName::Auto => Err(Error::Setting {
-            field: "features",
-            value: config.features.name().to_owned(),
-            expected: format!("auto, memory, disk or tiered, because no GPU can be had: {why}"),
-        }),
+        Err(why) if config.device == DeviceName::Auto => on_cpu(config, why),
         Err(why) => Err(Error::Setting {
             field: "device",
             value: config.device.to_string(),
@@ -65,20 +59,30 @@ fn too_old((major, minor): (u32, u32)) -> Option<String> {
         .then(|| format!("has compute capability {major}.{minor}; training needs {least}.{and} or newer"))
 }
 
-/// What a run on the CPU is told.
-fn on_cpu(config: RunConfig, why: String) -> Choice {
-    Choice { config: RunConfig { device: DeviceName::Cpu, ..config }, gpu: None, why: Some(why) }
+/// Whether a run that was free to choose goes to the CPU after its GPU refused it. One that asks for what only a GPU does
+/// stays.
+#[must_use]
+pub fn steps_down(config: &RunConfig, why: &Error) -> bool {
+    let can_be_had =
+        matches!(why, Error::NotOnGpu { .. } | Error::Cuda(_)) || why.is_out_of_memory() || why.is_unpinned();
+    can_be_had && config.check_without_gpu("").is_ok()
 }
 
-/// A file that is read batch by batch is read by the CPU.
+/// What a run on the CPU is told. Whoever asked for what a GPU does is told what can be had without one.
+fn on_cpu(config: RunConfig, why: String) -> Result<Choice> {
+    config.check_without_gpu(&format!("no GPU can be had: {why}"))?;
+    Ok(Choice { config: RunConfig { device: DeviceName::Cpu, ..config }, gpu: None, why: Some(why) })
+}
+
+/// Rows that are read where the dataset has them are read by the CPU.
 fn reads_files(config: &RunConfig) -> bool {
-    matches!(config.features, Features::Disk)
+    matches!(config.features, Features::Disk | Features::Memory)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_config::RunFile;
+    use crate::run_config::{RunFile, SamplerName};
 
     fn chosen(device: DeviceName, features: Features) -> Result<Choice> {
         let flags = RunFile { device: Some(device), features: Some(features), ..RunFile::default() };
@@ -105,6 +109,14 @@ mod tests {
         assert_eq!(
             (reads_files.config.device, reads_files.why.unwrap()),
             (DeviceName::Cpu, "features are read from disk".into())
+        );
+        let mapped = chosen(DeviceName::Auto, Features::Memory).unwrap();
+        assert_eq!(mapped.config.device, DeviceName::Cpu, "memory is where the dataset is mapped");
+        let file = RunFile { features: Some(Features::Disk), sampler: Some(SamplerName::Gpu), ..RunFile::default() };
+        let torn = choose(RunConfig::resolve(file, RunFile::default()).unwrap()).unwrap_err().to_string();
+        assert_eq!(
+            torn,
+            "sampler is gpu; expected auto or cpu, because no GPU can be had: features are read from disk"
         );
         let none = chosen(DeviceName::Cuda(4096), Features::Auto).unwrap_err().to_string();
         assert!(

@@ -90,10 +90,7 @@ impl Engine {
             };
             return Ok(Work::Full(Box::new(FullGraph::new(&self.stream, &self.shared(), all)?)));
         }
-        let graph = &parts.task.graph;
-        let is_plain = graph.schema().node_types().len() == 1 && graph.relations().len() == 1;
-        // Rows that are divided by their sums are made by the CPU.
-        if !is_plain || parts.config.normalises() {
+        if parts.config.batches_by_cpu(parts.task.has_types()).is_some() {
             return Ok(Work::Apart);
         }
         self.sampled(parts, first_epoch()?)

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use headwater_graph::score::{DAMPING, Score};
 
-use super::{DeviceName, Features, Model, OptimiserName, RunConfig, SamplerName};
+use super::{DeviceName, Features, Model, OptimiserName, ProducerName, RunConfig, SamplerName};
 use crate::error::{Error, Result};
 use crate::loss::Loss;
 
@@ -14,19 +14,20 @@ pub(super) const MOST_LAYERS: usize = 100;
 /// TOML's integers have a sign.
 const MOST_COUNT: u64 = i64::MAX.unsigned_abs();
 
+/// A field that cannot be followed, what it is, and what would do.
+struct Asked {
+    field: &'static str,
+    value: String,
+    without: &'static str,
+}
+
 impl RunConfig {
-    /// Whether a run can follow all fields.
-    pub fn check(&self) -> Result<()> {
+    /// Whether all fields can be what they are, wherever the run is.
+    pub(super) fn check(&self) -> Result<()> {
         self.check_counts()?;
         self.check_numbers()?;
         self.check_fanout()?;
-        let expected = "auto, memory, disk or tiered; a run on the CPU has no GPU to read them";
-        let has_no_gpu = self.device == DeviceName::Cpu;
-        require(!(has_no_gpu && self.features.needs_gpu()), "features", self.features.name(), expected)?;
-        let draws_there = self.sampler == SamplerName::Gpu;
-        require(!(has_no_gpu && draws_there), "sampler", "gpu", "auto or cpu; a run on the CPU has no GPU to draw on")?;
-        let expected = "false where gather_sms is 0; it sets that many SMs aside";
-        require(!self.gather_green || self.gather_sms > 0, "gather_green", true, expected)?;
+        self.check_paths()?;
         self.check_scores()?;
         let is_watched = self.evaluate_every > 0 || self.patience.unwrap_or(0) == 0;
         let expected = "0 where evaluate_every is 0: nothing is measured on the way";
@@ -37,6 +38,81 @@ impl RunConfig {
         require(!is_raw, "loss", "nll", expected)?;
         let looks_ahead = self.nesterov && self.optimiser == OptimiserName::Sgd;
         require(!looks_ahead || self.momentum > 0.0, "nesterov", true, "false where momentum is 0")
+    }
+
+    /// Whether the machine that was named can follow them.
+    pub(super) fn check_machine(&self) -> Result<()> {
+        match self.device {
+            DeviceName::Cpu => self.check_without_gpu("a run on the CPU has no GPU for it")?,
+            DeviceName::Cuda(_) => {
+                let expected = "auto, dma, naive, zero-copy, tiered or all-gpu; a GPU does not read the dataset's files, and \
+                                device cpu does";
+                let is_read_here = matches!(self.features, Features::Memory | Features::Disk);
+                require(!is_read_here, "features", self.features.name(), expected)?;
+            }
+            DeviceName::Auto => {}
+        }
+        let has_share = !self.gather_green || self.gather_sms > 0;
+        require(has_share, "gather_green", true, "false where gather_sms is 0: there is nothing to set aside")
+    }
+
+    /// Refuses what only a GPU does, for a run that has none.
+    pub(crate) fn check_without_gpu(&self, why: &str) -> Result<()> {
+        let needs_gpu = self.features.needs_gpu().then(|| self.features.name().to_owned());
+        let draws_there = (self.sampler == SamplerName::Gpu).then(|| "gpu".to_owned());
+        let asked = [
+            needs_gpu.map(|value| Asked { field: "features", value, without: "auto, memory, disk or tiered" }),
+            draws_there.map(|value| Asked { field: "sampler", value, without: "auto or cpu" }),
+        ];
+        refuse(asked.into_iter().flatten().chain(self.asked_of_producers()), why)
+    }
+
+    /// Why a run on a GPU does not draw its batches and gather their features there, where it does not.
+    #[must_use]
+    pub fn batches_by_cpu(&self, has_types: bool) -> Option<&'static str> {
+        if self.full_graph {
+            Some("every step sees the whole graph, and there are no batches")
+        } else if has_types {
+            Some("with several node types or relations the CPU draws batches and gathers their features")
+        } else if self.normalises() {
+            Some("rows that are divided by their sums (normalise_features) are gathered by the CPU")
+        } else {
+            None
+        }
+    }
+
+    /// Refuses fields about how a GPU makes batches, for a run whose batches it does not make.
+    pub(crate) fn check_on_gpu(&self, has_types: bool) -> Result<()> {
+        let Some(why) = self.batches_by_cpu(has_types) else { return Ok(()) };
+        let lies_there = (self.features != Features::Auto).then(|| self.features.name().to_owned());
+        let draws = match self.sampler {
+            SamplerName::Gpu => Some("gpu".to_owned()),
+            SamplerName::Cpu if self.full_graph => Some("cpu".to_owned()),
+            _ => None,
+        };
+        let asked = [
+            lies_there.map(|value| Asked { field: "features", value, without: "auto" }),
+            draws.map(|value| Asked { field: "sampler", value, without: "auto" }),
+        ];
+        refuse(asked.into_iter().flatten().chain(self.asked_of_producers()), why)
+    }
+
+    /// What is asked of whoever makes batches for a GPU.
+    fn asked_of_producers(&self) -> impl Iterator<Item = Asked> {
+        let Self { gather_sms, gather_green, gather_window, .. } = *self;
+        let beside = self.producer == ProducerName::Process;
+        [
+            beside.then(|| Asked { field: "producer", value: "process".to_owned(), without: "thread" }),
+            (gather_sms > 0).then(|| Asked { field: "gather_sms", value: gather_sms.to_string(), without: "0" }),
+            gather_green.then(|| Asked { field: "gather_green", value: "true".to_owned(), without: "false" }),
+            (gather_window > 0).then(|| Asked {
+                field: "gather_window",
+                value: gather_window.to_string(),
+                without: "0",
+            }),
+        ]
+        .into_iter()
+        .flatten()
     }
 
     fn check_counts(&self) -> Result<()> {
@@ -112,6 +188,20 @@ impl RunConfig {
         require(draws || self.score_batches == 0, "score_batches", self.score_batches, &expected)
     }
 
+    /// A run's folder keeps paths as text.
+    fn check_paths(&self) -> Result<()> {
+        let model = match &self.model {
+            Model::Text(path) => Some(path),
+            Model::Named(_) => None,
+        };
+        for (field, path) in [("dataset", self.dataset.as_ref()), ("out", self.out.as_ref()), ("model", model)] {
+            if let Some(path) = path.filter(|path| path.to_str().is_none()) {
+                require(false, field, path.display(), "a path in UTF-8, as config.toml keeps it")?;
+            }
+        }
+        Ok(())
+    }
+
     fn check_fanout(&self) -> Result<()> {
         let shown = format!("{:?}", self.fanout);
         let counts = self.fanout.iter().all(|&count| count == -1 || count > 0);
@@ -124,6 +214,17 @@ impl RunConfig {
 fn within<T: PartialOrd + Display>(field: &'static str, value: T, range: RangeInclusive<T>) -> Result<()> {
     let expected = format!("{} to {}", range.start(), range.end());
     require(range.contains(&value), field, value, &expected)
+}
+
+/// An error for the first of what was asked for in vain.
+fn refuse(asked: impl Iterator<Item = Asked>, why: &str) -> Result<()> {
+    let mut asked = asked;
+    match asked.next() {
+        None => Ok(()),
+        Some(Asked { field, value, without }) => {
+            Err(Error::Setting { field, value, expected: format!("{without}, because {why}") })
+        }
+    }
 }
 
 fn require(holds: bool, field: &'static str, value: impl Display, expected: &str) -> Result<()> {

@@ -3,7 +3,8 @@
 //! There is one list of fields. [`RunFile`] has any of them, as a file or the flags of a command give them; [`RunConfig`]
 //! has all of them. What is not given comes from what was published for the model (`defaults.rs`), what flags say goes
 //! before what the file says, and the result is checked field by field (`check.rs`). A run folder keeps the result, and
-//! reading it back gives the same run. `settings.rs` is what the fields mean to the parts of a run.
+//! reading it back gives the same run; the list says which fields may be others when the run goes on (`resume.rs`).
+//! `settings.rs` is what the fields mean to the parts of a run.
 
 mod check;
 mod choice;
@@ -12,6 +13,7 @@ mod fields;
 mod file;
 mod model;
 mod nearest;
+mod resume;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -27,14 +29,21 @@ pub use choice::{
 pub use defaults::defaults;
 pub use model::{Architecture, Model};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::loss::Loss;
 use crate::metric::Metric;
+
+/// The name of a field that may change when a run goes on.
+macro_rules! changeable {
+    ($name:ident may_change) => {
+        stringify!($name)
+    };
+}
 
 /// Makes both structs out of one list: fields that every run has, and fields that a run may do without.
 macro_rules! fields {
     (
-        every { $($(#[$doc:meta])* $name:ident: $kind:ty,)* }
+        every { $($(#[$doc:meta])* $name:ident: $kind:ty $(=> $change:ident)?,)* }
         some { $($(#[$some_doc:meta])* $some_name:ident: $some_kind:ty,)* }
     ) => {
         /// A run, described completely.
@@ -56,6 +65,9 @@ macro_rules! fields {
             /// The names of all fields.
             pub const FIELDS: &[&str] = &[$(stringify!($some_name),)* $(stringify!($name),)*];
 
+            /// The names of those that may change when a run goes on.
+            pub const CHANGEABLE: &[&str] = &[$($(changeable!($name $change),)?)*];
+
             /// What this one says goes before what `under` says.
             #[must_use]
             pub fn over(self, under: Self) -> Self {
@@ -76,6 +88,7 @@ macro_rules! fields {
     };
 }
 
+// How long a run goes on, where it computes and what it keeps may change on the way; what it learns may not.
 fields! {
     every {
         /// The model: a name, or the path of a text.
@@ -101,7 +114,7 @@ fields! {
         /// Whether every step sees the whole graph.
         full_graph: bool,
         /// Epochs.
-        epochs: u64,
+        epochs: u64 => may_change,
         /// How steps are taken.
         optimiser: OptimiserName,
         /// Learning rate.
@@ -143,41 +156,41 @@ fields! {
         /// The seed of everything random.
         seed: u64,
         /// Which machine computes.
-        device: DeviceName,
+        device: DeviceName => may_change,
         /// Who draws neighbours.
-        sampler: SamplerName,
+        sampler: SamplerName => may_change,
         /// How exact products are on a GPU.
         precision: PrecisionName,
         /// Where batches are made for a GPU.
-        producer: ProducerName,
+        producer: ProducerName => may_change,
         /// Percent of the SMs that a producer in a process of its own has.
-        producer_percent: u32,
+        producer_percent: u32 => may_change,
         /// SMs that gather features on a GPU; 0 takes all.
-        gather_sms: u32,
+        gather_sms: u32 => may_change,
         /// Whether the driver sets these SMs aside for the gather, as a green context.
-        gather_green: bool,
+        gather_green: bool => may_change,
         /// Translations of host addresses that a gather has under way; 0 is found in the first batches.
-        gather_window: u64,
+        gather_window: u64 => may_change,
         /// Where features lie.
-        features: Features,
+        features: Features => may_change,
         /// Share of rows in the fastest memory of a tiered table, the most read first.
-        hot_share: f64,
+        hot_share: f64 => may_change,
         /// What says which rows are read most, where some lie in faster memory than others.
-        scores: Score,
+        scores: Score => may_change,
         /// Share of a score that a PageRank hands on.
-        score_damping: f64,
+        score_damping: f64 => may_change,
         /// Iterations of a PageRank; 0 is as published: five with weight on training nodes, else until nothing changes.
-        score_iterations: u32,
+        score_iterations: u32 => may_change,
         /// Batches that `presampled` draws; 0 is an epoch, but from 16 to 64.
-        score_batches: u64,
+        score_batches: u64 => may_change,
         /// Threads; 0 takes all cores.
-        threads: usize,
+        threads: usize => may_change,
         /// Epochs between evaluations; 0 evaluates only after the last.
-        evaluate_every: u64,
+        evaluate_every: u64 => may_change,
         /// Epochs between checkpoints; 0 saves only at the end. The best epoch since the last one is saved with each.
-        checkpoint_every: u64,
+        checkpoint_every: u64 => may_change,
         /// How many of the last checkpoints stay, besides the best.
-        keep: usize,
+        keep: usize => may_change,
     }
     some {
         /// Folder of the dataset. Without one a graph is made up.
@@ -198,12 +211,27 @@ fields! {
 }
 
 impl RunConfig {
-    /// What flags say, then what the file says, then what was published for the model.
+    /// What flags say, then what the file says, then what was published for the model. Fields that the run could not follow
+    /// are refused.
     pub fn resolve(flags: RunFile, file: RunFile) -> Result<Self> {
-        let given = flags.over(file);
-        let model = given.model.clone().unwrap_or(Model::Named(Architecture::Sage));
-        let under = defaults(&model, given.dataset.as_deref());
-        let config = settle_hops(given, under);
+        let asked_share = flags.hot_share;
+        let config = Self::kept(flags.over(file))?;
+        config.check_machine()?;
+        match asked_share {
+            Some(share) if config.features != Features::Tiered => Err(Error::Setting {
+                field: "hot_share",
+                value: share.to_string(),
+                expected: format!("none where features is {}: a tiered table has a hot share", config.features.name()),
+            }),
+            _ => Ok(config),
+        }
+    }
+
+    /// The run that a folder keeps. Its machine may be another one than this.
+    pub fn kept(file: RunFile) -> Result<Self> {
+        let model = file.model.clone().unwrap_or(Model::Named(Architecture::Sage));
+        let under = defaults(&model, file.dataset.as_deref());
+        let config = settle_hops(file, under);
         config.check()?;
         Ok(config)
     }

@@ -116,6 +116,12 @@ fn values_that_cannot_be_are_named() {
         ("device = 'cpu'\nfeatures = 'zero-copy'", &["features is zero-copy"]),
         ("device = 'cpu'\nfeatures = 'all-gpu'", &["features is all-gpu"]),
         ("device = 'cpu'\nsampler = 'gpu'", &["sampler is gpu", "auto or cpu"]),
+        ("device = 'cpu'\nproducer = 'process'", &["producer is process", "expected thread", "no GPU"]),
+        ("device = 'cpu'\ngather_sms = 8", &["gather_sms is 8", "expected 0", "no GPU"]),
+        ("device = 'cpu'\ngather_window = 8", &["gather_window is 8", "no GPU"]),
+        ("device = 'cuda'\nfeatures = 'memory'", &["features is memory", "expected auto, dma", "device cpu"]),
+        ("device = 'cuda:1'\nfeatures = 'disk'", &["features is disk", "does not read the dataset's files"]),
+        ("gather_green = true", &["gather_green is true", "gather_sms is 0"]),
         ("clip = -1", &["clip is -1"]),
         ("min_delta = nan", &["min_delta is NaN"]),
         ("schedule_gamma = 0", &["schedule_gamma is 0"]),
@@ -140,6 +146,59 @@ fn values_that_cannot_be_are_named() {
         assert!(matches!(error, Error::Setting { .. }), "{text}: {error:?}");
         let said = error.to_string();
         assert!(words.iter().all(|word| said.contains(word)), "{text}: {said}");
+    }
+}
+
+/// Fields about how a GPU makes batches are refused where it makes none; those of a run that says nothing are not.
+#[test]
+fn what_a_gpu_does_not_do_is_not_asked_of_it() {
+    let full = "every step sees the whole graph";
+    let runs = [
+        ("full_graph = true", false, full),
+        ("", true, "several node types"),
+        ("normalise_features = true", false, "sums"),
+    ];
+    for (kind, has_types, why) in runs {
+        let on_gpu = |more: &str| resolve(&format!("{kind}\n{more}")).unwrap().check_on_gpu(has_types);
+        on_gpu("").unwrap();
+        on_gpu("features = 'auto'\nsampler = 'auto'\nhot_share = 0.7\ndevice = 'cuda'").unwrap();
+        for (more, words) in [
+            ("features = 'tiered'", "features is tiered; expected auto"),
+            ("features = 'zero-copy'", "features is zero-copy; expected auto"),
+            ("sampler = 'gpu'", "sampler is gpu; expected auto"),
+            ("producer = 'process'", "producer is process; expected thread"),
+            ("gather_sms = 4", "gather_sms is 4; expected 0"),
+            ("gather_window = 4", "gather_window is 4; expected 0"),
+        ] {
+            let said = on_gpu(more).unwrap_err().to_string();
+            assert!(said.starts_with(words) && said.contains(why), "{kind} {more}: {said}");
+        }
+        assert_eq!(on_gpu("sampler = 'cpu'").is_err(), kind.starts_with("full"), "{kind}: the CPU draws");
+    }
+    let plain = resolve("features = 'tiered'\nsampler = 'gpu'\nproducer = 'process'\ngather_sms = 4").unwrap();
+    plain.check_on_gpu(false).unwrap();
+}
+
+#[test]
+fn a_hot_share_that_is_given_is_that_of_a_tiered_table() {
+    let share = |features| RunFile { hot_share: Some(0.5), features, ..RunFile::default() };
+    RunConfig::resolve(share(Some(Features::Tiered)), RunFile::default()).unwrap();
+    RunConfig::resolve(RunFile::default(), share(Some(Features::Memory))).unwrap();
+    let said = RunConfig::resolve(share(None), RunFile::default()).unwrap_err().to_string();
+    assert!(said.contains("hot_share is 0.5; expected none where features is auto"), "{said}");
+}
+
+#[test]
+fn paths_that_a_file_cannot_keep_are_named() {
+    use std::os::unix::ffi::OsStringExt;
+    let odd = || std::path::PathBuf::from(std::ffi::OsString::from_vec(b"./d\xff".to_vec()));
+    for (flags, field) in [
+        (RunFile { dataset: Some(odd()), ..RunFile::default() }, "dataset"),
+        (RunFile { out: Some(odd()), ..RunFile::default() }, "out"),
+        (RunFile { model: Some(Model::Text(odd())), ..RunFile::default() }, "model"),
+    ] {
+        let said = RunConfig::resolve(flags, RunFile::default()).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("{field} is ./d\u{fffd}; expected a path in UTF-8")), "{said}");
     }
 }
 

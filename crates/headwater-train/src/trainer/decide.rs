@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::loss::Loss;
 use crate::metric::Metric;
 use crate::run_config::{RunConfig, Watch};
-use crate::task::Task;
+use crate::task::{self, Task};
 
 /// Rows of each type that are looked at, evenly spread, to tell whether features are counts.
 const LOOKED_AT: u64 = 1 << 16;
@@ -26,7 +26,7 @@ pub(super) struct Decided {
 /// Decides. What cannot be done as it was asked for is refused.
 pub(super) fn decide(config: RunConfig, task: &Task) -> Result<Decided> {
     if task.train.is_empty() {
-        return Err(Error::Model { why: "the dataset names no training nodes that have a label".to_owned() });
+        return Err(Error::Model { why: task::without("training nodes that have a label", "train_idx or a split") });
     }
     let loss = config.loss.unwrap_or_else(|| task.labels.usual_loss());
     let metric = config.metric.unwrap_or_else(|| task.labels.usual_metric());

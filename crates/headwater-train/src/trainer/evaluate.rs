@@ -71,7 +71,7 @@ impl Trainer {
 
     fn inference(&mut self) -> Inference<'_> {
         let Self { config, task, whole, network, folder, .. } = self;
-        Inference { config, task, whole, network, scratch: folder }
+        Inference { config, task, whole, network, scratch: folder.path() }
     }
 }
 

@@ -39,7 +39,7 @@ impl Trainer {
         self.bring_back()?;
         self.journal.sync()?;
         self.state.journal_bytes = self.journal.bytes();
-        let checkpoints = Checkpoints::new(&self.folder.join("checkpoints"), self.config.keep);
+        let checkpoints = Checkpoints::new(&self.folder.path().join("checkpoints"), self.config.keep);
         if let Some(kept) = self.kept.as_ref().filter(|kept| kept.state.step < self.state.step) {
             checkpoints.save(Snapshot {
                 state: &kept.state,
@@ -62,7 +62,8 @@ impl Trainer {
 
     /// A checkpoint that cannot be written does not end the run: the one before stays.
     pub(super) fn save_or_go_on(&mut self) {
-        if let Err(why) = self.save() {
+        self.unsaved.checkpoint = self.save().err().map(|why| why.to_string());
+        if let Some(why) = &self.unsaved.checkpoint {
             log::warn!("no checkpoint was written, training goes on: {why}");
         }
     }

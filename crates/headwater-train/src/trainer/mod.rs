@@ -11,6 +11,7 @@ mod evaluate;
 mod full;
 mod keep;
 mod on_gpu;
+mod opening;
 mod predictor;
 mod report;
 mod sampled;
@@ -18,7 +19,6 @@ mod sampled;
 mod tests;
 pub(crate) mod whole;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -27,16 +27,17 @@ use headwater_cuda::Gpu;
 use headwater_graph::random::Key;
 
 pub use predictor::{Places, Predictor, Which};
-pub use report::{EpochReport, Listener, Quiet, Split as Seconds, Summary};
+pub use report::{Ending, EpochReport, Listener, Quiet, Split as Seconds, Summary};
 
 use self::decide::{Decided, decide};
 use self::evaluate::Measured;
 use self::keep::Kept;
+use self::opening::begin;
 use self::report::Facts;
 use self::whole::Whole;
-use crate::checkpoint::{Best, Checkpoints, Fingerprint, State};
+use crate::checkpoint::{Best, Fingerprint, State};
 use crate::clip::{clip, global_norm};
-use crate::early_stop::{EarlyStop, Goal, Verdict};
+use crate::early_stop::{Goal, Verdict};
 use crate::error::{Error, Result};
 use crate::gpu::beside::Beside;
 use crate::gpu::{BroughtRows, Engine};
@@ -48,7 +49,8 @@ use crate::metric::Metric;
 use crate::network::Network;
 use crate::optimiser::Optimiser;
 use crate::placement::served;
-use crate::run_config::{Model, RunConfig, Watch};
+use crate::run_config::{Model, ProducerName, RunConfig, Watch};
+use crate::run_folder::{Place, RunFolder};
 use crate::schedule::Schedule;
 use crate::task::Task;
 use crate::whole_file::write_whole;
@@ -75,27 +77,31 @@ pub struct Trainer {
     whole: Whole,
     /// How evaluations go, once there was one.
     evaluation: Option<Plan>,
-    folder: PathBuf,
+    folder: RunFolder,
     journal: Journal,
     fingerprint: Fingerprint,
     state: State,
     remarks: Vec<String>,
     /// The best epoch, where it is not written yet.
     kept: Option<Box<Kept>>,
+    /// What the folder could not take so far.
+    unsaved: Unsaved,
 }
 
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// All epochs, or nothing got better any more.
-    Done,
-    /// The listener asked for it; a checkpoint says how to go on.
-    Stopped,
+/// What is not on disk yet because it could not be written.
+#[derive(Debug, Default)]
+struct Unsaved {
+    /// Why the last checkpoint was not.
+    checkpoint: Option<String>,
+    /// Epochs whose lines are not in the journal, and why.
+    reports: Vec<EpochReport>,
+    journal: Option<String>,
 }
 
 impl Trainer {
-    /// A run in a folder: a new one, or the one that its newest checkpoint says.
-    pub fn open(config: RunConfig, task: impl Into<Arc<Task>>, folder: &Path) -> Result<Self> {
+    /// A run in a folder: a new one, or the one that its newest checkpoint says. Until it has run, and while it runs, the
+    /// folder is its own.
+    pub fn open(config: RunConfig, task: impl Into<Arc<Task>>, folder: impl Into<Place>) -> Result<Self> {
         let task = task.into();
         // The run's folder says what was decided: whoever asks the network may have no labels.
         let Decided { config, loss, metric, remarks } = decide(config, &task)?;
@@ -103,12 +109,12 @@ impl Trainer {
         let (mut network, whole) = Whole::with_network(&config, &task, &name, &text)?;
         let mut optimiser = Optimiser::new(config.rule(), &config.groups(), &network.parameters)?;
         let fingerprint = fingerprint(&config, &task, &network, &text);
-        std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
-        let (state, journal) = begin(&config, folder, &fingerprint, &mut network, &mut optimiser)?;
+        let mut folder = folder.into().claim()?;
+        let (state, journal) = begin(&config, &mut folder, &fingerprint, &mut network, &mut optimiser)?;
         let schedule = config.schedule(steps_of_epoch(&config, &task));
         Ok(Self {
             engine: None,
-            folder: folder.to_owned(),
+            folder,
             config,
             task,
             network,
@@ -123,11 +129,19 @@ impl Trainer {
             state,
             remarks,
             kept: None,
+            unsaved: Unsaved::default(),
         })
     }
 
     /// As [`Trainer::open`], with steps on a GPU.
-    pub fn open_on(gpu: &Gpu, config: RunConfig, task: impl Into<Arc<Task>>, folder: &Path) -> Result<Self> {
+    pub fn open_on(gpu: &Gpu, config: RunConfig, task: impl Into<Arc<Task>>, folder: impl Into<Place>) -> Result<Self> {
+        if config.producer == ProducerName::Process {
+            let expected =
+                "thread; a process beside the trainer is started by the command line, headwater train".to_owned();
+            return Err(Error::Setting { field: "producer", value: "process".to_owned(), expected });
+        }
+        let task = task.into();
+        config.check_on_gpu(task.has_types())?;
         let mut made = Self::open(config, task, folder)?;
         made.bring(gpu, None)?;
         Ok(made)
@@ -139,11 +153,18 @@ impl Trainer {
         beside: &Beside<'_>,
         config: RunConfig,
         task: impl Into<Arc<Task>>,
-        folder: &Path,
+        folder: impl Into<Place>,
     ) -> Result<Self> {
+        let task = task.into();
+        config.check_on_gpu(task.has_types())?;
         let mut made = Self::open(config, task, folder)?;
         made.bring(gpu, Some(beside))?;
         Ok(made)
+    }
+
+    /// Lets others at the folder until the run goes on. It then makes sure that nobody opened it meanwhile.
+    pub fn rest(&mut self) {
+        self.folder.release();
     }
 
     /// Where a run stands.
@@ -176,8 +197,15 @@ impl Trainer {
         self.evaluation = None;
     }
 
-    /// Runs until it ends.
+    /// Runs until it ends, and then lets others at the folder.
     pub fn run(&mut self, listener: &dyn Listener) -> Result<(Summary, Ending)> {
+        self.folder.retake()?;
+        let ended = self.run_epochs(listener);
+        self.rest();
+        ended
+    }
+
+    fn run_epochs(&mut self, listener: &dyn Listener) -> Result<(Summary, Ending)> {
         let mut reports: Vec<EpochReport> = Vec::new();
         let mut ending = Ending::Done;
         while self.state.epoch < self.config.epochs {
@@ -208,10 +236,12 @@ impl Trainer {
                 break;
             }
         }
-        if ending == Ending::Stopped || self.config.checkpoint_every == 0 {
-            self.save()?;
+        // What could not be written on the way may find room now.
+        if ending == Ending::Stopped || self.config.checkpoint_every == 0 || self.unsaved.checkpoint.is_some() {
+            self.save_or_go_on();
         }
-        Ok((self.summary(&reports), ending))
+        self.note_reports();
+        Ok((self.summary(&reports, ending), ending))
     }
 
     /// One epoch and nothing else: no evaluation, no checkpoint. The mean loss and where the time went; nothing when the
@@ -233,9 +263,8 @@ impl Trainer {
 
     /// Notes what an epoch gave. Whether the run is over.
     fn finish_epoch(&mut self, report: &EpochReport) -> Result<bool> {
-        if let Err(why) = self.journal.append(report) {
-            log::warn!("epoch {} is not in the journal, training goes on: {why}", report.epoch);
-        }
+        self.unsaved.reports.push(*report);
+        self.note_reports();
         self.state.epoch += 1;
         self.state.batch = 0;
         self.state.losses = 0.0;
@@ -329,7 +358,20 @@ impl Trainer {
         Key::new(self.config.seed).of(STEP).of(step)
     }
 
-    fn summary(&mut self, reports: &[EpochReport]) -> Summary {
+    /// Writes the lines of epochs that are not in the journal. One that cannot be written waits for room.
+    fn note_reports(&mut self) {
+        self.unsaved.journal = None;
+        while let Some(report) = self.unsaved.reports.first() {
+            if let Err(why) = self.journal.append(report) {
+                log::warn!("epoch {} is not in the journal, training goes on: {why}", report.epoch);
+                self.unsaved.journal = Some(why.to_string());
+                return;
+            }
+            self.unsaved.reports.remove(0);
+        }
+    }
+
+    fn summary(&mut self, reports: &[EpochReport], ending: Ending) -> Summary {
         let best_epoch = self.state.best.map(|best| best.epoch);
         // The best one, or else the last that was measured.
         let is_told = |report: &EpochReport| match best_epoch {
@@ -338,15 +380,16 @@ impl Trainer {
         };
         let told = reports.iter().copied().rfind(is_told).or_else(|| {
             // It may be one of a run that this one goes on with.
-            let lines = journal::read(&self.folder.join(JOURNAL)).unwrap_or_default();
+            let lines = journal::read(&self.folder.path().join(JOURNAL)).unwrap_or_default();
             lines.into_iter().rev().filter_map(|line| serde_json::from_value(line).ok()).find(is_told)
         });
         let gpu_features = self.feature_rows().unwrap_or_else(|why| {
             log::warn!("what the GPU gathered is not known: {why}");
             BroughtRows::default()
         });
-        let summary = Summary::new(Facts {
-            run_dir: &self.folder,
+        let mut summary = Summary::new(Facts {
+            run_dir: self.folder.path(),
+            ending,
             metric: self.metric,
             best_epoch,
             told: told.as_ref(),
@@ -355,9 +398,11 @@ impl Trainer {
             features: served(&self.task),
             gpu_features: Some(gpu_features).filter(|rows| *rows != BroughtRows::default()),
         });
+        let Unsaved { checkpoint, journal, .. } = &self.unsaved;
+        summary.lost = checkpoint.iter().chain(journal).cloned().collect();
         let text = serde_json::to_string_pretty(&summary).unwrap_or_default();
-        if let Err(why) = write_whole(&self.folder.join("summary.json"), text.as_bytes()) {
-            log::warn!("the summary is not in the run's folder: {why}");
+        if let Err(why) = write_whole(&self.folder.path().join("summary.json"), text.as_bytes()) {
+            summary.lost.push(why.to_string());
         }
         summary
     }
@@ -387,36 +432,4 @@ fn fingerprint(config: &RunConfig, task: &Task, network: &Network, text: &str) -
 
 fn steps_of_epoch(config: &RunConfig, task: &Task) -> u64 {
     if config.full_graph { 1 } else { task.train.len().div_ceil(config.batch) as u64 }
-}
-
-/// The first state of a run, or that of its newest checkpoint; and the journal cut back to it.
-fn begin(
-    config: &RunConfig,
-    folder: &Path,
-    fingerprint: &Fingerprint,
-    network: &mut Network,
-    optimiser: &mut Optimiser,
-) -> Result<(State, Journal)> {
-    let journal = folder.join(JOURNAL);
-    let newest = Checkpoints::new(&folder.join("checkpoints"), config.keep).newest()?;
-    let Some(checkpoint) = newest else {
-        config.write(&folder.join("config.toml"))?;
-        let state = State {
-            epoch: 0,
-            batch: 0,
-            step: 0,
-            seed: config.seed,
-            best: None,
-            early_stop: EarlyStop::default(),
-            loss_stop: EarlyStop::default(),
-            journal_bytes: 0,
-            losses: 0.0,
-        };
-        return Ok((state, Journal::create(&journal)?));
-    };
-    checkpoint.check(fingerprint)?;
-    let (state, buffers) = checkpoint.restore(&mut network.parameters, optimiser)?;
-    network.restore_buffers(buffers)?;
-    let journal = Journal::resume(&journal, state.journal_bytes)?;
-    Ok((state, journal))
 }

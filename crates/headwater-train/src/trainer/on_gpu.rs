@@ -19,6 +19,8 @@ use crate::labels::Labels;
 impl Trainer {
     /// Brings a run to a GPU. What it does from here on is done there; evaluations and checkpoints are made here.
     pub(super) fn bring(&mut self, gpu: &Gpu, beside: Option<&Beside<'_>>) -> Result<()> {
+        // What the data decided, such as that rows are divided by their sums, may be nothing that a GPU's batches have.
+        self.config.check_on_gpu(self.task.has_types())?;
         let parts = Parts { beside, ..self.parts() };
         let engine = Engine::new(gpu, parts, &|| Drawing::new(self))?;
         self.engine = Some(Box::new(engine));

@@ -46,9 +46,26 @@ pub struct EpochReport {
     pub evaluate_seconds: f64,
 }
 
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ending {
+    /// All epochs, or nothing got better any more.
+    #[default]
+    Done,
+    /// The listener asked for it; a checkpoint says how to go on.
+    Stopped,
+}
+
 /// A whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
+    /// How it ended.
+    #[serde(default)]
+    pub ending: Ending,
+    /// Why parts of what came of it are not in its folder: a full disk, as a rule.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<String>,
     /// What is measured.
     pub metric: Metric,
     /// The metric of the test nodes in the best epoch; where there is none, in the last that was measured.
@@ -115,6 +132,7 @@ impl Listener for Quiet {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
     pub run_dir: &'a Path,
+    pub ending: Ending,
     pub metric: Metric,
     /// The best epoch, where there is one, and the epoch that says how good the run is.
     pub best_epoch: Option<u64>,
@@ -128,13 +146,15 @@ pub(super) struct Facts<'a> {
 
 impl Summary {
     pub(super) fn new(facts: Facts<'_>) -> Self {
-        let Facts { run_dir, metric, best_epoch, told, reports, peak_bytes, features, gpu_features } = facts;
+        let Facts { run_dir, ending, metric, best_epoch, told, reports, peak_bytes, features, gpu_features } = facts;
         let median = |pick: fn(&EpochReport) -> f64| {
             let mut all: Vec<f64> = reports.iter().map(pick).collect();
             all.sort_by(f64::total_cmp);
             all.get(all.len() / 2).copied().unwrap_or(0.0)
         };
         Self {
+            ending,
+            lost: Vec::new(),
             metric,
             test: told.and_then(|report| report.test),
             valid: told.and_then(|report| report.valid),

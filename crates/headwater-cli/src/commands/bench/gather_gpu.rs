@@ -7,6 +7,7 @@ use headwater::cuda::{Event, Gpu, SmShare, Span, Stream};
 use headwater::memory::{Buffer, Device, Pinned};
 use headwater::tensor::gather::plan::Plan;
 use headwater::tensor::gather::{GatherOptions, GpuGather, IdType, Variant};
+use headwater::train::threads::bounded;
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
@@ -100,7 +101,7 @@ impl<'a> Bench<'a> {
     }
 
     fn measure(&self, variant: Variant, tune: Option<&str>) -> anyhow::Result<Row> {
-        let threads = self.args.cpu_threads.unwrap_or_else(spare_threads);
+        let threads = bounded(self.args.cpu_threads.unwrap_or_else(spare_threads));
         let helps = matches!(variant, Variant::Cpu | Variant::Hybrid);
         let gather = GpuGather {
             stream: &self.stream,

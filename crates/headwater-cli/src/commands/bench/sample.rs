@@ -16,6 +16,7 @@ use headwater::graph::sample::{
 use headwater::graph::{Dataset, Graph, PlacedGraph, Storage, Wish};
 use headwater::memory::{Buffer, Host};
 use headwater::tensor::gather::{IdSlice, gather_host};
+use headwater::train::threads::bounded;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -105,7 +106,7 @@ pub fn run(args: &SampleArgs) -> anyhow::Result<()> {
         SampleDevice::Cpu => {
             let has_storage = args.graph.is_some_and(|storage| storage != GraphStorage::Cpu);
             ensure!(!has_storage, "CPU threads sample a graph in host memory: --graph cpu");
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.unwrap_or(0)).build()?;
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(bounded(args.threads.unwrap_or(0))).build()?;
             pool.install(|| on_cpu(args, &dataset, &seeds))?
         }
     };

@@ -12,6 +12,7 @@ use headwater::graph::score::{
     End, Expected, NodeScores, Outgoing, RankOptions, Stop, degrees, expected_reads, reverse_pagerank,
 };
 use headwater::graph::{Dataset, Graph, Layout, PlacedGraph, Silent, Storage, Topology, Wish};
+use headwater::train::threads::bounded;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -67,7 +68,7 @@ struct Timed<'a> {
 /// Measures and prints.
 pub fn run(args: &ScoreArgs) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.threads.unwrap_or(0)).build()?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(bounded(args.threads.unwrap_or(0))).build()?;
     let figures = pool.install(|| measure(args, &dataset))?;
     if args.json { report::json(&figures) } else { show(&figures) }
 }

@@ -94,12 +94,12 @@ struct Written {
 /// Scores, plans, measures and writes.
 pub fn run(args: &TierArgs) -> anyhow::Result<()> {
     check(args)?;
+    if args.output.is_some() {
+        stop::leave_nothing()?;
+    }
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     if args.verify || args.output.is_some() {
         dataset.verify(&Bar::new()).with_context(|| format!("verifying {}", args.dataset.display()))?;
-    }
-    if args.output.is_some() {
-        stop::leave_nothing()?;
     }
     let tables = Table::all(&dataset, args.room.row_bytes)?;
     let run = workload(&dataset, args).with_context(|| format!("planning for {}", args.dataset.display()))?;

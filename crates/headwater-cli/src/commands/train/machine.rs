@@ -1,12 +1,12 @@
 //! The machine that a run is on: the one that was asked for, or the best that can do it.
 
-use std::path::Path;
 use std::process::Command;
 
+use anyhow::{bail, ensure};
 use headwater::cuda::Gpu;
-use headwater::train::Error;
+use headwater::train::RunFolder;
 use headwater::train::gpu::beside::Beside;
-use headwater::train::gpu::choose::{Choice, choose};
+use headwater::train::gpu::choose::{Choice, choose, steps_down};
 use headwater::train::run_config::{DeviceName, RunConfig};
 use headwater::train::task::Task;
 use headwater::train::trainer::Trainer;
@@ -33,34 +33,44 @@ impl Machine {
         Ok(Self { config, gpu, is_free })
     }
 
+    /// Refuses a timeline of what runs on no GPU.
+    pub fn check_trace(&self, task: &Task) -> anyhow::Result<()> {
+        ensure!(self.gpu.is_some(), "--trace shows when the stages of batches ran on a GPU; this run is on the CPU");
+        match self.config.batches_by_cpu(task.has_types()) {
+            Some(why) => bail!("--trace shows when the stages of batches ran on a GPU; {why}"),
+            None => Ok(()),
+        }
+    }
+
     /// Opens a run there. One that its GPU cannot do goes to the CPU, where nobody insisted; `again` opens the task anew.
     /// `command` starts a producer of its batches.
     pub fn open(
         &self,
+        config: &RunConfig,
         task: Task,
-        folder: &Path,
+        folder: RunFolder,
         again: &dyn Fn() -> anyhow::Result<Task>,
         command: &dyn Fn() -> Command,
     ) -> anyhow::Result<Trainer> {
-        let Some(gpu) = &self.gpu else { return Ok(Trainer::open(self.config.clone(), task, folder)?) };
-        match Trainer::open_beside(gpu, &Beside::new(command), self.config.clone(), task, folder) {
+        let Some(gpu) = &self.gpu else { return Ok(Trainer::open(config.clone(), task, folder)?) };
+        let by_cpu = config.batches_by_cpu(task.has_types()).filter(|_| !config.full_graph);
+        let path = folder.path().to_owned();
+        match Trainer::open_beside(gpu, &Beside::new(command), config.clone(), task, folder) {
             Ok(trainer) => {
                 if let Some(mode) = trainer.feature_mode() {
                     let beside = if trainer.has_producer() { ", batches from a process of their own" } else { "" };
                     report::note(format!("{}: features {mode}{beside}", gpu.facts().name));
                 }
+                if let Some(why) = by_cpu {
+                    report::note(format!("{}: {why}", gpu.facts().name));
+                }
                 Ok(trainer)
             }
-            Err(why) if self.is_free && steps_down(&why) => {
+            Err(why) if self.is_free && steps_down(config, &why) => {
                 report::note(format!("on the CPU instead of {}: {why}", gpu.facts().name));
-                Ok(Trainer::open(RunConfig { device: DeviceName::Cpu, ..self.config.clone() }, again()?, folder)?)
+                Ok(Trainer::open(RunConfig { device: DeviceName::Cpu, ..config.clone() }, again()?, &path)?)
             }
             Err(why) => Err(why.into()),
         }
     }
-}
-
-/// Whether the CPU can do what the GPU could not.
-fn steps_down(why: &Error) -> bool {
-    matches!(why, Error::NotOnGpu { .. } | Error::Cuda(_)) || why.is_out_of_memory() || why.is_unpinned()
 }

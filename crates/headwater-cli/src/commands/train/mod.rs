@@ -6,24 +6,27 @@ mod producer;
 pub mod trace;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use headwater::feature::HostServed;
 use headwater::graph::Dataset;
-use headwater::train::run_config::{RunConfig, RunFile};
+use headwater::train::run_config::{Features, RunConfig, RunFile};
 use headwater::train::trainer::{Ending, EpochReport, Summary};
-use headwater::train::{Checkpoints, Origin, journal, task};
+use headwater::train::{Origin, RunFolder, journal, task};
 use serde::Serialize;
 
 pub use self::producer::produce;
 
 use self::machine::Machine;
 use self::watch::Watcher;
+use super::set_threads;
 use crate::args::TrainArgs;
 use crate::picture::{self, Chart};
 use crate::progress::Bar;
 use crate::report;
+use crate::signals::Signals;
 
 /// The last line of a run for programs.
 #[derive(Debug, Serialize)]
@@ -39,112 +42,158 @@ struct Closing<'a> {
     features_alone: Option<f64>,
 }
 
-/// Trains and prints.
-pub fn run(args: &TrainArgs) -> anyhow::Result<()> {
-    let (config, folder) = described(args)?;
+/// Trains and prints. What comes of a run is in its folder, so it goes on where printing fails.
+pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
+    let config = described(args)?;
     producer::take_share(&config)?;
+    report::go_on_without_output();
+    let signals = Signals::listen()?;
     set_threads(config.threads)?;
     let machine = Machine::choose(&config)?;
-    let config = machine.config.clone();
-    let made_up = config.dataset.is_none();
-    let dataset = match &config.dataset {
-        Some(dataset) => dataset.clone(),
-        None => planted::make(&folder)?,
-    };
-    let dataset = Dataset::open(&dataset).with_context(|| format!("opening {}", dataset.display()))?;
+    let Ground { folder, dataset, origin, config } = Ground::of(args, machine.config.clone())?;
     if args.verify {
         dataset.verify(&Bar::new()).with_context(|| format!("verifying {}", dataset.folder().display()))?;
     }
     let open = || task::open(&config, &dataset).with_context(|| format!("training on {}", dataset.folder().display()));
     let task = open()?;
-    let made = if made_up { Some(planted::recipe()?) } else { None };
-    let origin = Origin { made, ..Origin::of(&dataset).asking(&task) };
+    if args.trace.is_some() {
+        machine.check_trace(&task)?;
+    }
+    let run = folder.path().to_owned();
+    let origin = origin.asking(&task);
+    report::note(intention(&config));
     let command = || producer::command(dataset.folder());
-    let mut trainer = machine.open(task, &folder, &open, &command)?;
+    let mut trainer = machine.open(&config, task, folder, &open, &command)?;
     trainer.remarks().iter().for_each(report::note);
     if args.trace.is_some() {
         trainer.trace();
     }
-    if args.resume.is_none() {
-        origin.write(&folder)?;
+    if Origin::read(&run)?.is_none_or(|known| args.resume.is_none() || known.folder != origin.folder) {
+        origin.write(&run)?;
     }
-    let watcher = Watcher::new(&config, trainer.state().epoch, args.json)?;
+    let watcher = Watcher::new(&config, trainer.state().epoch, args.json, &signals);
     let (summary, ending) = trainer.run(&watcher)?;
     watcher.finish();
     if let Some(path) = &args.trace {
         trace::write(path, &trainer.timeline(), &trainer.traced_kernels())?;
     }
-    if let Err(why) = draw(&folder) {
+    if let Err(why) = draw(&run) {
         report::note(format!("warning: there is no picture of the run: {why:#}"));
     }
-    let features_alone =
-        if made_up && ending == Ending::Done { planted::features_alone(&config, open()?)? } else { None };
-    let closing = Closing {
-        summary: &summary,
-        peak_rss_bytes: peak_rss_bytes(),
-        training_rss_bytes: watcher.trained_rss_bytes(),
-        features_alone,
-    };
-    if args.json {
-        report::json(&closing)?
-    } else {
-        show(&closing)
-    }
+    let is_whole = origin.made.is_some() && ending == Ending::Done;
+    let features_alone = if is_whole { planted::features_alone(&config, open()?)? } else { None };
+    let (peak_rss_bytes, training_rss_bytes) = (peak_rss_bytes(), watcher.trained_rss_bytes());
+    close(args, &Closing { summary: &summary, peak_rss_bytes, training_rss_bytes, features_alone })?;
     if ending == Ending::Stopped {
-        report::note(format!("stopped; go on with: headwater train --resume {}", folder.display()));
+        report::note(format!("stopped; go on with: headwater train --resume {}", run.display()));
+        return Ok(ExitCode::from(signals.exit_code()));
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Sets how many threads there are, unless it is left to the machine.
-pub fn set_threads(threads: usize) -> anyhow::Result<()> {
-    if threads > 0 {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-        pool.build_global().context("setting the number of threads")?;
+/// Prints how a run ended. One whose results are not all where they should be has failed.
+fn close(args: &TrainArgs, closing: &Closing<'_>) -> anyhow::Result<()> {
+    if args.json {
+        report::json(closing)?;
+    } else {
+        show(closing);
     }
-    Ok(())
+    let lost = &closing.summary.lost;
+    ensure!(lost.is_empty(), "results of the run could not be written: {}", lost.join("; "));
+    report::check_output()
 }
 
-/// The run that is described, and its folder.
-fn described(args: &TrainArgs) -> anyhow::Result<(RunConfig, PathBuf)> {
+/// Where a run is and what it is about.
+struct Ground {
+    folder: RunFolder,
+    dataset: Dataset,
+    origin: Origin,
+    config: RunConfig,
+}
+
+impl Ground {
+    /// The folder is claimed before anything is written into it.
+    fn of(args: &TrainArgs, config: RunConfig) -> anyhow::Result<Self> {
+        if let Some(run) = &args.resume {
+            return Self::again(args, config, RunFolder::resume(run)?);
+        }
+        let named = config.dataset.as_deref().map(opened).transpose()?;
+        let folder = match &config.out {
+            Some(folder) => RunFolder::begin(folder)?,
+            None => RunFolder::fresh(Path::new("runs"), &stem(&config))?,
+        };
+        let (dataset, made) = match named {
+            Some(dataset) => (dataset, None),
+            None => (opened(&planted::make(folder.path())?)?, Some(planted::recipe()?)),
+        };
+        let origin = Origin { made, ..Origin::of(&dataset) };
+        Ok(Self { folder, dataset, origin, config })
+    }
+
+    /// A run that goes on does so with the same dataset, wherever that is now.
+    fn again(args: &TrainArgs, config: RunConfig, folder: RunFolder) -> anyhow::Result<Self> {
+        let known = Origin::read(folder.path())?;
+        let elsewhere = "DATASET --resume RUN tells where it is now";
+        let dataset = match (&args.dataset, &config.dataset, &known) {
+            (Some(given), _, _) => opened(given)?,
+            (None, None, _) => opened(&planted::again(folder.path(), known.as_ref(), &Bar::new())?)?,
+            (None, Some(_), Some(known)) => known.open(folder.path()).context(elsewhere)?,
+            (None, Some(kept), None) => opened(kept).context(elsewhere)?,
+        };
+        let found = Origin::of(&dataset);
+        match &known {
+            // Arrays in memory have no checksums.
+            Some(known) if known.is_held() => known.check_kind(&found)?,
+            Some(known) => known.check_same(&found)?,
+            None => {}
+        }
+        let made = known.and_then(|known| known.made);
+        let place = config.dataset.as_ref().map(|_| found.folder.clone());
+        Ok(Self { folder, dataset, origin: Origin { made, ..found }, config: RunConfig { dataset: place, ..config } })
+    }
+}
+
+fn opened(dataset: &Path) -> anyhow::Result<Dataset> {
+    Dataset::open(dataset).with_context(|| format!("opening {}", dataset.display()))
+}
+
+/// The run that is described.
+fn described(args: &TrainArgs) -> anyhow::Result<RunConfig> {
+    let flags = args.flags().anchored();
     if let Some(folder) = &args.resume {
         let file = RunFile::read(&folder.join("config.toml"))
             .with_context(|| format!("{} is no run that can be gone on with", folder.display()))?;
-        // How long it goes on and where features lie may change; what it learns may not.
-        let TrainArgs { epochs, threads, device, sampler, producer, producer_percent, .. } = *args;
-        let TrainArgs { gather_sms, gather_green, gather_window, features, hot_share, .. } = *args;
-        let gather = RunFile { gather_sms, gather_green, gather_window, ..RunFile::default() };
-        let machine = RunFile { device, sampler, producer, producer_percent, ..gather };
-        let flags = RunFile { epochs, threads, features, hot_share, ..machine };
-        return Ok((RunConfig::resolve(flags, file)?, folder.clone()));
+        return Ok(RunConfig::resume(flags, file)?);
     }
-    let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default();
-    let are_epochs_said = args.epochs.or(file.epochs).is_some();
-    let is_made_up = args.dataset.is_none() && file.dataset.is_none();
-    let file = if is_made_up { file.over(planted::settings()) } else { file };
-    let config = RunConfig::resolve(args.flags(), file)?;
-    if !are_epochs_said {
-        report::note(format!(
-            "{} epochs at most, as published for {}; --epochs says otherwise",
-            config.epochs, config.model
-        ));
+    let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default().anchored();
+    if flags.dataset.is_some() || file.dataset.is_some() {
+        return Ok(RunConfig::resolve(flags, file)?);
     }
-    let folder = match &config.out {
-        Some(folder) => folder.clone(),
-        None => new_folder(&config),
-    };
-    let is_used = Checkpoints::new(&folder.join("checkpoints"), 1).newest().is_ok_and(|newest| newest.is_some());
-    ensure!(!is_used, "{} holds a run already; go on with it by --resume, or name another folder", folder.display());
-    Ok((config, folder))
+    let is_free = flags.features.is_none() && file.features.is_none();
+    let config = RunConfig::resolve(flags, file.over(planted::settings()))?;
+    // The whole graph is read as it is, and so are rows that are normalised.
+    let reads_all = config.full_graph || config.normalises();
+    Ok(if is_free && reads_all { RunConfig { features: Features::Auto, ..config } } else { config })
 }
 
-/// The first folder below runs/ that is not there yet.
-fn new_folder(config: &RunConfig) -> PathBuf {
+/// What the folder of a run is called where nobody says: after its dataset and its model.
+fn stem(config: &RunConfig) -> String {
     let dataset = config.dataset.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     let name = format!("{}-{}", dataset.unwrap_or_else(|| "planted".to_owned()), config.model);
-    let name = name.replace(['/', '\\'], "-");
-    let free = (1..).map(|number| PathBuf::from("runs").join(format!("{name}-{number}"))).find(|path| !path.exists());
-    free.unwrap_or_else(|| PathBuf::from("runs"))
+    name.replace(['/', '\\'], "-")
+}
+
+/// What is about to happen, where models differ: how long, and over what.
+fn intention(config: &RunConfig) -> String {
+    let RunConfig { model, epochs, batch, fanout, .. } = config;
+    let patience = config.patience().map_or(0, |patience| patience.epochs);
+    let hops: Vec<String> = fanout.iter().map(ToString::to_string).collect();
+    let steps = match config.full_graph {
+        true => "over the whole graph".to_owned(),
+        false => format!("of batches of {batch} nodes, fan-out {}", hops.join(",")),
+    };
+    let early = if patience > 0 { format!(", fewer when nothing gets better for {patience}") } else { String::new() };
+    format!("{model}: {epochs} epochs {steps}{early}")
 }
 
 /// The curves of a run, from its journal: a resumed run has all of it.

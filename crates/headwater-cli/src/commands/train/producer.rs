@@ -10,6 +10,8 @@ use headwater::train::gpu::beside::{mps, serve_stdin};
 use headwater::train::run_config::{DeviceName, ProducerName, RunConfig};
 use headwater::train::task;
 
+use crate::commands::set_threads;
+
 /// Tells a producer where the dataset is: one that was made up is in no description.
 const DATASET: &str = "HEADWATER_PRODUCER_DATASET";
 
@@ -26,7 +28,7 @@ pub fn produce() -> anyhow::Result<()> {
     let dataset = std::env::var_os(DATASET).context("a producer is started by a trainer, not by hand")?;
     serve_stdin(&|config| {
         // Threads that are there already do as well.
-        let _ = super::set_threads(config.threads);
+        let _ = set_threads(config.threads);
         task::open(config, &Dataset::open(Path::new(&dataset))?)
     })?;
     Ok(())

@@ -2,15 +2,14 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::Context;
 use headwater::train::run_config::RunConfig;
 use headwater::train::trainer::{EpochReport, Listener};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::report;
+use crate::signals::Signals;
 
 const TEMPLATE: &str = "epoch {prefix} [{bar:30}] {pos}/{len} {msg} {eta}";
 
@@ -25,21 +24,14 @@ pub struct Watcher {
     epoch: Cell<u64>,
     /// Most memory that the process held when the first epoch was trained, before anything was evaluated.
     trained_rss_bytes: Cell<Option<u64>>,
-    stop: Arc<AtomicBool>,
+    signals: Arc<Signals>,
 }
 
 impl Watcher {
     /// For a run that begins with an epoch.
-    pub fn new(config: &RunConfig, epoch: u64, json: bool) -> anyhow::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
-        ctrlc::set_handler(move || {
-            // Whoever asks twice does not want to wait for the batch.
-            if asked.swap(true, Ordering::SeqCst) {
-                std::process::exit(130);
-            }
-        })
-        .context("listening for Ctrl-C")?;
+    pub fn new(config: &RunConfig, epoch: u64, json: bool, signals: &Arc<Signals>) -> Self {
+        let signals = Arc::clone(signals);
+        signals.begin_training();
         let bar = ProgressBar::no_length();
         if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
             bar.set_style(style.progress_chars("=> "));
@@ -47,7 +39,7 @@ impl Watcher {
         let (is_full_graph, epochs, batch_seeds) = (config.full_graph, config.epochs, config.batch);
         let (begun, epoch) = (Cell::new(Instant::now()), Cell::new(epoch));
         let trained_rss_bytes = Cell::new(None);
-        Ok(Self { bar, json, is_full_graph, epochs, batch_seeds, begun, epoch, trained_rss_bytes, stop })
+        Self { bar, json, is_full_graph, epochs, batch_seeds, begun, epoch, trained_rss_bytes, signals }
     }
 
     /// Most memory that training alone took, as far as an epoch was trained.
@@ -110,6 +102,6 @@ impl Listener for Watcher {
     }
 
     fn should_stop(&self) -> bool {
-        self.stop.load(Ordering::SeqCst)
+        self.signals.has_come()
     }
 }

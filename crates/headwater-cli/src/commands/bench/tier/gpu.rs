@@ -7,6 +7,7 @@ use headwater::feature::TierPlan;
 use headwater::graph::Progress;
 use headwater::memory::{pin, upload};
 use headwater::tensor::gather::{IdSlice, StagedGather};
+use headwater::train::threads::bounded;
 
 use super::figures::{Bound, Case, Gathers, Hbm, Planned, Skipped, Traffic};
 use super::source::{Features, Source};
@@ -70,7 +71,7 @@ impl GpuBench<'_> {
         let gather = |at: usize, _: &Span, out: &Span| {
             let (table, ids) = (own.bytes.as_slice(), IdSlice::U64(&self.lists[at]));
             let staged = StagedGather { stream: &stage.stream, table, width_bytes: own.format.row_bytes(), ids, out };
-            Ok(staged.run(self.args.cpu_threads.unwrap_or(0))?)
+            Ok(staged.run(bounded(self.args.cpu_threads.unwrap_or(0)))?)
         };
         stage.checked("the CPU", own, lists, &gather)
     }

@@ -3,6 +3,7 @@
 use headwater::feature::Stored;
 use headwater::memory::{Buffer, Host};
 use headwater::tensor::gather::{IdSlice, gather_host};
+use headwater::train::threads::bounded;
 
 use super::figures::{Case, Gathers, Planned, Skipped};
 use super::source::Features;
@@ -22,7 +23,7 @@ impl HostBench<'_> {
     /// Runs all of it.
     pub fn run(&self) -> anyhow::Result<Gathers> {
         let mut found = Gathers::default();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.args.cpu_threads.unwrap_or(0)).build()?;
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(bounded(self.args.cpu_threads.unwrap_or(0))).build()?;
         found.baselines.cpu = Some(pool.install(|| self.cpu())?);
         for &stored in &self.args.stored {
             match self.features.format_as(stored) {

@@ -14,7 +14,7 @@ use headwater::graph::reorder::Permutation;
 use headwater::graph::{Graph, PlacedGraph, Storage, Wish};
 use headwater::train::placement::{Reading, reads};
 use headwater::train::run_config::{DeviceName, Features, Model, RunConfig, RunFile};
-use headwater::train::task::Task;
+use headwater::train::task::{Task, trainable_shapes};
 
 use self::measure::Measure;
 use self::view::View;
@@ -130,7 +130,18 @@ fn modes(args: &BenchTrainArgs) -> Vec<Features> {
 /// A graph of a shape with features and labels, in memory.
 fn make(args: &BenchTrainArgs, plan: &Plan, gpu: Option<&Gpu>) -> anyhow::Result<Task> {
     let mut recipe: Recipe = Like { name: plan.shape.clone(), scale: args.scale, seed: args.seed }.recipe()?;
-    ensure!(recipe.schema.is_homogeneous(), "{} has several types; name a homogeneous shape", plan.shape);
+    ensure!(
+        recipe.schema.is_homogeneous(),
+        "{} has several node types or relations, and bench train is for one of each: {}",
+        plan.shape,
+        trainable_shapes(true).join(", ")
+    );
+    ensure!(
+        recipe.nodes[0].labelled,
+        "{} has no labels to train on; these shapes do: {}",
+        plan.shape,
+        trainable_shapes(true).join(", ")
+    );
     if let Some(width) = plan.width {
         recipe.nodes[0].features = width;
     }
@@ -174,10 +185,10 @@ impl Plan {
             checkpoint_every: Some(0),
             evaluate_every: Some(0),
             features: Some(self.features),
-            hot_share: Some(self.hot_share),
+            hot_share: (self.features == Features::Tiered).then_some(self.hot_share),
             gather_sms: Some(self.gather_sms),
             gather_green: Some(args.green && self.gather_sms > 0),
-            gather_window: Some(args.gather_window),
+            gather_window: Some(if on_cpu { 0 } else { args.gather_window }),
             device: Some(if on_cpu { DeviceName::Cpu } else { DeviceName::Cuda(args.gpu) }),
             sampler: Some(if on_cpu { headwater::train::run_config::SamplerName::Cpu } else { args.sampler }),
             precision: Some(args.precision),

@@ -45,8 +45,8 @@ class Dataset:
     def open(cls, path: Path, *, verify: bool = False) -> Dataset:
         """The dataset in a folder, as `generate`, `ingest`, `save` or the command line wrote it.
 
-        The manifest, lengths, headers and small files are checked. With `verify` every file is read and compared with its
-        checksum, as `Dataset.verify` does.
+        The manifest, lengths, headers and small files are checked. With `verify` every file is read and compared with
+        its checksum, as `Dataset.verify` does.
         """
         return cls(RawDataset.open(_full(path), verify))
 
@@ -321,8 +321,9 @@ def ingest(
     and no source then. Pickles are never read.
 
     `ids` are "dense" (kept), "integer" (numbered anew), "string" (names) or found out: whole numbers where all of the
-    first lines have them, names where most have others, and an error between. `labels` are "classes", "values" (numbers to
-    predict) or found out: whole numbers are classes, also as floats. What is guessed or left out is a warning.
+    first lines have them, names where most have others, and an error between. `labels` are "classes", "values" (numbers
+    to predict) or found out: whole numbers are classes, also as floats. What is guessed or left out is a warning of the
+    logger `headwater`.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ use std::process::Command;
 use headwater::graph::dataset::{DatasetWriter, Description, NodeFiles, Splits};
 use headwater::graph::{Dataset, Layout, NodeType, Relation, Schema, Silent, Topology};
 
-use crate::program::{fails_with, program, succeeds};
+use crate::program::{fails_with, headwater, program, succeeds};
 
 /// A ring of 100 nodes, each after the node before it, with features, labels and splits.
 fn ring(path: &Path) {
@@ -121,6 +121,21 @@ fn damage_is_never_written_out_as_good() {
 }
 
 #[test]
+fn epochs_that_nobody_said_are_told() {
+    let (folder, data, _) = folder();
+    let run = |name: &str, more: &[&str]| {
+        let out = folder.path().join(name).display().to_string();
+        let output = headwater(&[&["train", &data, "-o", &out, "--device", "cpu"], more].concat());
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(
+        run("one", &["--model", "sage"]).contains("epochs at most, as published for sage; --epochs says otherwise")
+    );
+    assert!(!run("other", &["--epochs", "1"]).contains("as published"));
+}
+
+#[test]
 fn orders_that_cannot_be_followed_are_refused() {
     let (_folder, data, out) = folder();
     let out = out.to_str().unwrap();
@@ -195,12 +210,12 @@ fn several_types_go_to_several_folders() {
 fn writers(data: &str, edges: &Path, out: &Path) -> [String; 4] {
     let text: String = (0..5000).map(|i| format!("n{i},n{}\n", i * 7 % 5000)).collect();
     fs::write(edges, text).unwrap();
-    let headwater = program().display().to_string();
+    let binary = program().display().to_string();
     [
-        format!("'{headwater}' export '{data}' --npy '{}'", out.display()),
-        format!("'{headwater}' ingest '{}' -o '{}'", edges.display(), out.display()),
-        format!("'{headwater}' generate rmat --nodes-log2 12 --features 16 -o '{}'", out.display()),
-        format!("'{headwater}' reorder '{data}' -o '{}'", out.display()),
+        format!("'{binary}' export '{data}' --npy '{}'", out.display()),
+        format!("'{binary}' ingest '{}' -o '{}'", edges.display(), out.display()),
+        format!("'{binary}' generate rmat --nodes-log2 12 --features 16 -o '{}'", out.display()),
+        format!("'{binary}' reorder '{data}' -o '{}'", out.display()),
     ]
 }
 

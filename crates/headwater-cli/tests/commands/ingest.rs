@@ -65,7 +65,8 @@ fn refusals_are_clear() {
 fn awkward_edge_lists_are_understood_told_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (source, out) = (folder.path().join("edges"), folder.path().join("out"));
-    let names = "is not a whole number from 0 on, as most ids are (--ids string takes all ids for names)";
+    let names =
+        "is not an id: a whole number from 0 on; most ids are numbers (--ids string takes all of them for names)";
     for (text, flags, edges, words) in [
         (&b"0,1\n1,x\n2,3\n"[..], &[][..], None, &format!("edges: line 2: column 1: \"x\" {names}")[..]),
         (b"0,1\n-1,2\n2,3\n", &[], None, "edges: line 2: column 0: \"-1\" is not"),

@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn texts_that_would_be_misread_are_refused() {
         for (text, words) in [
-            (&b"\xff\xfe0\0,\01\0"[..], "UTF-16"),
+            (&b"\xff\xfe0\0,\x001\0"[..], "UTF-16"),
             (b"%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n", "Matrix Market"),
             (b"0 1\r2 3\r", "carriage return"),
         ] {

@@ -59,7 +59,8 @@ impl SeenIds {
         if 2 * self.numbers < self.lines {
             return Ok(IdsAre::Names);
         }
-        let expected = "a whole number from 0 on, as most ids are (--ids string takes all ids for names)";
+        let expected =
+            "an id: a whole number from 0 on; most ids are numbers (--ids string takes all of them for names)";
         let value = crate::ingest::fault::shown(odd.value.as_bytes());
         Err((odd.line, Fault::Field { column: column(odd.column), value, expected }))
     }
@@ -82,7 +83,7 @@ mod tests {
             SeenIds::of(&rows, [0, 1]).decide(|at| at.to_string()).map_err(|(line, fault)| (line, fault.to_string()))
         };
         let refused = |line: u64, at: usize, value: &str| {
-            let words = "is not a whole number from 0 on, as most ids are (--ids string takes all ids for names)";
+            let words = "is not an id: a whole number from 0 on; most ids are numbers (--ids string takes all of them for names)";
             Err((line, format!("column {at}: {value:?} {words}")))
         };
         for (text, expected) in [

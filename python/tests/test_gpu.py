@@ -130,6 +130,19 @@ def test_stores_are_read_by_the_gpu(gpu, hetero, kind):
     compare(NeighborLoader, (features, graph), gpu, arguments, "tiered", budget=0.5)
 
 
+def test_rows_that_are_put_anew_are_seen(gpu, hetero):
+    features, graph = FeatureStore(), GraphStore()
+    features.put_tensor(hetero["paper"].x, group_name="paper", attr_name="x", index=None)
+    cites = ("paper", "cites", "paper")
+    graph.put_edge_index(hetero[cites].edge_index, edge_type=cites, layout="coo", size=(100, 100))
+    loader = NeighborLoader((features, graph), [3], input_nodes="paper", batch_size=50, device=gpu, features="all-gpu")
+    next(iter(loader))
+    features.put_tensor(torch.full((2, 5), 9.0), group_name="paper", attr_name="x", index=torch.tensor([4, 7]))
+    batch = next(iter(loader))
+    found = batch["paper"].x[torch.isin(batch["paper"].n_id.cpu(), torch.tensor([4, 7]))]
+    assert found.shape == (2, 5) and found.eq(9).all() and len(loader.tables._tables) == 1
+
+
 def test_hot_rows_are_those_that_are_read_most(gpu):
     # Everybody's neighbour is one of the last ten nodes.
     edges = torch.stack([190 + random(10, (4000,)), random(200, (4000,), 7)])

@@ -374,6 +374,25 @@ def test_times_without_the_times_of_seeds_are_refused(data, hetero):
         _hetero_neighbor_sample(["n"], [("n", "to", "n")], *named, None, {"n__to__n": torch.tensor([5])})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        ({"input_nodes": torch.tensor([3, 100])}, IndexError, r"input_nodes\[1\] is 100, but there are 100 nodes"),
+        ({"input_nodes": torch.tensor([-1])}, IndexError, r"input_nodes\[0\] is -1"),
+        ({"time_attr": "time", "input_time": torch.rand(100)}, ValueError, "input_time has 100 elements of torch.float32"),
+        ({"time_attr": "time", "input_time": torch.arange(7)}, ValueError, "for each of 100 inputs"),
+        ({"edge_label_index": torch.tensor([[3, 4], [5, 100]])}, IndexError, r"edge_label_index\[1\]\[1\] is 100"),
+        ({"time_attr": "time", "edge_label_time": torch.rand(800)}, ValueError, "edge_label_time has 800 elements"),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, dict) else "",
+)
+def test_inputs_are_looked_at_before_batches_are_made(data, arguments, kind, words):
+    data.time = torch.arange(100)
+    loader = LinkNeighborLoader if any(name.startswith("edge") for name in arguments) else NeighborLoader
+    with pytest.raises(kind, match=words):
+        loader(data, [2], **arguments)
+
+
 def test_weights_that_float32_does_not_hold_are_refused(data):
     for value in (1e-50, 1e-42, 1e300):
         data.weight = torch.ones(800, dtype=torch.float64)

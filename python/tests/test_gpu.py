@@ -382,16 +382,17 @@ def ids_of(batch):
 def test_every_tensor_of_a_batch_is_recorded_and_waited_for(gpu, data, monkeypatch, shape, workers):
     from test_handed import reachable
 
-    marks, met = [], []
+    marks, met, place = [], [], torch_gpu.Place
+    own_mark, own_meet = place.mark, place.meet
 
     def mark(self):
-        marks.append((threading.get_ident(), object()))
+        marks.append((threading.get_ident(), own_mark(self)))
         return marks[-1]
 
     def meet(self, mark, tensors):
         met.append((threading.get_ident(), mark, [tensor.data_ptr() for tensor in tensors]))
+        own_meet(self, mark[1], tensors)
 
-    place = torch_gpu.Place
     monkeypatch.setattr(place, "mark", mark)
     monkeypatch.setattr(place, "meet", meet)
     data.pieces = [torch.arange(3), {"a": torch.arange(4)}]
@@ -449,6 +450,7 @@ def test_threads_wait_for_features_that_are_being_computed(gpu):
     if not torch.cuda.is_available():
         pytest.skip("the emulator runs streams in order")
     data = Data(x=torch.zeros(4000, 256, device=gpu), edge_index=random(4000, (2, 60000)))
+    loader = NeighborLoader(data, [8], batch_size=500, device=gpu)
     torch.cuda._sleep(10**8)
     data.x.add_(1)
-    assert all(bool((batch.x == 1).all()) for batch in NeighborLoader(data, [8], batch_size=500, device=gpu))
+    assert all([bool((batch.x == 1).all()) for batch in loader])

@@ -69,6 +69,20 @@ def test_without_workers_a_transform_runs_here_and_one_batch_at_a_time(data):
         assert [first for _, _, first in ran] == [0, 10, 20, 30, 40, 50]
 
 
+def test_drawing_and_gathering_are_ahead_of_a_transform(data, monkeypatch):
+    gathered, take_rows = [], headwater.pyg.join.take_rows
+
+    def noted(table, ids):
+        gathered.append(threading.get_ident())
+        return take_rows(table, ids)
+
+    monkeypatch.setattr(headwater.pyg.join, "take_rows", noted)
+    for make in loaders(data):
+        gathered.clear()
+        list(make(transform=lambda batch: batch))
+        assert len(gathered) == 12 and threading.get_ident() not in gathered
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_random_transforms_repeat(data, workers):
     def shaken(batch):

@@ -69,6 +69,12 @@ def test_sage_is_pyg(place, edges):
     same(place, lambda **own: sage(edges.to(place.device), **own), lambda: theirs(x, edges), given)
 
 
+def test_signs_that_torch_has_yet_to_write_are_kept(place, edges):
+    given = [own.detach() for own in of_sage(place.device)]
+    wanted = sage(edges.to(place.device), -given[0], *given[1:])
+    close(sage(edges.to(place.device), torch._neg_view(given[0]), *given[1:]), wanted)
+
+
 @pytest.mark.parametrize("heads", [1, 3])
 def test_gat_is_pyg(place, edges, heads):
     theirs, x = pyg.GATConv(D_IN, D_OUT, heads=heads), torch.randn(NODES, D_IN, requires_grad=True)

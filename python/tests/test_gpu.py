@@ -131,6 +131,19 @@ def test_stores_are_read_by_the_gpu(gpu, hetero, kind):
     compare(NeighborLoader, (features, graph), gpu, arguments, "tiered", budget=0.5)
 
 
+def test_rows_that_are_put_anew_are_seen(gpu, hetero):
+    features, graph = FeatureStore(), GraphStore()
+    features.put_tensor(hetero["paper"].x, group_name="paper", attr_name="x", index=None)
+    cites = ("paper", "cites", "paper")
+    graph.put_edge_index(hetero[cites].edge_index, edge_type=cites, layout="coo", size=(100, 100))
+    loader = NeighborLoader((features, graph), [3], input_nodes="paper", batch_size=50, device=gpu, features="all-gpu")
+    next(iter(loader))
+    features.put_tensor(torch.full((2, 5), 9.0), group_name="paper", attr_name="x", index=torch.tensor([4, 7]))
+    batch = next(iter(loader))
+    found = batch["paper"].x[torch.isin(batch["paper"].n_id.cpu(), torch.tensor([4, 7]))]
+    assert found.shape == (2, 5) and found.eq(9).all() and len(loader.tables._tables) == 1
+
+
 def test_hot_rows_are_those_that_are_read_most(gpu):
     # Everybody's neighbour is one of the last ten nodes.
     edges = torch.stack([190 + random(10, (4000,)), random(200, (4000,), 7)])
@@ -416,16 +429,17 @@ def ids_of(batch):
 def test_every_tensor_of_a_batch_is_recorded_and_waited_for(gpu, data, monkeypatch, shape, workers):
     from test_handed import reachable
 
-    marks, met = [], []
+    marks, met, place = [], [], torch_gpu.Place
+    own_mark, own_meet = place.mark, place.meet
 
     def mark(self):
-        marks.append((threading.get_ident(), object()))
+        marks.append((threading.get_ident(), own_mark(self)))
         return marks[-1]
 
     def meet(self, mark, tensors):
         met.append((threading.get_ident(), mark, [tensor.data_ptr() for tensor in tensors]))
+        own_meet(self, mark[1], tensors)
 
-    place = torch_gpu.Place
     monkeypatch.setattr(place, "mark", mark)
     monkeypatch.setattr(place, "meet", meet)
     data.pieces = [torch.arange(3), {"a": torch.arange(4)}]
@@ -483,6 +497,7 @@ def test_threads_wait_for_features_that_are_being_computed(gpu):
     if not torch.cuda.is_available():
         pytest.skip("the emulator runs streams in order")
     data = Data(x=torch.zeros(4000, 256, device=gpu), edge_index=random(4000, (2, 60000)))
+    loader = NeighborLoader(data, [8], batch_size=500, device=gpu)
     torch.cuda._sleep(10**8)
     data.x.add_(1)
-    assert all(bool((batch.x == 1).all()) for batch in NeighborLoader(data, [8], batch_size=500, device=gpu))
+    assert all([bool((batch.x == 1).all()) for batch in loader])

@@ -69,6 +69,20 @@ def test_without_workers_a_transform_runs_here_and_one_batch_at_a_time(data):
         assert [first for _, _, first in ran] == [0, 10, 20, 30, 40, 50]
 
 
+def test_drawing_and_gathering_are_ahead_of_a_transform(data, monkeypatch):
+    gathered, take_rows = [], headwater.pyg.join.take_rows
+
+    def noted(table, ids):
+        gathered.append(threading.get_ident())
+        return take_rows(table, ids)
+
+    monkeypatch.setattr(headwater.pyg.join, "take_rows", noted)
+    for make in loaders(data):
+        gathered.clear()
+        list(make(transform=lambda batch: batch))
+        assert len(gathered) == 12 and threading.get_ident() not in gathered
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_random_transforms_repeat(data, workers):
     def shaken(batch):
@@ -372,6 +386,25 @@ def test_times_without_the_times_of_seeds_are_refused(data, hetero):
     named = [{"n__to__n": lists[0]}, {"n__to__n": lists[1]}, {"n": lists[2]}, {"n__to__n": [1]}]
     with pytest.raises(ValueError, match="would see the future"):
         _hetero_neighbor_sample(["n"], [("n", "to", "n")], *named, None, {"n__to__n": torch.tensor([5])})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        ({"input_nodes": torch.tensor([3, 100])}, IndexError, r"input_nodes\[1\] is 100, but there are 100 nodes"),
+        ({"input_nodes": torch.tensor([-1])}, IndexError, r"input_nodes\[0\] is -1"),
+        ({"time_attr": "time", "input_time": torch.rand(100)}, ValueError, "input_time has 100 elements of torch.float32"),
+        ({"time_attr": "time", "input_time": torch.arange(7)}, ValueError, "for each of 100 inputs"),
+        ({"edge_label_index": torch.tensor([[3, 4], [5, 100]])}, IndexError, r"edge_label_index\[1\]\[1\] is 100"),
+        ({"time_attr": "time", "edge_label_time": torch.rand(800)}, ValueError, "edge_label_time has 800 elements"),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, dict) else "",
+)
+def test_inputs_are_looked_at_before_batches_are_made(data, arguments, kind, words):
+    data.time = torch.arange(100)
+    loader = LinkNeighborLoader if any(name.startswith("edge") for name in arguments) else NeighborLoader
+    with pytest.raises(kind, match=words):
+        loader(data, [2], **arguments)
 
 
 def test_weights_that_float32_does_not_hold_are_refused(data):

@@ -82,8 +82,10 @@ class NeighborLoader(Placed, NodeLoader):
             **kwargs,
         )
         self._made()
-        if input_time is None and isinstance(self.node_sampler, NeighborSampler):
-            self.node_sampler.check_times([self.input_data.input_type])
+        if isinstance(self.node_sampler, NeighborSampler):
+            kind, nodes = self.input_data.input_type, self.input_data.node
+            self.node_sampler.check_seeds("input_nodes", kind, nodes)
+            self.node_sampler.check_times("input_time", [kind], input_time, nodes.numel())
 
     def collate_fn(self, index: Any, numbers: Any = None) -> Any:
         """Samples around the input nodes at these positions."""
@@ -183,6 +185,12 @@ class LinkNeighborLoader(Placed, LinkLoader):
             **kwargs,
         )
         self._made()
+        if isinstance(self.link_sampler, NeighborSampler):
+            inputs = self.input_data
+            kinds = (None, None) if inputs.input_type is None else (inputs.input_type[0], inputs.input_type[-1])
+            for at, (kind, nodes) in enumerate(zip(kinds, (inputs.row, inputs.col))):
+                self.link_sampler.check_seeds(f"edge_label_index[{at}]", kind, nodes)
+            self.link_sampler.check_times("edge_label_time", kinds, inputs.time, inputs.row.numel())
 
     def collate_fn(self, index: Any, numbers: Any = None) -> Any:
         """Samples around the ends of the input edges at these positions."""

@@ -207,7 +207,7 @@ class NeighborSampler(BaseSampler):
         for kind, nodes in seeds.items():
             time = (times or {}).get(kind)
             if time is None and self.is_temporal:
-                self.check_times([kind])
+                self.check_times("input_time", [kind], None, nodes.numel())
                 # Without times of their own, seeds see what was there when they came.
                 time = self._described.node_time[kind][nodes]
             # An empty list is a float tensor in torch.
@@ -219,13 +219,26 @@ class NeighborSampler(BaseSampler):
             sample = self._native().sample(given, numbers)
         return self._hetero_output(sample) if isinstance(seed, dict) else self._output(sample)
 
-    def check_times(self, kinds: Iterable[Type]) -> None:
-        """Refuses seeds of types that have no times, since they would see the future."""
+    def check_times(self, name: str, kinds: Iterable[Type], times: Optional[Tensor], count: int) -> None:
+        """Refuses times that are not those of so many seeds, and seeds without any: they would see the future."""
+        if times is not None:
+            if times.dtype not in (torch.int64, torch.int32) or times.numel() != count:
+                found = f"{times.numel()} elements of {times.dtype}"
+                raise ValueError(f"{name} has {found}; it should have one of torch.int64 for each of {count} inputs")
+            return
         for kind in kinds:
             if self.is_temporal and kind not in self._described.node_time:
                 whose = "the seeds" if kind is None else f"seeds of the type {kind!r}"
                 has = "edges have times and nodes have none" if not self._described.node_time else "other types have times"
-                raise ValueError(f"{whose} have no times: {has}; give them as `input_time`")
+                raise ValueError(f"{whose} have no times: {has}; give them as `{name}`")
+
+    def check_seeds(self, name: str, kind: Type, nodes: Tensor) -> None:
+        """Refuses ids that name no node, before any batch is made."""
+        count = self._described.num_nodes[kind]
+        wrong = ((nodes < 0) | (nodes >= count)).nonzero()
+        if wrong.numel() > 0:
+            at = int(wrong[0])
+            raise IndexError(f"{name}[{at}] is {int(nodes[at])}, but there are {count} nodes")
 
     def _native(self) -> Union[Sampler, Drawer]:
         """The sampler of these settings. They may be set anew, as PyG's may."""

@@ -66,8 +66,10 @@ class FeatureStore(PyGFeatureStore):
         if held is None or _is_all(index):
             self._tables[key] = _Table(on_host(tensor), index)
         else:
-            # What a GPU has of the old rows goes with them.
             self._tables[key] = held.overwritten(on_host(tensor), index, in_place=self._on_gpu is None)
+        # What a GPU has of the old rows goes with them.
+        if held is not None and self._on_gpu is not None:
+            self._on_gpu.forget(held.tensor)
         return True
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor:

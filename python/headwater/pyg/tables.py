@@ -67,7 +67,7 @@ class Tables:
         # What belongs to the whole graph and has nothing that a GPU reads, with its length.
         self.without_tensors: dict[int, tuple[Any, int]] = {}
 
-    def put(self, value: Any, hot_rows: int, reads: Optional[Tensor] = None) -> None:
+    def put(self, value: Any, hot_rows: int, reads: Optional[Tensor] = None) -> Table:
         """Places an attribute. Where GPU memory is short after all, fewer of its rows are hot."""
         while True:
             try:
@@ -79,6 +79,11 @@ class Tables:
                 warnings.warn(f"GPU memory is short: {hot_rows // 2} rows are hot instead of {hot_rows}", stacklevel=2)
                 hot_rows //= 2
         self._tables[id(value)] = (value, table)
+        return table
+
+    def forget(self, value: Any) -> None:
+        """Nobody asks for this attribute any more. What is queued on it goes on."""
+        self._tables.pop(id(value), None)
 
     def take(self, value: Any, index: Tensor, dim: int = 0) -> Any:
         """`value[index]` on the GPU. `index` lies there."""
@@ -86,9 +91,8 @@ class Tables:
             return value.index_select(dim, index)
         if dim != 0 or not _has_rows(value):
             return self.place.bring(_tensor(index_select(value, index.cpu(), dim=dim)))
-        if id(value) not in self._tables:
-            self.put(value, 0)
-        table = self._tables[id(value)][1]
+        held = self._tables.get(id(value))
+        table = self.put(value, 0) if held is None else held[1]
         dtype = _dtype(value)
         return gather(table, index, _NUMBERS.get(dtype, dtype), self.place).view(dtype)
 

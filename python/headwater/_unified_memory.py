@@ -1,7 +1,7 @@
 """The memory of unified tensors: how GPUs see it, and which of their work still reads it.
 
-One rule holds for all of it. What is known of memory belongs to a storage of torch's, and is true as long as the storage has the
-same address and length. Torch changes both under everybody's feet: `share_memory_()` and sending a tensor to another process
+One rule holds for all of it. What is known of memory belongs to a storage of torch's, and is true as long as the storage has
+the same address and length. Torch changes both under everybody's feet: `share_memory_()` and sending a tensor to another process
 put the elements elsewhere, `resize_` may. So it is asked at every use.
 
 The CPU writes to memory only behind the work of GPUs that was queued to read it: behind a mark for each stream that an operator
@@ -55,8 +55,7 @@ class Memory:
 
     def why_unseen(self) -> Optional[str]:
         """Why a GPU cannot read it where it lies, or nothing where it can."""
-        whole = self._whole()
-        if self.owner() or whole.is_shared() or whole.is_pinned() or self.nbytes > IN_THE_HEAP:
+        if self.owner() or self.nbytes > IN_THE_HEAP or self._whole().is_shared() or self.is_pinned():
             return None
         return f"its {self.nbytes} bytes lie in the heap, where pages hold other data too"
 
@@ -65,21 +64,30 @@ class Memory:
         owner = getattr(self.storage, "_headwater_owner", None)
         return owner if owner is not None and owner.address == self.start else None
 
-    def is_pinned_by_others(self) -> bool:
-        """Whether it was pinned already when it came."""
-        return self.owner() is None and self._whole().is_pinned()
+    def is_pinned(self) -> bool:
+        """Whether the driver knows it, through us or through others."""
+        return self._whole().is_pinned()
 
     def seen_by(self, place: _gpu.Place) -> Tensor:
         """All of its bytes as a tensor of a GPU."""
         if place.ordinal not in self._seen:
-            owner = self.owner()
-            if hasattr(owner, "mapped") and owner.device == place.ordinal:
-                mapped = owner.mapped()
-            else:
-                is_pinned = isinstance(owner, PinnedMemory) or self._whole().is_pinned()
-                mapped = Mapped(self._whole(), place.ordinal, is_pinned=is_pinned)
-            self._seen[place.ordinal] = torch.from_dlpack(mapped)
+            self._seen[place.ordinal] = torch.from_dlpack(self._mapped(place))
         return self._seen[place.ordinal]
+
+    def _mapped(self, place: _gpu.Place) -> Mapped:
+        owner = self.owner()
+        if hasattr(owner, "mapped") and owner.device == place.ordinal:
+            return owner.mapped()
+        if getattr(owner, "is_pinned", False):
+            return Mapped(self._whole(), place.ordinal, is_pinned=True)
+        try:
+            return Mapped(self._whole(), place.ordinal)
+        except RuntimeError:
+            # Torch calls pinned what anybody has registered, also we for another holder. The driver alone knows what it has
+            # pinned itself: it refuses to do so again.
+            if not self.is_pinned():
+                raise
+            return Mapped(self._whole(), place.ordinal, is_pinned=True)
 
     def read_by(self, place: _gpu.Place, is_lent: bool) -> None:
         """Queued work of the current stream reads it; where it `is_lent`, so may work that is queued later."""
@@ -101,16 +109,16 @@ class Memory:
 
 
 class _Pages:
-    """Pages of their own."""
+    """Pages of their own, or memory that torch has pinned."""
 
-    def __init__(self, address: int) -> None:
-        self.address = address
+    def __init__(self, address: int, is_pinned: bool) -> None:
+        self.address, self.is_pinned = address, is_pinned
 
 
-def own(host: Tensor, owner: Any = None) -> Tensor:
+def own(host: Tensor, owner: Any = None, *, is_pinned: bool = False) -> Tensor:
     """Notes that memory was made for GPUs, and who made it."""
     storage = host.untyped_storage()
-    storage._headwater_owner = _Pages(storage.data_ptr()) if owner is None else owner
+    storage._headwater_owner = _Pages(storage.data_ptr(), is_pinned) if owner is None else owner
     return host
 
 
@@ -120,7 +128,7 @@ def copied(value: Tensor) -> Tensor:
     if _gpu.current() is None or value.nbytes == 0:
         return torch.empty(value.shape, dtype=value.dtype).copy_(value)
     if value.nbytes <= _SMALL and torch.cuda.is_available():
-        return torch.empty(value.shape, dtype=value.dtype, pin_memory=True).copy_(value)
+        return own(torch.empty(value.shape, dtype=value.dtype, pin_memory=True), is_pinned=True).copy_(value)
     pages = own(torch.frombuffer(mmap.mmap(-1, value.nbytes), dtype=torch.uint8))
     return pages.view(value.dtype).view(value.shape).copy_(value)
 

@@ -221,5 +221,6 @@ def lies_there(tensor: Tensor) -> bool:
 
 
 def current() -> Optional[Place]:
-    """The GPU that torch uses now, where it has one."""
-    return Place(torch.device("cuda")) if torch.cuda.is_available() else None
+    """The GPU that torch uses now, where it has one. A process that was forked from one that uses a GPU has none."""
+    is_there = torch.cuda.is_available() and not torch.cuda._is_in_bad_fork()
+    return Place(torch.device("cuda")) if is_there else None

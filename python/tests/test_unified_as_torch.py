@@ -130,7 +130,9 @@ CASES = {
     "invert": lambda own: ~(own > 3),
     "invert numbers": lambda own: ~own.long(),
     "index": lambda own: [list(range(9))[own[0, 3].long()], int(own[0, 1]), own[1, 1] in own],
-    **{f"+= by {name}": (lambda name: lambda own: getattr(own, name)(2))(name) for name in ("__iadd__", "__ipow__", "__imul__")},
+    "+=": lambda own: own.__iadd__(2),
+    "**=": lambda own: own.__ipow__(2),
+    "//=": lambda own: own.__ifloordiv__(2),
     "in place by a function": lambda own: [torch.relu_(own.sub_(4)), functional.relu(own, inplace=True)],
     "in place by lists": lambda own: torch._foreach_add_([own], 1.0) or own,
     # Memory and shape that change under it.
@@ -208,6 +210,14 @@ def test_copies_are_apart(side, affinity, copies):
     twin = copy.deepcopy(own) if copies else own.clone()
     twin.zero_()
     assert own.sum().item() == 276
+
+
+def test_forked_processes_compute_without_the_gpu(monkeypatch):
+    import headwater.gpu
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    assert headwater.gpu.current() is None and (unified(torch.ones(3)) + 1).tolist() == [2, 2, 2]
 
 
 # Behind what is queued ################################################################################################
@@ -293,6 +303,14 @@ def test_pinned_operands_are_read_before_they_change():
     found = own + pinned
     pinned.zero_()
     assert found.cpu().min().item() == 2
+
+
+@needs_gpu
+def test_pinned_memory_is_read_where_it_lies():
+    pinned = torch.arange(9.0 * 2**20).view(9 << 10, 1024).pin_memory()
+    own, ids = unified(pinned, copy=False), torch.tensor([5, 0], device="cuda")
+    assert own.data_ptr() == pinned.data_ptr() and torch.equal(own[ids].cpu(), pinned[[5, 0]])
+    assert torch.equal((own[:3] + 1).cpu(), pinned[:3] + 1)
 
 
 @needs_gpu

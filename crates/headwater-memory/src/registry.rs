@@ -299,6 +299,9 @@ fn pieces(range: Range<usize>, chunk_bytes: usize) -> impl Iterator<Item = Range
 mod tests {
     use super::*;
 
+    /// Tests of one program share the table.
+    static ALONE: Mutex<()> = Mutex::new(());
+
     #[test]
     fn pages_cover_the_bytes() {
         assert_eq!(whole_pages(4096, 4096).unwrap(), 4096..8192);
@@ -329,6 +332,7 @@ mod tests {
     /// A real arena is cut every few gibibytes; small chunks show that copies pass the seams.
     #[test]
     fn device_copies_cross_the_seams_of_small_chunks() {
+        let _alone = ALONE.lock();
         let Ok(gpu) = Gpu::open(0) else { return eprintln!("no GPU: skipped") };
         let bytes = 5 * PAGE_BYTES + 100;
         let mapping = Arc::new(crate::mapping::Mapping::anonymous(bytes).unwrap());
@@ -357,13 +361,13 @@ mod tests {
         assert_eq!(registry_use(), RegistryUse { chunks: 0, bytes: 0 });
     }
 
-    /// Tests of a program share the table, so each looks at its own pages only.
     fn holders_at(start: NonNull<u8>) -> usize {
         table().get(&start.addr().get()).map_or(0, |chunk| chunk.holders.len())
     }
 
     #[test]
     fn device_registrations_of_memory_that_moved_are_not_used_again() {
+        let _alone = ALONE.lock();
         let Ok(gpu) = Gpu::open(0) else { return eprintln!("no GPU: skipped") };
         let bytes = 3 * PAGE_BYTES;
         let mapping = Arc::new(crate::mapping::Mapping::anonymous(bytes).unwrap());

@@ -62,7 +62,7 @@ impl Sampler {
     /// `fanouts` has a list a hop, with one number for all relations or one for each; -1 takes every neighbour.
     #[new]
     #[pyo3(signature = (graph, fanouts, *, replace = false, disjoint = false, weighted = false, last = false, edge_ids = true))]
-    #[expect(clippy::fn_params_excessive_bools, reason = "keywords of Python")]
+    #[expect(clippy::fn_params_excessive_bools, clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         py: Python<'_>,
         graph: &Graph,

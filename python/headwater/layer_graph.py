@@ -89,6 +89,11 @@ class LayerGraph:
         """The graph as kernels see it. Edges of nodes to themselves are as they are, added or dropped."""
         found = self._on_host.get(self_loops)
         if found is None:
+            if self_loops == "added" and (len(self._relations or [0]), len(self.sources)) != (1, 1):
+                raise ValueError(
+                    "self_loops gives every node one edge to itself, but the graph has several types, and nobody says of which "
+                    "that edge is; add edges of nodes to themselves as a type of their own, or give the edges of one type"
+                )
             if self._relations is None:
                 self._relations = [_relation(self._on_gpu.edges.cpu(), self.sources[0], self.targets[0])]
             native = _headwater.LayerGraph(self.sources, self.targets, self._relations, self_loops)

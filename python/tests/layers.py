@@ -106,27 +106,30 @@ UNARY = {
 BINARY = {"maximum(n.x, n.y)": torch.maximum, "minimum(n.x, n.y)": torch.minimum}
 
 
-def of_nodes(expression, names):
-    """A layer that computes an expression of its inputs for every node."""
-    inputs = "".join(f", {name}: node[d]" for name in names)
-    return headwater.compile(f'def f(g{inputs}):\n    for n in g.dst_nodes():\n        n["out"] = {expression}\n')
-
-
 def check_special_values(device):
-    """Every function of NaN, infinities, zero and others is torch's, and so are slopes."""
-    edges = torch.empty(2, 0, dtype=torch.long, device=device)
-    first = torch.tensor(VALUES)
-    pairs = torch.cartesian_prod(first, first)
-    cases = [(name, function, [pairs[:, 0]]) for name, function in UNARY.items()]
-    cases += [(name, function, [pairs[:, 0], pairs[:, 1]]) for name, function in BINARY.items()]
-    for name, function, columns in cases:
-        given = dict(zip("xy", (leaf(column.view(-1, 7).to(device)) for column in columns)))
-        wanted = [leaf(column.view(-1, 7)) for column in columns]
-        out, value = of_nodes(name, given)(edges, **given), function(*wanted)
-        out.backward(torch.ones_like(out))
-        value.backward(torch.ones_like(value))
-        for one, other in [(out, value), *zip((own.grad for own in given.values()), (own.grad for own in wanted))]:
-            torch.testing.assert_close(one.detach().cpu(), other.detach(), equal_nan=True, msg=lambda why: f"{name}: {why}")
+    """Every function of NaN, infinities, zero and others is torch's, and so are slopes. One layer computes all of them, each of
+    inputs of its own."""
+    pairs = torch.cartesian_prod(torch.tensor(VALUES), torch.tensor(VALUES))
+    functions = [*UNARY.items(), *BINARY.items()]
+    terms, ours, wanted, theirs = [], {}, [], []
+    for at, (name, function) in enumerate(functions):
+        count = 1 if name in UNARY else 2
+        terms.append(name.replace("n.x", f"n.x{at}").replace("n.y", f"n.y{at}"))
+        theirs.append([leaf(pairs[:, end].view(-1, 7)) for end in range(count)])
+        ours.update({f"{end}{at}": leaf(own.to(device)) for end, own in zip("xy", theirs[-1])})
+        wanted.append(function(*theirs[-1]))
+    joined = terms[0]
+    for term in terms[1:]:
+        joined = f"concat({joined}, {term})"
+    inputs = "".join(f", {name}: node[d]" for name in ours)
+    layer = headwater.compile(f'def f(g{inputs}):\n    for n in g.dst_nodes():\n        n["out"] = {joined}\n')
+    out = layer(torch.empty(2, 0, dtype=torch.long, device=device), **ours)
+    out.backward(torch.ones_like(out))
+    for at, ((name, _), found, right) in enumerate(zip(functions, out.detach().cpu().split(7, 1), wanted)):
+        right.backward(torch.ones_like(right))
+        ends = [(ours[f"{end}{at}"].grad.cpu(), own.grad) for end, own in zip("xy", theirs[at])]
+        for one, other in [(found, right.detach()), *ends]:
+            torch.testing.assert_close(one, other, equal_nan=True, msg=lambda why: f"{name}: {why}")
 
 
 def check_special_reductions(device):

@@ -10,7 +10,7 @@ pyg = pytest.importorskip("torch_geometric.nn")
 import headwater  # noqa: E402
 from headwater import LayerGraph  # noqa: E402
 from layers import D_IN, D_OUT, EDGES, NODES, TYPES, close, draw, gat, gcn, leaf, rgcn, sage  # noqa: E402
-from layers import check_special_reductions, check_special_values, of_nodes  # noqa: E402
+from layers import check_special_reductions, check_special_values  # noqa: E402
 from layers import same_with_gradients, weighted, with_function  # noqa: E402
 from torch_geometric.data import Data, HeteroData  # noqa: E402
 
@@ -412,3 +412,15 @@ def test_rows_of_numbers_are_multiplied():
     wanted = 3 * W + (x * x).sum(1, keepdim=True)
     close(out, wanted)
     close(*(torch.autograd.grad(end.square().sum(), W, retain_graph=True)[0] for end in (out, wanted)))
+
+
+def test_loops_of_graphs_with_types_are_refused():
+    x, given = torch.randn(4, 2), (torch.randn(2, 3), torch.randn(1, 3), torch.randn(1, 3), torch.randn(3))
+    edges = torch.tensor([[0, 1, 2], [1, 2, 3]])
+    data = HeteroData()
+    data["a"].num_nodes, data["b"].num_nodes = 2, 2
+    data["a", "to", "b"].edge_index = torch.tensor([[0], [1]])
+    for graph, rows in [((edges, torch.tensor([0, 1, 0])), x), (data, {"a": x[:2], "b": x[2:]})]:
+        with pytest.raises(ValueError, match="self_loops gives every node one edge to itself, but the graph has several types"):
+            gat(graph, rows, *given)
+    assert gat((edges, torch.zeros(3, dtype=torch.long)), x, *given).shape == (4, 3)

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use headwater::compile::call::{Bound as BoundText, Level, Text, Wish};
+use headwater::compile::call::{Bound as BoundText, Level, Plan as Compiled, Text, Wish};
 use headwater::compile::front::{self, Arguments, Declared, OptionValue, Signature};
 use headwater::compile::inter::Domain;
 use headwater::compile::pass::Statistics;
@@ -179,8 +179,7 @@ impl BoundLayer {
     /// Kernels for arrays of these shapes on a graph.
     fn plan(&self, py: Python<'_>, graph: &LayerGraph, shapes: BTreeMap<String, Vec<usize>>) -> PyResult<Plan> {
         self.bound.check(&|domain| graph.adjacency().rows(domain), &shapes).map_err(|why| of_compile(why, ""))?;
-        let made = threads::run(py, || self.bound.plan(graph.statistics()))?;
-        Ok(Plan(made.map_err(|why| of_compile(why, ""))?))
+        Ok(Plan(self.compiled(py, graph.statistics())?))
     }
 
     /// The same for a GPU by its number, with products as exact as torch's own are: "highest", "high" or "medium". `None` where
@@ -196,8 +195,9 @@ impl BoundLayer {
         self.bound.check(&|domain| graph.rows(domain), &shapes).map_err(|why| of_compile(why, ""))?;
         let statistics = *graph.statistics();
         let made = DevicePlan::new(gpu, precision, |precision| {
-            let made = threads::run(py, || self.bound.device_plan(&statistics, precision))?;
-            made.map_err(|why| of_compile(why, ""))
+            // Plans are looked up with the GIL, which whoever forks holds too: nobody forks while they are locked.
+            self.bound
+                .device_plan(&statistics, precision, |make| threads::run(py, make)?.map_err(|why| of_compile(why, "")))
         })?;
         Ok(Some(made).filter(|made| made.is_served_by(&graph)))
     }
@@ -210,8 +210,7 @@ impl BoundLayer {
             return Err(PyValueError::new_err(format!("level is {level:?}; it should be one of {names}")));
         };
         let statistics = graph.map_or(Statistics::FB15K_237, |graph| *graph.statistics());
-        let made = threads::run(py, || self.bound.plan(&statistics))?;
-        Ok(made.map_err(|why| of_compile(why, ""))?.explain(level))
+        Ok(self.compiled(py, &statistics)?.explain(level))
     }
 
     /// What the weights begin with: name, shape and values of each. `counts` has the rows of domains by their names.
@@ -245,5 +244,12 @@ impl BoundLayer {
             (array.name, shape, Array::new(array.values, Dtype::F32))
         };
         Ok(found.into_iter().map(shaped).collect())
+    }
+}
+
+impl BoundLayer {
+    /// Kernels for the CPU. Plans are looked up with the GIL; only compiling runs without it.
+    fn compiled(&self, py: Python<'_>, statistics: &Statistics) -> PyResult<Arc<Compiled>> {
+        self.bound.plan(statistics, |make| threads::run(py, make)?.map_err(|why| of_compile(why, "")))
     }
 }

@@ -4,7 +4,7 @@
 //! from run to run. This is the CPU's side; `device_kernels.rs` is that of GPUs.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater::compile::adjacency::Adjacency;
 use headwater::compile::call::{Arrays, Plan as Compiled};
@@ -28,7 +28,7 @@ use crate::threads;
 #[pyclass(frozen, module = "headwater")]
 pub struct LayerGraph {
     adjacency: Adjacency,
-    statistics: OnceLock<Statistics>,
+    statistics: Statistics,
     /// Which edge of the caller's each one is; `None` where some are not the caller's.
     order: Option<Vec<u64>>,
     /// What GPUs have of it, by their numbers.
@@ -59,10 +59,13 @@ impl LayerGraph {
             relations.iter().map(|(source, target, lists)| (*source, *target, &lists.get().0)).collect();
         let made = threads::run(py, || {
             let order = if loops.drops() { None } else { edge_order(&held)? };
-            Ok((of_lists(&sources, &targets, &held, loops)?, order))
+            let adjacency = of_lists(&sources, &targets, &held, loops)?;
+            // With them go the pairs that every plan asks for.
+            let statistics = Statistics::of(&adjacency);
+            Ok((adjacency, statistics, order))
         })?;
-        let (adjacency, order) = made.map_err(of_train)?;
-        Ok(Self { adjacency, statistics: OnceLock::new(), order, on_gpus: Mutex::default() })
+        let (adjacency, statistics, order) = made.map_err(of_train)?;
+        Ok(Self { adjacency, statistics, order, on_gpus: Mutex::default() })
     }
 
     /// Types by name and count, and relations by the positions of their ends: what a graph was made of.
@@ -94,7 +97,7 @@ impl LayerGraph {
     }
 
     pub fn statistics(&self) -> &Statistics {
-        self.statistics.get_or_init(|| Statistics::of(&self.adjacency))
+        &self.statistics
     }
 
     /// What a GPU has of it, if that is all that these programs ask for.

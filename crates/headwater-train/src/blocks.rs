@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use headwater_compile::inter::{Domain, Path, Side};
     use headwater_graph::build::{BuildOptions, Coo, EdgeIds};
-    use headwater_graph::{Column, Ids};
+    use headwater_graph::{Column, Ids, Schema};
 
     /// Edges 1 to 0, 2 to 1, 0 to 1 and 0 to 0.
     fn topology(layout: Layout) -> Topology {
@@ -218,5 +218,25 @@ mod tests {
         assert_eq!(with(SelfLoops::Dropped), [(1, 0), (2, 1), (0, 1)]);
         let far = topology.with_edge_ids(Ids::U64(Column::from(vec![0, 1, 2, 7]))).unwrap();
         assert_eq!(edge_order(&[(0, 0, &far)]).unwrap(), None);
+    }
+
+    /// As PyG's GCNConv: edges 0 to 1, 1 to 0 and 0 to 0, once or twice, are a neighbour and oneself for both nodes.
+    #[test]
+    fn every_node_counts_itself_once() {
+        for loops in 0..3 {
+            let ids = |first: [u64; 2]| {
+                let all: Vec<u64> = first.into_iter().chain(std::iter::repeat_n(0, loops)).collect();
+                Ids::U64(Column::from(all))
+            };
+            let options = BuildOptions { layout: Layout::Csc, edge_ids: EdgeIds::Dropped };
+            let lists = Coo::new(ids([0, 1]), ids([1, 0]), 2, 2).build(options, &Silent).unwrap();
+            let graph = Graph::new(Schema::homogeneous(2), vec![lists]).unwrap();
+            assert_eq!(degrees(&graph), [vec![2.0, 2.0]], "{loops} loops");
+            let seen = whole(&graph, SelfLoops::Dropped).unwrap();
+            assert_eq!(edges(&seen), [(1, 0), (0, 1)], "{loops} loops");
+            let made = scales(&[2.0; 2], &[2.0; 2], &seen);
+            assert!(made["self_scale"].iter().all(|scale| (scale - 0.5).abs() < 1e-6), "{made:?}");
+            assert!(made["dst_scale"].iter().all(|scale| (scale - 0.5f32.sqrt()).abs() < 1e-6), "{made:?}");
+        }
     }
 }

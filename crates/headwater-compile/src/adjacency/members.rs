@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Adjacency, Map, number};
+use super::{Adjacency, Map, lazily, number};
 use crate::inter::{Domain, Path, Side};
 
 /// Rows of a finer domain, row after row of a coarser one. Within a row they are in order.
@@ -56,17 +56,19 @@ pub(super) fn members(graph: &Adjacency, coarse: Domain, fine: Domain, path: Pat
         }
         // With one relation the edges of a node are those of its pair.
         (Node(Side::Dst), Edge) if graph.rows(Domain::EdgeType) == 1 => {
-            Members::Between(Cow::Borrowed(graph.dst_starts.get_or_init(|| of_sorted(&graph.dst, graph.rows(coarse)))))
+            Members::Between(Cow::Borrowed(lazily::<Vec<usize>>(&graph.dst_starts, || {
+                of_sorted(&graph.dst, graph.rows(coarse))
+            })))
         }
         (Node(side), Edge) => {
-            let (starts, rows) = graph.node_edges[side as usize].get_or_init(|| edges_of_nodes(graph, side));
+            let (starts, rows) = lazily(&graph.node_edges[side as usize], || edges_of_nodes(graph, side));
             Members::Listed { starts: Cow::Borrowed(starts), rows: Cow::Borrowed(rows) }
         }
         // What is written is the first of what is read: one row each, and none for the others.
         (Node(Side::Src), Node(Side::Dst)) if graph.dst_is_src_prefix => {
             let written = graph.rows(fine);
             let starts = || (0..=graph.rows(coarse)).map(|row| row.min(written)).collect();
-            Members::Between(Cow::Borrowed(graph.written_starts.get_or_init(starts)))
+            Members::Between(Cow::Borrowed(lazily::<Vec<usize>>(&graph.written_starts, starts)))
         }
         _ => match map {
             Map::Stretches(starts) => Members::Between(Cow::Borrowed(starts)),

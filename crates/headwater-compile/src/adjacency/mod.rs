@@ -247,15 +247,15 @@ impl Adjacency {
 
     fn pairs(&self, side: Side) -> &Pairs {
         match side {
-            Side::Dst => self.by_dst.get_or_init(|| Pairs::of_sorted(&self.dst, &self.edge_types)),
-            Side::Src => self
-                .by_src
-                .get_or_init(|| Pairs::of_any(&self.src, &self.edge_types, self.rows(Domain::Node(Side::Src)))),
+            Side::Dst => lazily(&self.by_dst, || Pairs::of_sorted(&self.dst, &self.edge_types)),
+            Side::Src => {
+                lazily(&self.by_src, || Pairs::of_any(&self.src, &self.edge_types, self.rows(Domain::Node(Side::Src))))
+            }
         }
     }
 
     fn dst_in_src(&self) -> &[u32] {
-        self.dst_in_src.get_or_init(|| {
+        lazily::<Vec<u32>>(&self.dst_in_src, || {
             let of_type = |types: usize| self.dst_types[types + 1] - self.dst_types[types];
             let numbers = (0..self.dst_types.len() - 1)
                 .flat_map(|types| (0..of_type(types)).map(move |at| number(self.src_types[types] + at)));
@@ -267,6 +267,16 @@ impl Adjacency {
     fn every_type(&self) -> &[usize] {
         &self.pairs(Side::Dst).each_type
     }
+}
+
+/// What a cell holds, made if it was not. The cell is not locked while it is made: a process that is forked meanwhile would
+/// wait for a thread that it does not have. Two threads may make it, and one of them is heard.
+fn lazily<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
+    if let Some(found) = cell.get() {
+        return found;
+    }
+    let made = make();
+    cell.get_or_init(|| made)
 }
 
 fn starts(counts: &[usize]) -> Vec<usize> {

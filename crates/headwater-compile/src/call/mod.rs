@@ -156,16 +156,26 @@ impl Bound {
         }
     }
 
-    /// Kernels for a graph with these rows: those that were made for one like it, or new ones.
-    pub fn plan(&self, statistics: &Statistics) -> Result<Arc<Plan>> {
+    /// Kernels for a graph with these rows: those that were made for one like it, or new ones. `compile` runs what makes them,
+    /// wherever the caller wants that to run; nothing is locked meanwhile.
+    pub fn plan<E>(
+        &self,
+        statistics: &Statistics,
+        compile: impl FnOnce(&(dyn Fn() -> Result<Plan> + Sync)) -> std::result::Result<Plan, E>,
+    ) -> std::result::Result<Arc<Plan>, E> {
         let make = || Plan::new(&self.program, statistics, self.needs_both(), Optimisations::CPU);
-        self.plans.find(|plan| plan.statistics().is_like(statistics), make)
+        self.plans.find(|plan| plan.statistics().is_like(statistics), || compile(&make))
     }
 
     /// The same for a GPU, with products as exact as is said.
-    pub fn device_plan(&self, statistics: &Statistics, precision: Precision) -> Result<Arc<DevicePlan>> {
+    pub fn device_plan<E>(
+        &self,
+        statistics: &Statistics,
+        precision: Precision,
+        compile: impl FnOnce(&(dyn Fn() -> Result<DevicePlan> + Sync)) -> std::result::Result<DevicePlan, E>,
+    ) -> std::result::Result<Arc<DevicePlan>, E> {
         let make = || DevicePlan::new(&self.program, statistics, self.needs_both(), precision);
-        self.device_plans.find(|plan| plan.serves(statistics, precision), make)
+        self.device_plans.find(|plan| plan.serves(statistics, precision), || compile(&make))
     }
 
     /// How many plans for the CPU there are.

@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::Result;
-
 /// Plans that are kept at most; the oldest goes first.
 pub(super) const MOST_PLANS: usize = 16;
 
@@ -19,7 +17,7 @@ impl<P> Default for Plans<P> {
 
 impl<P> Plans<P> {
     /// The one that serves, or a new one.
-    pub fn find(&self, serves: impl Fn(&P) -> bool, make: impl FnOnce() -> Result<P>) -> Result<Arc<P>> {
+    pub fn find<E>(&self, serves: impl Fn(&P) -> bool, make: impl FnOnce() -> Result<P, E>) -> Result<Arc<P>, E> {
         let known = |plans: &[Arc<P>]| plans.iter().find(|plan| serves(plan)).cloned();
         if let Some(found) = known(&self.lock()) {
             return Ok(found);

@@ -47,7 +47,7 @@ fn arrays(layer: &Bound, graph: &Adjacency) -> Arrays {
 
 /// The output, and the gradients of its sum.
 fn run(layer: &Bound, graph: &Adjacency, step: u64) -> (Vec<f32>, Arrays) {
-    let plan = layer.plan(&Statistics::of(graph)).unwrap();
+    let plan = layer.plan(&Statistics::of(graph), |make| make()).unwrap();
     let (run, mut workspace) = (Run { graph, step: Key::new(step) }, Workspace::default());
     let mut all = arrays(layer, graph);
     let made = plan.forward(run, &|name| all.get(name).map(Vec::as_slice), &mut workspace).unwrap();
@@ -104,7 +104,7 @@ fn a_plan_serves_graphs_like_its_first() {
     for power in 0..40 {
         let mut statistics = Statistics::of(&Recipe::plain(10).graph(1));
         statistics.edges = 5f64.powi(power);
-        layer.plan(&statistics).unwrap();
+        layer.plan(&statistics, |make| make()).unwrap();
     }
     assert_eq!(layer.plan_count(), super::plans::MOST_PLANS);
 }
@@ -159,7 +159,11 @@ fn wrong_arguments_are_no_faults_of_the_text() {
 fn a_plan_is_told_as_text() {
     let statistics = Statistics::of(&Recipe::plain(9).graph(1));
     let told = |gradients: &[&str], level| {
-        bound("gat", &GAT, &[], &wish(gradients, true)).unwrap().plan(&statistics).unwrap().explain(level)
+        bound("gat", &GAT, &[], &wish(gradients, true))
+            .unwrap()
+            .plan(&statistics, |make| make())
+            .unwrap()
+            .explain(level)
     };
     let all = told(&["x", "W"], Level::All);
     for section in ["values, forward", "values, backward", "kernels, forward", "kernels, backward", "plan"] {
@@ -197,7 +201,7 @@ fn device_runs_are_those_of_the_cpu() {
     let options = [("attention_dropout", OptionValue::Float(0.5))];
     let layer = bound("gat", &GAT, &options, &wish(&["x", "W", "al"], true)).unwrap();
     let (out, gradients) = run(&layer, &graph, 3);
-    let plan = layer.device_plan(&Statistics::of(&graph), Precision::default()).unwrap();
+    let plan = layer.device_plan(&Statistics::of(&graph), Precision::default(), |make| make()).unwrap();
     let placed = DeviceGraph::of(stream, &graph, &plan.tables()).unwrap();
     assert!(plan.tables().into_iter().all(|table| placed.serves(table)));
     let mut all = arrays(&layer, &graph);
@@ -213,6 +217,9 @@ fn device_runs_are_those_of_the_cpu() {
     }
     // The same plan serves graphs like this one, and another precision is another plan.
     let statistics = Statistics::of(&Recipe::plain(45).graph(1));
-    assert!(std::sync::Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::default()).unwrap()));
-    assert!(!std::sync::Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::F32).unwrap()));
+    assert!(std::sync::Arc::ptr_eq(
+        &plan,
+        &layer.device_plan(&statistics, Precision::default(), |make| make()).unwrap()
+    ));
+    assert!(!std::sync::Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::F32, |make| make()).unwrap()));
 }

@@ -9,8 +9,11 @@ use headwater_graph::random::Key;
 
 use super::super::{DeviceBlock, FAULT_FALLING_TARGETS, Lists, Room, Wants, explained};
 use crate::adjacency::{Adjacency, Map, Members, RelationEdges, SelfLoops};
+use crate::cuda::{DeviceGraph, Precision, emit};
 use crate::error::Error;
 use crate::inter::{Domain, Path, Side};
+use crate::pass::{Optimisations, Statistics, compile};
+use crate::testing::layer;
 
 const SRC: Domain = Domain::Node(Side::Src);
 const DST: Domain = Domain::Node(Side::Dst);
@@ -277,5 +280,27 @@ fn what_does_not_fit_is_refused() {
     ] {
         let said = DeviceBlock::new(&stream, room, WANTS[1]).unwrap_err().to_string();
         assert!(said.contains("less than 2^30 edges"), "{said}");
+    }
+}
+
+/// Whatever order of products is cheapest at a width, and whether or not pairs of nodes and types are few.
+#[test]
+fn blocks_have_what_layers_of_any_width_ask_for() {
+    let Some(stream) = stream() else { return };
+    let block = DeviceBlock::new(&stream, Room { src: 400, dst: 200, edges: 3000 }, WANTS[0]).unwrap();
+    let graph = DeviceGraph::of_block(&block);
+    let plain = Statistics::of_one_relation(400, 200, 3000);
+    for statistics in [plain, Statistics { source_pairs: 300.0, destination_pairs: 180.0, ..plain }] {
+        let names = ["gcn", "sage", "gin", "gat", "rgcn", "rgat", "hgt"];
+        let cases = names.map(|name| (name, 8)).into_iter().chain([3, 16, 48].map(|width| ("hgt", width)));
+        for (name, width) in cases {
+            let sizes = ["d_in", "d_out", "d_hidden"].map(|size| (size, width));
+            let program = layer(name, &[&sizes[..], &[("heads", 1)]].concat(), &[]);
+            let compiled = compile(&program, &statistics, Optimisations::ALL).unwrap();
+            for kernels in [&compiled.inference, &compiled.forward, &compiled.backward] {
+                let table = emit(kernels, Precision::default()).table;
+                assert!(graph.serves(&table), "{}, {width} wide: {table:?}", kernels.name);
+            }
+        }
     }
 }

@@ -35,7 +35,7 @@ pub struct Allocation {
     bytes: usize,
     backing: Backing,
     parts: RegisteredParts,
-    uses: Mutex<Vec<Use>>,
+    pub(crate) uses: Mutex<Vec<Use>>,
 }
 
 /// How borrowed host memory is registered.
@@ -49,9 +49,9 @@ pub struct RegisteredParts {
 
 /// A stream that was given the memory. The number is new at every use, so that a waiter removes only what it waited for.
 #[derive(Debug, Clone)]
-struct Use {
+pub(crate) struct Use {
     stream: Stream,
-    number: u64,
+    pub(crate) number: u64,
 }
 
 static USES: AtomicU64 = AtomicU64::new(0);
@@ -301,11 +301,6 @@ impl Allocation {
     #[must_use]
     pub fn has_users(&self) -> bool {
         !lock(&self.uses).is_empty()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn use_numbers(&self) -> Vec<u64> {
-        lock(&self.uses).iter().map(|used| used.number).collect()
     }
 
     /// Makes `stream` wait for every other stream that uses the memory, after which only its order counts.

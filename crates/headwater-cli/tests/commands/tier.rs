@@ -65,6 +65,13 @@ fn the_order_is_written_and_serves_what_was_told() {
     // Rows of 32 bytes never reach over a line.
     assert_eq!(found["stride_bytes"], serde_json::json!([32]));
     fails_with(&["tier", &data, "-o", &out], "name a new folder");
+    // A page that rotted is an error of the run that reads it, and not features.
+    let mut bytes = std::fs::read(features).unwrap();
+    bytes.iter_mut().skip(4096).step_by(1000).for_each(|byte| *byte ^= 1);
+    std::fs::write(features, &bytes).unwrap();
+    let run = folder.path().join("run").to_str().unwrap().to_owned();
+    let train = ["train", &out, "--out", &run, "--features", "disk", "--device", "cpu", "--epochs", "1"];
+    fails_with(&train, "does not have its checksum");
 }
 
 #[test]

@@ -1,36 +1,37 @@
 //! On a GPU, or on the emulator.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::cublas::{Gemm, GemmOperand, GemmType};
+use crate::gpu::lock;
 use crate::{Allocation, Error, Gpu, Graph, RegisteredParts, Span, Stream};
 
 fn gpu() -> Option<Gpu> {
     Gpu::open(0).inspect_err(|why| eprintln!("no GPU: skipped ({why})")).ok()
 }
 
-/// A number that fell would let a waiter take a use for over that is not.
+/// A number that another thread's higher one could be overwritten by would let a waiter take a use for over that is not: it must
+/// be given under the lock of the list that it goes into.
 #[test]
 fn numbers_of_uses_never_fall() {
     let Some(gpu) = gpu() else { return };
-    let (stream, is_over) = (Stream::new(&gpu).unwrap(), AtomicBool::new(false));
+    let stream = Stream::new(&gpu).unwrap();
     let span = Span::whole(Allocation::shareable(&gpu, 64).unwrap());
-    let noted = || span.allocation().use_numbers().first().copied().unwrap_or(0);
     std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                (0..20_000).for_each(|_| span.note_use(&stream));
-                is_over.store(true, Ordering::Release);
-            });
+        let uses = lock(&span.allocation().uses);
+        scope.spawn(|| span.note_use(&stream));
+        // Long enough for the thread to come to the lock.
+        std::thread::sleep(Duration::from_millis(100));
+        // Another use, of other memory, comes meanwhile.
+        let other = Span::whole(Allocation::shareable(&gpu, 64).unwrap());
+        other.note_use(&stream);
+        let between = lock(&other.allocation().uses)[0].number;
+        drop(uses);
+        while lock(&span.allocation().uses).is_empty() {
+            std::thread::yield_now();
         }
-        let (mut before, mut fell) = (0, 0);
-        while !is_over.load(Ordering::Acquire) {
-            let now = noted();
-            fell += u64::from(now < before);
-            before = now;
-        }
-        assert_eq!(fell, 0);
+        assert!(lock(&span.allocation().uses)[0].number > between);
     });
 }
 
@@ -49,12 +50,12 @@ fn uses_stay_noted_where_one_cannot_be_waited_for() {
             assert!(memory.settle_on(other).is_err());
             Ok::<_, Error>(())
         });
-        assert_eq!(memory.use_numbers().len(), 2, "neither was waited for");
+        assert_eq!(lock(&memory.uses).len(), 2, "neither was waited for");
         inner.map(drop)
     });
     drop(captured);
     memory.settle_on(&third).unwrap();
-    assert_eq!(memory.use_numbers().len(), 0);
+    assert_eq!(lock(&memory.uses).len(), 0);
 }
 
 #[test]

@@ -231,6 +231,33 @@ fn misses(graph: &Graph, train: &[u64], batch: usize, options: &SampleOptions) -
     (told.iter().sum::<f64>() / all - 1.0, missed / all)
 }
 
+/// Two types and one relation with its inverse: what a node drew draws it back over the other relation.
+#[test]
+fn expected_reads_of_types_are_what_batches_read() {
+    let counts = [300u64, 100];
+    let types = ["a", "b"].into_iter().zip(counts).map(|(name, count)| crate::NodeType { name: name.into(), count });
+    let relations = [(1, "to", 0), (0, "from", 1)];
+    let relations = relations.map(|(source, name, target)| crate::Relation { source, name: name.into(), target });
+    let schema = crate::Schema::new(types.collect(), relations.into()).unwrap();
+    let list = |row: u64| (0..4).map(move |at| (Key::new(9).of(row).draw(at) % 100) as u32);
+    let offsets: Vec<u64> = (0..=300).map(|row| 4 * row).collect();
+    let to = Topology::new(crate::Layout::Csc, 100, offsets.into(), (0..300).flat_map(list).collect::<Vec<_>>().into());
+    let to = to.unwrap();
+    let turned = to.transposed(&Silent).unwrap();
+    let from = Topology::new(crate::Layout::Csc, 300, turned.offsets().clone(), turned.neighbours().clone()).unwrap();
+    let graph = Graph::new(schema, vec![to, from]).unwrap();
+    let (train, options) = ((0..200).collect::<Vec<u64>>(), SampleOptions::fanouts(&[2, 3, 2]).unwrap());
+    let outgoing = Outgoing::of_sampling(&graph, &Silent).unwrap();
+    let told = expected_reads(&outgoing, &Expected { train: &[&train, &[]], batch: 10, options: &options }).unwrap();
+    let run = run_of(graph, &[2, 3, 2], train, 10).unwrap();
+    let read = run.reads(Purpose::Measurement, 60 * run.batches_per_epoch(), &Silent).unwrap().counts;
+    for (told, read) in told.iter().zip(&read) {
+        let sum = |all: &[u64], unit: f64| all.iter().map(|&own| own as f64 / unit).sum::<f64>();
+        let (told, read) = (sum(told, 2f64.powi(20)), sum(read, 60.0));
+        assert!((told / read - 1.0).abs() < 0.03, "told {told}, read {read}");
+    }
+}
+
 fn shuffle(ids: &[u64], key: u64) -> Vec<u64> {
     let mut keyed: Vec<(u64, u64)> = ids.iter().map(|&id| (Key::new(key).draw(id), id)).collect();
     keyed.sort_unstable();

@@ -50,6 +50,32 @@ fn a_run_prints_epochs_and_leaves_its_folder() {
 }
 
 #[test]
+fn what_is_decided_and_what_was_reached_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (data, run) = (at("data"), at("run"));
+    let shape = ["--nodes", "300", "--classes", "3", "--features", "8"];
+    succeeds(&[&["generate", "planted"][..], &shape, &["-o", &data]].concat());
+    let gcn = ["--model", "gcn", "--epochs", "21", "--hidden", "8", "--device", "cpu"];
+    let output = headwater(&[&["train", &data, "-o", &run][..], &gcn].concat());
+    let (printed, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("features have negative numbers: rows are not divided by their sums"), "{said}");
+    let epochs: Vec<&str> = printed.lines().filter(|line| line.starts_with("epoch ")).collect();
+    assert!(epochs.len() == 2 && epochs[1].starts_with("epoch   21"), "the last is shown too: {printed}");
+    let summary: Value = serde_json::from_slice(&std::fs::read(at("run/summary.json")).unwrap()).unwrap();
+    let best = summary["best_epoch"].as_u64().unwrap();
+    assert!(printed.contains(&format!("in epoch {best}, the best for validation")), "{printed}");
+    // Whoever asks the network is told the same, of the same epoch.
+    let asked = last_json(&succeeds(&["infer", &run, "--json"]));
+    for field in ["metric", "valid", "test"] {
+        assert_eq!(asked[field], summary[field], "{field}");
+    }
+    assert_eq!(asked["epoch"], best);
+    let more = succeeds(&["train", "--resume", &run, "--epochs", "23"]);
+    assert!(more.starts_with("epoch   23"), "{more}");
+}
+
+#[test]
 fn what_cannot_be_trained_is_said() {
     let (folder, data) = made("16");
     let out = folder.path().join("run");
@@ -59,6 +85,10 @@ fn what_cannot_be_trained_is_said() {
     refuses(&["--rate=-1"], "rate");
     refuses(&["--fanout", "3", "--layers", "2"], "fanout");
     refuses(&["--activation", "wave"], "activation");
+    refuses(&["--loss", "nll"], "loss is nll; expected cross_entropy");
+    refuses(&["--scores", "degree"], "weighted-pagerank");
+    refuses(&["--scores", "presampled", "--features", "memory"], "neither auto nor tiered");
+    refuses(&["--patience", "3", "--evaluate-every", "0"], "patience is 3");
     fails_with(&["train", "no/such/folder", "-o", out], "no/such/folder");
     fails_with(&["train", "--resume", "no/such/run"], "no/such/run");
     let text = folder.path().join("mine.py");

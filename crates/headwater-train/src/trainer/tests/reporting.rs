@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use headwater_feature::{HostTable, Source};
-use headwater_graph::Silent;
+use headwater_graph::dataset::{Dataset, DatasetWriter, Description, NodeFiles, Splits};
+use headwater_graph::{Layout, Schema, Silent, Topology};
 use headwater_memory::Foreign;
 
 use super::super::{EpochReport, Places, Predictor, Quiet, Summary, Trainer, Which};
@@ -230,4 +231,25 @@ fn rows_that_are_learnt_do_not_decay_sampled_or_whole() {
             assert!(before.values.iter().zip(&after.values).all(is_kept), "{is_full}: {}", before.name);
         }
     }
+}
+
+#[test]
+fn edge_weights_that_nobody_reads_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, weights: Option<Vec<f32>>| {
+        let writer = DatasetWriter::create(&folder.path().join(name)).unwrap();
+        let lists = Topology::new(Layout::Csc, 3, vec![0u64, 1, 2, 3].into(), vec![1u32, 2, 0].into()).unwrap();
+        let lists = weights.map_or(lists.clone(), |weights| lists.with_weights(weights.into()).unwrap());
+        writer.relation(0, &lists).unwrap();
+        writer.array("labels", &[3], &[0i64, 1, 0]).unwrap();
+        writer.array("train", &[2], &[0u32, 1]).unwrap();
+        let splits = Splits { train: Some("train".to_owned()), ..Splits::default() };
+        let nodes = vec![NodeFiles { labels: Some("labels".to_owned()), splits, ..NodeFiles::default() }];
+        let about = Description::new(name, Schema::homogeneous(3), Layout::Csc, "made by a test");
+        writer.finish(Description { nodes, ..about }).unwrap();
+        Task::open(&Dataset::open(&folder.path().join(name)).unwrap(), Inverse::Off).unwrap().remarks
+    };
+    assert!(write("plain", None).is_empty());
+    let said = write("weighted", Some(vec![1.0, 2.0, 0.5]));
+    assert!(said.len() == 1 && said[0].contains("edge weights are not used"), "{said:?}");
 }

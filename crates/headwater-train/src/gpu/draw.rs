@@ -11,6 +11,7 @@ use headwater_graph::sample::{Begun, DeviceSample, GpuNeighbourSampler, Sample, 
 use super::capacity::Sizes;
 use crate::device::copy_of;
 use crate::error::{Error, Result};
+use crate::threads;
 use crate::trainer::draw::Drawing;
 
 /// Batches that CPU threads are ahead.
@@ -75,25 +76,27 @@ enum Who<'a> {
 
 impl Drawer {
     /// Begins an epoch at a batch.
-    pub fn epoch(&self, drawing: Drawing, first: u64) -> Course<'_> {
+    pub fn epoch(&self, drawing: Drawing, first: u64) -> Result<Course<'_>> {
         let drawing = Arc::new(drawing);
         let who = match self {
             Self::Gpu(sampler) => Who::Gpu { sampler, begun: None },
             Self::Cpu => {
                 let (to, from) = sync_channel(AHEAD);
                 let own = Arc::clone(&drawing);
-                let thread = std::thread::spawn(move || {
+                let draw = move || {
                     for at in first..own.count() {
                         // Nobody listens any more when the run has ended.
                         if to.send(own.sample(at)).is_err() {
                             return;
                         }
                     }
-                });
+                };
+                let failed = |why| Error::Stage { stage: "sampler", why: threads::refused(1, &why) };
+                let thread = std::thread::Builder::new().name("sampler".to_owned()).spawn(draw).map_err(failed)?;
                 Who::Cpu { from, thread: Some(thread) }
             }
         };
-        Course { drawing, who }
+        Ok(Course { drawing, who })
     }
 }
 

@@ -48,6 +48,10 @@ impl Provider {
                 let options = SampleOptions { edge_ids: EdgeIds::Dropped, ..options };
                 Drawer::Gpu(Box::new(GpuNeighbourSampler::new(placed.clone(), options)?))
             }
+            None if own.config.sampler == SamplerName::Gpu => {
+                let expected = "auto or cpu, because the graph fits in no memory that this GPU reads".to_owned();
+                return Err(Error::Setting { field: "sampler", value: "gpu".to_owned(), expected });
+            }
             None => Drawer::Cpu,
         };
         let mode = planned(own, working_bytes)?;

@@ -28,7 +28,7 @@ impl Source {
         match self {
             Self::Here(provider) => {
                 let Provider { drawer, features, .. } = &mut **provider;
-                Ok(Batches::Here { course: drawer.epoch(drawing, first), features })
+                Ok(Batches::Here { course: drawer.epoch(drawing, first)?, features })
             }
             Self::Beside(remote) => {
                 if first < drawing.count() {

@@ -148,7 +148,7 @@ impl<'a> Producer<'a> {
 
     fn epoch(&mut self, epoch: u64, first: u64) -> Result<Trainers> {
         let Self { trainer, gpu, sample, gather, config, task, provider, slots } = self;
-        let mut course = provider.drawer.epoch(Drawing::of(config, task, epoch)?, first);
+        let mut course = provider.drawer.epoch(Drawing::of(config, task, epoch)?, first)?;
         let mut turns = Turns::new(first, course.count());
         let mut drawn: Option<Drawn> = None;
         loop {

@@ -11,7 +11,7 @@ use super::*;
 use crate::gpu::company::Company;
 use crate::gpu::plan::Mode;
 use crate::gpu::timeline::{KernelStretch, Stage, Stretch};
-use crate::run_config::SamplerName;
+use crate::run_config::{ProducerName, SamplerName};
 
 fn gpu() -> Option<Gpu> {
     Gpu::open(0).inspect_err(|why| eprintln!("no GPU: skipped ({why})")).ok()
@@ -191,6 +191,27 @@ fn scores_of_every_kind() {
     }
     // A degree knows nothing of the run.
     assert!(shares[2] > shares[0] && shares.iter().any(|share| *share != shares[0]), "{shares:?}");
+}
+
+/// What a run on a GPU could not follow is refused before it has a folder.
+#[test]
+fn what_a_run_cannot_follow_is_refused_at_the_start() {
+    let Some(gpu) = gpu() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let folder = data.path().join("run");
+    drop(planted(data.path()));
+    let dataset = Dataset::open(&data.path().join("dataset")).unwrap();
+    let own = |is_full: bool| short(Architecture::Sage, is_full);
+    for (config, words) in [
+        (RunConfig { features: Features::Tiered, ..own(true) }, "features is tiered; expected auto"),
+        (RunConfig { gather_sms: 4, normalise_features: Some(true), ..own(false) }, "gather_sms is 4; expected 0"),
+        (RunConfig { sampler: SamplerName::Gpu, inverse_relations: true, ..own(false) }, "sampler is gpu"),
+        (RunConfig { producer: ProducerName::Process, ..own(false) }, "producer is process; expected thread"),
+    ] {
+        let task = task::open(&config, &dataset).unwrap();
+        let said = Trainer::open_on(&gpu, config, task, &folder).unwrap_err().to_string();
+        assert!(said.starts_with(words) && !folder.exists(), "{said}");
+    }
 }
 
 #[test]

@@ -27,7 +27,9 @@ fn readme_commands_run() {
         assert!(!stdout(&output).is_empty() || command.contains("--plot"), "{command} printed nothing");
         if command.starts_with("train") || command.starts_with("infer") {
             let reached = test_percent(&stdout(&output));
-            assert!(reached.is_some_and(|percent| percent > 70.0), "{command}: {}", stdout(&output));
+            // Of sixteen classes one epoch tells half, and features alone a tenth.
+            let least = if few.is_empty() { 70.0 } else { 40.0 };
+            assert!(reached.is_some_and(|percent| percent > least), "{command}: {}", stdout(&output));
         }
     }
 }

@@ -127,7 +127,7 @@ fn both_ways(edges: &[(u64, u64)]) -> Vec<(u64, u64)> {
 fn hubs(nodes: u64) -> Vec<(u64, u64)> {
     let end = |at: u64| Key::new(3).draw(at) % nodes;
     (0..6 * nodes)
-        .map(|at| (end(2 * at), if at % 2 == 0 { end(2 * at + 1) / 10 * 10 } else { end(2 * at + 1) }))
+        .map(|at| (end(2 * at), if at.is_multiple_of(2) { end(2 * at + 1) / 10 * 10 } else { end(2 * at + 1) }))
         .collect()
 }
 

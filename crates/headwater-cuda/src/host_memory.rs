@@ -2,8 +2,8 @@
 //!
 //! The system's own estimate is not enough: in a container or a batch job the kernel kills whoever passes the limit of a
 //! control group, long before the machine runs out. So the estimate is capped by what every group above this process has
-//! left, in both versions of control groups. Pages of files that nobody used lately count as left: the kernel drops them
-//! before it kills anyone.
+//! left, in both versions of control groups, and by the limit on its address space. Pages of files that nobody used lately
+//! count as left: the kernel drops them before it kills anyone.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -24,7 +24,21 @@ impl HostMemory {
         /// Which groups a process is in changes so rarely that they are looked up once; their limits are read every time.
         static GROUPS: OnceLock<Vec<Group>> = OnceLock::new();
         let root = Path::new("/");
-        Self::below(root, GROUPS.get_or_init(|| groups_below(root)))
+        let memory = Self::below(root, GROUPS.get_or_init(|| groups_below(root)));
+        // What `ulimit -v` allows: beyond it every allocation fails.
+        match rustix::process::getrlimit(rustix::process::Resource::As).current {
+            Some(limit) => {
+                memory.within(usize::try_from(limit).unwrap_or(usize::MAX), &read(&root.join("proc/self/status")))
+            }
+            None => memory,
+        }
+    }
+
+    /// As much of it as a limit on the address space leaves, of which `status` says how much is taken.
+    fn within(self, limit_bytes: usize, status: &str) -> Self {
+        let taken = number_after(status, "VmSize:").unwrap_or(0).saturating_mul(1024);
+        let (free_bytes, total_bytes) = (limit_bytes.saturating_sub(taken), limit_bytes);
+        Self { free_bytes: self.free_bytes.min(free_bytes), total_bytes: self.total_bytes.min(total_bytes) }
     }
 
     /// What the files below `root` say, which is `/` but in tests.
@@ -186,6 +200,14 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         HostMemory::below(root.path(), &groups_below(root.path()))
+    }
+
+    #[test]
+    fn a_limit_on_the_address_space_is_a_limit() {
+        let memory = HostMemory { free_bytes: 8 << 30, total_bytes: 16 << 30 };
+        let limited = memory.within(2 << 30, "Name:\theadwater\nVmSize:\t 1048576 kB\n");
+        assert_eq!(limited, HostMemory { free_bytes: 1 << 30, total_bytes: 2 << 30 });
+        assert_eq!(memory.within(32 << 30, ""), memory);
     }
 
     #[test]

@@ -36,10 +36,12 @@ pub struct Block {
 #[derive(Debug)]
 pub struct Blocks {
     path: PathBuf,
-    ready: Receiver<io::Result<Block>>,
+    /// Blocks, and nothing once more at the end: a thread that is gone before has not read everything.
+    ready: Receiver<io::Result<Option<Block>>>,
     /// A block that was taken and put back.
     pending: Option<Block>,
     first_line: u64,
+    is_over: bool,
 }
 
 impl Blocks {
@@ -61,7 +63,7 @@ impl Blocks {
             let mut before = 0;
             while let Some(bytes) = cutter.next().transpose() {
                 let now = consumed.load(Ordering::Relaxed);
-                let block = bytes.map(|bytes| Block { bytes, file_bytes: now - before });
+                let block = bytes.map(|bytes| Some(Block { bytes, file_bytes: now - before }));
                 before = now;
                 let last = block.is_err();
                 // Whoever wanted the blocks may be gone.
@@ -69,9 +71,10 @@ impl Blocks {
                     return;
                 }
             }
+            let _ = send.send(Ok(None));
         };
         std::thread::Builder::new().name("read-ahead".into()).spawn(work).map_err(wrong)?;
-        Ok(Self { path: path.to_owned(), ready, pending: None, first_line: 1 })
+        Ok(Self { path: path.to_owned(), ready, pending: None, first_line: 1, is_over: false })
     }
 
     /// The next block; none at the end.
@@ -79,10 +82,13 @@ impl Blocks {
         if let Some(block) = self.pending.take() {
             return Ok(Some(block));
         }
-        match self.ready.recv() {
-            Ok(block) => block.map(Some).map_err(|error| Fault::Io(error).of(&self.path)),
-            Err(_) => Ok(None),
+        if self.is_over {
+            return Ok(None);
         }
+        let gone = |_| Err(io::Error::other("the thread that reads ahead ended before the file did"));
+        let block = self.ready.recv().unwrap_or_else(gone).map_err(|error| Fault::Io(error).of(&self.path))?;
+        self.is_over = block.is_none();
+        Ok(block)
     }
 
     /// Drops everything up to the end of the first line that is neither empty nor a comment: the header.

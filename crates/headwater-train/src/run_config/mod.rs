@@ -10,6 +10,7 @@ mod choice;
 mod defaults;
 mod fields;
 mod file;
+mod in_vain;
 mod model;
 mod nearest;
 mod settings;
@@ -200,11 +201,13 @@ fields! {
 impl RunConfig {
     /// What flags say, then what the file says, then what was published for the model.
     pub fn resolve(flags: RunFile, file: RunFile) -> Result<Self> {
+        let asked = flags.clone();
         let given = flags.over(file);
         let model = given.model.clone().unwrap_or(Model::Named(Architecture::Sage));
         let under = defaults(&model, given.dataset.as_deref());
         let config = settle_hops(given, under);
         config.check()?;
+        config.check_given(&asked)?;
         Ok(config)
     }
 }

@@ -196,9 +196,6 @@ pub struct TrainArgs {
     /// Write when the stages of every batch ran on a GPU, for chrome://tracing or Perfetto.
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Repeat to the bit, whatever it costs. Runs do so anyway: no sum depends on who comes first.
-    #[arg(long)]
-    pub deterministic: bool,
     /// Read every file of the dataset first and compare its checksum.
     #[arg(long)]
     pub verify: bool,

@@ -13,9 +13,10 @@ mod tier;
 mod train;
 
 use crate::args::{BenchCommand, Command};
+use crate::given::Given;
 
 /// Does what was asked.
-pub fn run(command: Command) -> anyhow::Result<()> {
+pub fn run(command: Command, given: &Given) -> anyhow::Result<()> {
     match command {
         Command::Info(args) => info::run(&args),
         Command::Ingest(args) => ingest::run(&args),
@@ -28,11 +29,11 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Infer(args) => infer::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Generate(args) => generate::run(&args.kind),
-        Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
-        Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),
+        Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args, given),
+        Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args, given),
         Command::Bench(BenchCommand::Reorder(args)) => bench::reorder(&args),
-        Command::Bench(BenchCommand::Tier(args)) => bench::tier(&args),
-        Command::Bench(BenchCommand::Train(args)) => bench::train(&args),
-        Command::Bench(BenchCommand::Score(args)) => bench::score(&args),
+        Command::Bench(BenchCommand::Tier(args)) => bench::tier(&args, given),
+        Command::Bench(BenchCommand::Train(args)) => bench::train(&args, given),
+        Command::Bench(BenchCommand::Score(args)) => bench::score(&args, given),
     }
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod given;
 mod picture;
 mod progress;
 mod report;
@@ -10,12 +11,14 @@ mod stop;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 fn main() -> ExitCode {
     report::log_to_stderr();
-    let asked = args::Args::parse();
-    match commands::run(asked.command) {
+    let matches = args::Args::command().get_matches();
+    let given = given::Given::of(&matches);
+    let asked = args::Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match commands::run(asked.command, &given) {
         Ok(code) => code,
         Err(error) => {
             stop::wait_if_stopping();

@@ -52,6 +52,9 @@ pub enum Inverse {
 
 /// What a run learns from a dataset, with its features where the run wants them.
 pub fn open(config: &RunConfig, dataset: &Dataset) -> Result<Task> {
+    let types = 0..dataset.schema().node_types().len();
+    let width = |at: usize| Some(dataset.features(at)?.shape().get(1).copied().unwrap_or(1));
+    config.check_widths(&types.map(width).collect::<Vec<_>>())?;
     let mut task = Task::open(dataset, if config.inverse_relations { Inverse::On } else { Inverse::Off })?;
     place(&mut task, config, dataset, Purpose::Training)?;
     Ok(task)

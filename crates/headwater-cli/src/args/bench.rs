@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as Group, Subcommand, ValueEnum};
+use headwater::graph::generate::Like;
 use headwater::tensor::gather::Variant;
 
 use super::bench_tier::BenchTierArgs;
@@ -217,7 +218,7 @@ pub struct ReorderArgs {
     #[arg(conflicts_with_all = ["like", "scale", "both_ways", "seed"])]
     pub dataset: Option<PathBuf>,
     /// The shape.
-    #[arg(long, default_value = "products")]
+    #[arg(long, value_parser = PossibleValuesParser::new(Like::NAMES), default_value = "products")]
     pub like: String,
     /// Its size, as a share of the published one.
     #[arg(long, default_value_t = 1.0)]

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, ValueEnum};
+use headwater::graph::generate::Like;
 use headwater::train::run_config::{Features, PrecisionName, SamplerName};
 
 use super::train::word;
@@ -14,7 +16,7 @@ pub struct BenchTrainArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "modes")]
     pub suite: Vec<TrainSuite>,
     /// Published shapes whose graphs are made in memory.
-    #[arg(long, value_delimiter = ',', default_value = "products")]
+    #[arg(long, value_parser = PossibleValuesParser::new(Like::NAMES), value_delimiter = ',', default_value = "products")]
     pub like: Vec<String>,
     /// A part of such a graph: 0.1 has a tenth of the nodes and edges.
     #[arg(long, default_value_t = 1.0)]
@@ -84,7 +86,7 @@ pub struct BenchTrainArgs {
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
     /// How many that are.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, requires = "export")]
     pub exported: u64,
     /// Write the graph there too: offsets, neighbours, training nodes.
     #[arg(long, requires = "export")]

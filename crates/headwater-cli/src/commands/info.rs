@@ -22,6 +22,9 @@ struct Everything {
 pub fn run(args: &InfoArgs) -> anyhow::Result<()> {
     let gpu_layer = Report::new();
     let ordinals = 0..if args.bandwidth { gpu_layer.gpus.len() } else { 0 };
+    if args.bandwidth && ordinals.is_empty() {
+        report::note("there is no GPU whose links could be measured");
+    }
     let bandwidths = ordinals.map(|i| Ok(Bandwidths::of(&Gpu::open(i)?)?)).collect::<anyhow::Result<Vec<_>>>()?;
     let everything = Everything {
         gpu_layer,

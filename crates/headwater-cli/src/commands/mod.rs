@@ -18,16 +18,17 @@ use anyhow::anyhow;
 use headwater::train::threads;
 
 use crate::args::{BenchCommand, Command};
+use crate::given::Given;
 
 /// Does what was asked.
-pub fn run(command: Command) -> anyhow::Result<ExitCode> {
+pub fn run(command: Command, given: &Given) -> anyhow::Result<ExitCode> {
     // Runs say how many threads they want, and end in more than two ways.
     match command {
         Command::Train(args) => train::run(&args),
         Command::Produce => train::produce().map(|()| ExitCode::SUCCESS),
         other => {
             set_threads(if let Command::Infer(args) = &other { args.threads } else { 0 })?;
-            run_verb(other).map(|()| ExitCode::SUCCESS)
+            run_verb(other, given).map(|()| ExitCode::SUCCESS)
         }
     }
 }
@@ -39,7 +40,7 @@ pub fn set_threads(threads: usize) -> anyhow::Result<()> {
     pool.build_global().map_err(|why| anyhow!("{}", threads::refused(threads, &why)))
 }
 
-fn run_verb(command: Command) -> anyhow::Result<()> {
+fn run_verb(command: Command, given: &Given) -> anyhow::Result<()> {
     match command {
         Command::Info(args) => info::run(&args),
         Command::Ingest(args) => ingest::run(&args),
@@ -52,11 +53,11 @@ fn run_verb(command: Command) -> anyhow::Result<()> {
         Command::Infer(args) => infer::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Generate(args) => generate::run(&args.kind),
-        Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args),
-        Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args),
+        Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args, given),
+        Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args, given),
         Command::Bench(BenchCommand::Reorder(args)) => bench::reorder(&args),
-        Command::Bench(BenchCommand::Tier(args)) => bench::tier(&args),
-        Command::Bench(BenchCommand::Train(args)) => bench::train(&args),
-        Command::Bench(BenchCommand::Score(args)) => bench::score(&args),
+        Command::Bench(BenchCommand::Tier(args)) => bench::tier(&args, given),
+        Command::Bench(BenchCommand::Train(args)) => bench::train(&args, given),
+        Command::Bench(BenchCommand::Score(args)) => bench::score(&args, given),
     }
 }

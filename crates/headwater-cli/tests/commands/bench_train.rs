@@ -12,7 +12,7 @@ const SMALL: [&str; 12] =
 fn a_small_shape_is_trained_and_its_batches_exported() {
     let folder = tempfile::tempdir().unwrap();
     let export = folder.path().to_str().unwrap();
-    let more = ["--hidden", "8", "--batches", "2", "--warm", "1", "--exported", "2", "--export", export, "--json"];
+    let more = ["--hidden", "8", "--batches", "2", "--exported", "2", "--export", export, "--json"];
     let printed = succeeds(&[&SMALL[..], &["--features", "memory"], &more].concat());
     let found: Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
     assert_eq!((found["features"].as_str(), found["width"].as_u64()), (Some("memory"), Some(100)));

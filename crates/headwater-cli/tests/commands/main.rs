@@ -9,7 +9,15 @@ mod datasets;
 mod device_failures;
 mod infer;
 mod ingest;
+mod options;
 mod program;
 mod runs;
 mod tier;
 mod train;
+
+/// The command line's own description of itself, which is in no library.
+#[path = "../../src"]
+#[allow(dead_code, unused_imports, reason = "what is parsed is of no interest here, but how it is described")]
+mod source {
+    pub mod args;
+}

@@ -11,6 +11,7 @@ mod choice;
 mod defaults;
 mod fields;
 mod file;
+mod in_vain;
 mod model;
 mod nearest;
 mod resume;
@@ -29,7 +30,7 @@ pub use choice::{
 pub use defaults::defaults;
 pub use model::{Architecture, Model};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::loss::Loss;
 use crate::metric::Metric;
 
@@ -214,17 +215,11 @@ impl RunConfig {
     /// What flags say, then what the file says, then what was published for the model. Fields that the run could not follow
     /// are refused.
     pub fn resolve(flags: RunFile, file: RunFile) -> Result<Self> {
-        let asked_share = flags.hot_share;
+        let asked = flags.clone();
         let config = Self::kept(flags.over(file))?;
         config.check_machine()?;
-        match asked_share {
-            Some(share) if config.features != Features::Tiered => Err(Error::Setting {
-                field: "hot_share",
-                value: share.to_string(),
-                expected: format!("none where features is {}: a tiered table has a hot share", config.features.name()),
-            }),
-            _ => Ok(config),
-        }
+        config.check_given(&asked)?;
+        Ok(config)
     }
 
     /// The run that a folder keeps. Its machine may be another one than this.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use headwater::memory::{Buffer, Host};
 use headwater::tensor::gather::{IdSlice, gather_host};
 
-use super::gather_gpu::{fill_table, median_and_spread, random_ids};
+use super::gather_gpu::{distinct, fill_table, median_and_spread, random_ids};
 use super::gather_steps::Step;
 use super::gather_view::{Row, View};
 use super::usage::cpu_seconds;
@@ -16,8 +16,10 @@ pub fn run(args: &GatherArgs, steps: &[Step], view: &mut View) -> anyhow::Result
     let most = steps.iter().map(|step| step.table_bytes).max().unwrap_or(0);
     let mut table = Buffer::<u8, Host>::new(usize::try_from(most)?)?;
     fill_table(table.as_mut_slice()?);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.cpu_threads.unwrap_or(0)).build()?;
     for step in steps {
-        let row = measure(args, step, table.as_slice()?)?;
+        let table = table.as_slice()?;
+        let row = pool.install(|| measure(args, step, table))?;
         view.rows(vec![row])?;
     }
     Ok(())
@@ -43,6 +45,7 @@ fn measure(args: &GatherArgs, step: &Step, table: &[u8]) -> anyhow::Result<Row> 
         table_bytes: step.table_bytes,
         width_bytes: step.width_bytes,
         rows: step.rows,
+        distinct_rows: Some(distinct(&ids)),
         variant: "cpu".into(),
         chosen: "cpu".into(),
         gb_per_s: (ids.len() * width) as f64 / median / 1e9,

@@ -133,6 +133,7 @@ impl<'a> Bench<'a> {
             table_bytes: self.step.table_bytes,
             width_bytes: self.step.width_bytes,
             rows: self.step.rows,
+            distinct_rows: Some(distinct(&self.ids)),
             variant: tune.map_or(variant.name().into(), |tune| format!("sorted:{tune}")),
             chosen: plan.variant.name().into(),
             gb_per_s,
@@ -222,6 +223,14 @@ pub fn median_and_spread(times: &mut [f64]) -> (f64, f64) {
     times.sort_by(f64::total_cmp);
     let median = times[times.len() / 2].max(f64::MIN_POSITIVE);
     (median, (times[times.len() - 1] - times[0]) / median)
+}
+
+/// How many different ids there are.
+pub fn distinct(ids: &[u32]) -> u64 {
+    let mut ids = ids.to_vec();
+    ids.par_sort_unstable();
+    ids.dedup();
+    ids.len() as u64
 }
 
 /// Uniformly random ids from a counter, the same for a seed on every machine.

@@ -1,6 +1,6 @@
 //! Which gathers `bench gather` runs: sizes only, decided before anything is allocated.
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use headwater::cuda::Gpu;
 use headwater::memory::host_bytes_available;
 use headwater::tensor::gather::Variant;
@@ -65,6 +65,14 @@ pub fn steps(args: &GatherArgs, gpu: Option<&Gpu>) -> anyhow::Result<Vec<Step>> 
     // The largest table first: smaller ones are its beginning.
     steps.sort_by_key(|step| std::cmp::Reverse(step.table_bytes));
     Ok(steps)
+}
+
+/// Refuses what only a GPU can run.
+pub fn check_without_gpu(args: &GatherArgs) -> anyhow::Result<()> {
+    let other = args.variant.iter().find(|variant| **variant != Variant::Cpu);
+    ensure!(other.is_none(), "--variant {}: without a GPU only cpu can run", other.map_or("", |other| other.name()));
+    ensure!(!args.suite.contains(&Suite::Sms), "--suite sms: without a GPU there are no SMs to share");
+    Ok(())
 }
 
 /// The variants asked for, all by default.

@@ -20,6 +20,9 @@ pub struct Row {
     pub width_bytes: u64,
     /// Rows gathered.
     pub rows: u64,
+    /// How many of them are different rows.
+    #[serde(default)]
+    pub distinct_rows: Option<u64>,
     /// How they were gathered.
     pub variant: String,
     /// What `auto` chose; the variant itself otherwise.

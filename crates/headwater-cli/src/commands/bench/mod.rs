@@ -15,19 +15,25 @@ use anyhow::Context;
 use headwater::cuda::Gpu;
 
 use crate::args::{BenchTierArgs, BenchTrainArgs, GatherArgs, ReorderArgs, SampleArgs, ScoreArgs};
+use crate::given::Given;
 use crate::{picture, report};
 
 /// `headwater bench gather`.
-pub fn gather(args: &GatherArgs) -> anyhow::Result<()> {
+pub fn gather(args: &GatherArgs, given: &Given) -> anyhow::Result<()> {
     if let Some(path) = &args.plot {
         picture::format_of(path)?;
     }
     if let Some(path) = &args.from {
+        given.only(&["from", "json", "plot"], "--from shows what an earlier run measured")?;
         let mut view = gather_view::View::new(args);
         view.stored(path)?;
         return view.finish().context("showing the result");
     }
     let gpu = Gpu::open(args.gpu);
+    if let Err(why) = &gpu {
+        gather_steps::check_without_gpu(args).with_context(|| why.to_string())?;
+        given.refuse(&["gpu", "sms", "tune"], &format!("without a GPU the cpu variant alone runs: {why}"))?;
+    }
     let steps = gather_steps::steps(args, gpu.as_ref().ok())?;
     let mut view = gather_view::View::new(args);
     match gpu {
@@ -41,8 +47,8 @@ pub fn gather(args: &GatherArgs) -> anyhow::Result<()> {
 }
 
 /// `headwater bench sample`.
-pub fn sample(args: &SampleArgs) -> anyhow::Result<()> {
-    sample::run(args)
+pub fn sample(args: &SampleArgs, given: &Given) -> anyhow::Result<()> {
+    sample::run(args, given)
 }
 
 /// `headwater bench reorder`.
@@ -51,16 +57,16 @@ pub fn reorder(args: &ReorderArgs) -> anyhow::Result<()> {
 }
 
 /// `headwater bench tier`.
-pub fn tier(args: &BenchTierArgs) -> anyhow::Result<()> {
-    tier::run(args)
+pub fn tier(args: &BenchTierArgs, given: &Given) -> anyhow::Result<()> {
+    tier::run(args, given)
 }
 
 /// `headwater bench train`.
-pub fn train(args: &BenchTrainArgs) -> anyhow::Result<()> {
-    train::run(args)
+pub fn train(args: &BenchTrainArgs, given: &Given) -> anyhow::Result<()> {
+    train::run(args, given)
 }
 
 /// `headwater bench score`.
-pub fn score(args: &ScoreArgs) -> anyhow::Result<()> {
-    score::run(args)
+pub fn score(args: &ScoreArgs, given: &Given) -> anyhow::Result<()> {
+    score::run(args, given)
 }

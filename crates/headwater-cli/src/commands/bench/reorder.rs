@@ -18,6 +18,8 @@ struct Figures {
     graph: String,
     nodes: u64,
     edges: u64,
+    /// Of the longest list.
+    most_neighbours: u64,
     threads: usize,
     /// Drawing the edges and building the lists, or reading them.
     make_s: f64,
@@ -39,7 +41,8 @@ pub fn run(args: &ReorderArgs) -> anyhow::Result<()> {
     };
     let make_s = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    let order = Permutation::by_degree(&graph.relation(0).degrees())?;
+    let degrees = graph.relation(0).degrees();
+    let order = Permutation::by_degree(&degrees)?;
     let order_s = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let moved = graph.reordered(std::slice::from_ref(&order), EdgeIds::Dropped, &Silent)?;
@@ -49,6 +52,7 @@ pub fn run(args: &ReorderArgs) -> anyhow::Result<()> {
         graph: name,
         nodes: graph.nodes(),
         edges: graph.edges(),
+        most_neighbours: degrees.iter().copied().max().unwrap_or(0),
         threads: rayon::current_num_threads(),
         make_s,
         order_s,

@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use super::gather_gpu::median_and_spread;
 use crate::args::{GraphStorage, RowVisits, SampleArgs, SampleDevice};
+use crate::given::Given;
 use crate::report;
 
 /// What is printed: one object.
@@ -42,6 +43,10 @@ struct Figures {
     unique_nodes: f64,
     /// Of a batch, on average.
     edges: f64,
+    /// Ids of edges of a batch, on average, where they are asked for.
+    ids_of_edges: f64,
+    /// Bytes of features of a batch, on average, where they are fetched.
+    feature_bytes: f64,
     features: bool,
     threads: usize,
     device: &'static str,
@@ -60,6 +65,8 @@ struct Measured {
     all_s: f64,
     nodes: usize,
     edges: usize,
+    edge_ids: usize,
+    feature_bytes: usize,
     threads: usize,
     device: &'static str,
     graph: String,
@@ -87,6 +94,8 @@ impl Figures {
             edges_per_s: found.edges as f64 / found.all_s,
             unique_nodes: found.nodes as f64 / batches,
             edges: found.edges as f64 / batches,
+            ids_of_edges: found.edge_ids as f64 / batches,
+            feature_bytes: found.feature_bytes as f64 / batches,
             features: args.features,
             threads: found.threads,
             device: found.device,
@@ -98,7 +107,11 @@ impl Figures {
 }
 
 /// Measures and prints.
-pub fn run(args: &SampleArgs) -> anyhow::Result<()> {
+pub fn run(args: &SampleArgs, given: &Given) -> anyhow::Result<()> {
+    match args.device {
+        SampleDevice::Cpu => given.refuse(&["gpu", "order"], "CPU threads draw; --device cuda has a GPU do it")?,
+        SampleDevice::Cuda => given.refuse(&["threads"], "a GPU draws; --device cpu has threads do it")?,
+    }
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     let seeds = seeds(&dataset, args)?;
     let figures = match args.device {
@@ -128,11 +141,14 @@ fn on_cpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
     let graph: Graph = dataset.graph()?.in_memory()?;
     let sampler = NeighbourSampler::new(graph, options(args)?)?;
     let table = if args.features { Some(Table::new(dataset)?) } else { None };
-    let fetch = |sample: &Sample| table.as_ref().map_or(Ok(()), |table| table.rows(&sample.nodes[0].ids));
+    let fetch = |sample: &Sample| table.as_ref().map_or(Ok(0), |table| table.rows(&sample.nodes[0].ids));
     let batches: Vec<&[u64]> = seeds.chunks(args.batch).collect();
     let key = |at: usize| batch_key(args.seed, 0, at as u64);
     // Caches, pages and working memory as they are in the middle of an epoch.
-    batches.par_iter().take(8).try_for_each(|batch| fetch(&sampler.sample_alone(Seeds::of(batch), key(0))?))?;
+    batches
+        .par_iter()
+        .take(8)
+        .try_for_each(|batch| fetch(&sampler.sample_alone(Seeds::of(batch), key(0))?).map(drop))?;
 
     let mut seconds = Vec::new();
     for (at, batch) in batches.iter().enumerate().take(args.batches.min(32)) {
@@ -141,16 +157,27 @@ fn on_cpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
         seconds.push(begun.elapsed().as_secs_f64());
     }
     let begun = Instant::now();
-    let one = |(at, batch): (usize, &&[u64])| -> anyhow::Result<(usize, usize)> {
+    let one = |(at, batch): (usize, &&[u64])| -> anyhow::Result<[usize; 4]> {
         let sample = sampler.sample_alone(Seeds::of(batch), key(at))?;
-        fetch(&sample)?;
-        Ok((sample.node_count(), sample.edge_count()))
+        let feature_bytes = fetch(&sample)?;
+        let edge_ids = sample.edges.iter().filter_map(|edges| edges.ids.as_ref()).map(Vec::len).sum();
+        Ok([sample.node_count(), sample.edge_count(), edge_ids, feature_bytes])
     };
     let counts = batches.par_iter().enumerate().map(one).collect::<anyhow::Result<Vec<_>>>()?;
     let all_s = begun.elapsed().as_secs_f64();
-    let (nodes, edges) = counts.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
-    let (threads, peak_bytes) = (rayon::current_num_threads(), peak_bytes());
-    let measured = Measured { seconds, all_s, nodes, edges, threads, device: "cpu", graph: "cpu".into(), peak_bytes };
+    let all = |what: usize| counts.iter().map(|counts| counts[what]).sum();
+    let measured = Measured {
+        seconds,
+        all_s,
+        nodes: all(0),
+        edges: all(1),
+        edge_ids: all(2),
+        feature_bytes: all(3),
+        threads: rayon::current_num_threads(),
+        device: "cpu",
+        graph: "cpu".into(),
+        peak_bytes: peak_bytes(),
+    };
     Ok(Figures::new(args, dataset, measured))
 }
 
@@ -191,7 +218,19 @@ fn on_gpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
     }
     let all_s: f64 = seconds.iter().sum();
     let peak_bytes = peak as u64;
-    let measured = Measured { seconds, all_s, nodes, edges, threads: 1, device: "cuda", graph: storage, peak_bytes };
+    let edge_ids = if args.edge_ids { edges } else { 0 };
+    let measured = Measured {
+        seconds,
+        all_s,
+        nodes,
+        edges,
+        edge_ids,
+        feature_bytes: 0,
+        threads: 1,
+        device: "cuda",
+        graph: storage,
+        peak_bytes,
+    };
     Ok(Figures::new(args, dataset, measured))
 }
 
@@ -217,7 +256,8 @@ impl Table {
         Ok(Self { bytes, width_bytes, kept: Mutex::default() })
     }
 
-    fn rows(&self, ids: &[u64]) -> anyhow::Result<()> {
+    /// Fetches rows, and says how many bytes they have.
+    fn rows(&self, ids: &[u64]) -> anyhow::Result<usize> {
         let wanted = ids.len() * self.width_bytes;
         let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let last = kept().pop().filter(|out| out.len() >= wanted);
@@ -227,7 +267,7 @@ impl Table {
         };
         gather_host(&self.bytes, self.width_bytes, IdSlice::U64(ids), &mut out.as_mut_slice()?[..wanted])?;
         kept().push(out);
-        Ok(())
+        Ok(wanted)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use headwater::cuda::{Bandwidths, Gpu, Stream};
 use headwater::graph::sample::SampleOptions;
 use headwater::graph::score::{
@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use super::gather_gpu::median_and_spread;
 use crate::args::{GraphStorage, SampleDevice, ScoreArgs};
+use crate::given::Given;
 use crate::report;
 
 /// Iterations that plain reverse PageRank is timed over: about as many as it takes to settle.
@@ -48,6 +49,8 @@ struct Row {
     seconds: f64,
     /// The range over the median.
     spread: f64,
+    /// All scores together, as they are counted.
+    total: f64,
     passes: u32,
     ms_per_pass: f64,
     edges_per_s: f64,
@@ -66,7 +69,12 @@ struct Timed<'a> {
 }
 
 /// Measures and prints.
-pub fn run(args: &ScoreArgs) -> anyhow::Result<()> {
+pub fn run(args: &ScoreArgs, given: &Given) -> anyhow::Result<()> {
+    if args.device == SampleDevice::Cpu {
+        given.refuse(&["gpu"], "CPU threads score; --device cuda has a GPU do it")?;
+        let has_storage = args.graph.is_some_and(|storage| storage != GraphStorage::Cpu);
+        ensure!(!has_storage, "CPU threads score a graph in host memory: --graph cpu");
+    }
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(bounded(args.threads.unwrap_or(0))).build()?;
     let figures = pool.install(|| measure(args, &dataset))?;
@@ -167,7 +175,7 @@ fn timed<'a>(
 
 fn row(args: &ScoreArgs, graph: &Graph, timed: &Timed<'_>, copy_gb_per_s: f64) -> anyhow::Result<Row> {
     // Pages and caches as they are when it is not the first.
-    (timed.run)()?;
+    let found = (timed.run)()?;
     let mut seconds = Vec::new();
     for _ in 0..args.rounds.max(1) {
         let begun = Instant::now();
@@ -182,6 +190,7 @@ fn row(args: &ScoreArgs, graph: &Graph, timed: &Timed<'_>, copy_gb_per_s: f64) -
         score: timed.score,
         seconds,
         spread,
+        total: found.iter().flatten().map(|score| *score as f64).sum(),
         passes: timed.passes,
         ms_per_pass: pass_s * 1e3,
         edges_per_s: graph.edges() as f64 / pass_s,

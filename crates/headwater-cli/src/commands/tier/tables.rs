@@ -58,6 +58,8 @@ impl Table {
                 Some(Self { at, node_type: node_type.name.clone(), rows: node_type.count, row_bytes })
             })
             .collect();
+        let has_all = (0..types.len()).all(|at| dataset.features(at).is_some());
+        ensure!(row_bytes.is_none() || !has_all, "--row-bytes would change nothing: every node type has features");
         ensure!(!tables.is_empty(), "no node type has features: say how wide a row will be with --row-bytes");
         ensure!(
             tables.iter().all(|table| table.row_bytes > 0),

@@ -37,9 +37,10 @@ use self::host::HostBench;
 use self::scores::{Compare, Comparison};
 use self::source::Features;
 use self::traffic::{Forecast, Lists, rows_of};
-use crate::args::{BenchTierArgs, Caches};
+use crate::args::{BenchTierArgs, Caches, ColdOrder, ScoreSet};
 use crate::commands::reorder::train;
 use crate::commands::tier::on_best_device;
+use crate::given::Given;
 use crate::progress::Bar;
 use crate::{picture, report};
 
@@ -88,8 +89,8 @@ struct About {
 const TABLE: &str = "row k is row k of the file; a node's row is its place in the order of the score";
 
 /// Measures and prints.
-pub fn run(args: &BenchTierArgs) -> anyhow::Result<()> {
-    check(args)?;
+pub fn run(args: &BenchTierArgs, given: &Given) -> anyhow::Result<()> {
+    check(args, given)?;
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     let in_dataset = || format!("measuring with {}", args.dataset.display());
     let features = Features::of(&dataset).with_context(in_dataset)?;
@@ -97,6 +98,9 @@ pub fn run(args: &BenchTierArgs) -> anyhow::Result<()> {
     let disk = disk::open(args, &features)?;
     let gpu = Gpu::open(args.gpu);
     if let Err(why) = &gpu {
+        let others: &[&str] =
+            if args.order == [ColdOrder::Hotness] { &["gpu", "caches"] } else { &["gpu", "order", "caches"] };
+        given.refuse(others, &format!("without a GPU the CPU gather alone is timed: {why}"))?;
         report::note(format!("timing the CPU gather and the disk alone: {why}"));
     }
     let bar = Bar::new();
@@ -116,7 +120,11 @@ pub fn run(args: &BenchTierArgs) -> anyhow::Result<()> {
 }
 
 /// What would be found wrong only after a long while.
-fn check(args: &BenchTierArgs) -> anyhow::Result<()> {
+fn check(args: &BenchTierArgs, given: &Given) -> anyhow::Result<()> {
+    let is_presampled = |set: &ScoreSet| matches!(set, ScoreSet::All | ScoreSet::One(Score::Presampled));
+    if args.score != Score::Presampled && !args.scores.iter().any(is_presampled) {
+        given.refuse(&["presample"], "neither --score nor --scores asks for presampled")?;
+    }
     if let Some(path) = &args.plot {
         picture::format_of(path)?;
     }

@@ -19,6 +19,7 @@ use headwater::train::task::{Task, trainable_shapes};
 use self::measure::Measure;
 use self::view::View;
 use crate::args::{BenchTrainArgs, TrainOrder, TrainSuite};
+use crate::given::Given;
 use crate::progress::Bar;
 use crate::{picture, report};
 
@@ -35,14 +36,20 @@ struct Plan {
 }
 
 /// Measures and prints.
-pub fn run(args: &BenchTrainArgs) -> anyhow::Result<()> {
+pub fn run(args: &BenchTrainArgs, given: &Given) -> anyhow::Result<()> {
     if let Some(path) = &args.plot {
         picture::format_of(path)?;
     }
     ensure!(args.batches > 0, "--batches is at least 1");
     let has_shares = args.suite.contains(&TrainSuite::Sms) && args.sms.iter().all(|sms| *sms > 0);
     ensure!(!args.green || has_shares, "--green sets the SMs of --suite sms aside, which are at least 1");
-    let gpu = Gpu::open(args.gpu).inspect_err(|why| report::note(format!("the CPU alone is measured: {why}"))).ok();
+    check_suites(args, given)?;
+    let gpu = Gpu::open(args.gpu);
+    if let Err(why) = &gpu {
+        check_without_gpu(args, given, &format!("the CPU alone is measured: {why}"))?;
+        report::note(format!("the CPU alone is measured: {why}"));
+    }
+    let gpu = gpu.ok();
     let mut view = View::new(args, gpu.as_ref());
     let mut made: Option<(String, Option<u64>, Arc<Task>)> = None;
     for plan in plans(args, gpu.is_some()) {
@@ -68,6 +75,32 @@ pub fn run(args: &BenchTrainArgs) -> anyhow::Result<()> {
         }
     }
     view.finish()
+}
+
+/// Refuses what belongs to suites and models that are not asked for.
+fn check_suites(args: &BenchTrainArgs, given: &Given) -> anyhow::Result<()> {
+    for (suite, options) in
+        [(TrainSuite::Hot, &["shares"][..]), (TrainSuite::Width, &["widths"]), (TrainSuite::Sms, &["sms", "green"])]
+    {
+        if !args.suite.contains(&suite) {
+            given.refuse(options, "it belongs to a --suite that is not asked for")?;
+        }
+    }
+    if !args.model.iter().any(|model| model == "gat") {
+        given.refuse(&["heads"], "no --model has attention heads")?;
+    }
+    Ok(())
+}
+
+/// Refuses what only a GPU can do.
+fn check_without_gpu(args: &BenchTrainArgs, given: &Given, why: &str) -> anyhow::Result<()> {
+    let others = ["hot_share", "gather_window", "precision", "sampler", "kernels", "trace", "warm", "gpu"];
+    given.refuse(&others, why)?;
+    let suite = args.suite.iter().find(|suite| **suite != TrainSuite::Modes);
+    ensure!(suite.is_none(), "--suite has more than modes, and {why}");
+    let features = args.features.iter().find(|features| **features != Features::Memory);
+    ensure!(features.is_none(), "--features has {}, and {why}", features.map_or("", |features| features.name()));
+    Ok(())
 }
 
 /// Everything that was asked for and can be had; shapes and widths one after the other, so that each graph is made once.
@@ -186,12 +219,12 @@ impl Plan {
             evaluate_every: Some(0),
             features: Some(self.features),
             hot_share: (self.features == Features::Tiered).then_some(self.hot_share),
-            gather_sms: Some(self.gather_sms),
-            gather_green: Some(args.green && self.gather_sms > 0),
-            gather_window: Some(if on_cpu { 0 } else { args.gather_window }),
+            gather_sms: (!on_cpu).then_some(self.gather_sms),
+            gather_green: (!on_cpu).then_some(args.green && self.gather_sms > 0),
+            gather_window: (!on_cpu).then_some(args.gather_window),
             device: Some(if on_cpu { DeviceName::Cpu } else { DeviceName::Cuda(args.gpu) }),
             sampler: Some(if on_cpu { headwater::train::run_config::SamplerName::Cpu } else { args.sampler }),
-            precision: Some(args.precision),
+            precision: (!on_cpu).then_some(args.precision),
             seed: Some(args.seed),
             ..RunFile::default()
         };

@@ -252,7 +252,7 @@ fn a_damaged_one_gives_way_to_the_one_before() {
     let all = Checkpoints::new(folder.path(), 3);
     for step in [1, 2, 3] {
         let mut run = Run::new(step, step as f32, &[&[2]]);
-        run.state.best = Some(Best { value: 1.0, epoch: 0, step: 2, loss: None });
+        run.state.best = Some(Best { value: Some(1.0), epoch: 1, step: 2, loss: None });
         all.save_on(&Breaking::never(), run.snapshot()).unwrap();
     }
     let path = |step: u64| folder.path().join(format!("step-{step:012}.safetensors"));

@@ -173,7 +173,7 @@ impl Base {
 
     /// What is different from the runs without it, in this run and in another like it.
     fn difference(&self, arg: &Arg, words: &[String], first: &Seen) -> Option<String> {
-        if !self.differs(arg, std::slice::from_ref(first)).is_some_and(|found| !found.is_empty()) {
+        if self.differs(arg, std::slice::from_ref(first)).is_none_or(|found| found.is_empty()) {
             return None;
         }
         let second = self.run(words);

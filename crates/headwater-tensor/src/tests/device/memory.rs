@@ -157,7 +157,7 @@ fn laid_over_memory_is_read_where_it_is() {
 #[test]
 fn memory_of_other_processes_is_read_through_the_gpu_and_by_copy() {
     let Some(_) = gpu() else { return };
-    let shared = SharedHost::create(64).unwrap();
+    let mut shared = SharedHost::create(64).unwrap();
     let numbers: Vec<u8> = (0..16u8).flat_map(|i| f32::from(i).to_le_bytes()).collect();
     shared.write(0, &numbers).unwrap();
     let laid = Tensor::lay_over_shared(shared, DType::F32, &[4, 4], Affinity::Gpu).unwrap();

@@ -92,7 +92,8 @@ fn without_a_validation_metric_the_last_epoch_counts() {
         let task = labelled(task, |node, own| if valid.contains(&node) { 1 } else { own % 2 });
         Task { classes: 2, ..task }
     };
-    let cases: [(&str, &dyn Fn(&str) -> Task, Metric, &str); 3] = [
+    type Made<'a> = &'a dyn Fn(&str) -> Task;
+    let cases: [(&str, Made<'_>, Metric, &str); 3] = [
         ("without", &without, Metric::Accuracy, "the dataset names no validation nodes"),
         ("unlabelled", &unlabelled, Metric::Accuracy, "no validation node has a label"),
         ("one-class", &one_class, Metric::RocAuc, "roc_auc of the validation nodes has no value"),

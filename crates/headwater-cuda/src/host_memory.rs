@@ -214,8 +214,8 @@ mod tests {
     fn memory_is_what_the_machine_and_every_group_above_have_left() {
         let one = GIB.to_string();
         let stat = "anon 5\ninactive_file 1073741824\nactive_file 7\n";
-        type Texts = [(&'static str, &'static str)];
-        let cases: &[(&str, &Texts, usize, usize)] = &[
+        type Texts<'a> = [(&'a str, &'a str)];
+        let cases: &[(&str, &Texts<'_>, usize, usize)] = &[
             ("no groups", &[MEMINFO], 32, 64),
             ("nothing at all", &[], 0, 0),
             ("no limit", &[MEMINFO, V2, OWN_V2, ("sys/fs/cgroup/jobs/7/memory.max", "max\n")], 32, 64),

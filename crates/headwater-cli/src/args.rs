@@ -159,6 +159,17 @@ FB15k-237 with inverse relations.")]
     Bench(BenchCommand),
 }
 
+impl Command {
+    /// Whether a dataset or arrays are written, of which nothing is to be left when it is stopped.
+    pub fn writes_dataset(&self) -> bool {
+        match self {
+            Self::Ingest(_) | Self::Export(_) | Self::Reorder(_) | Self::Generate(_) => true,
+            Self::Tier(args) => args.output.is_some(),
+            _ => false,
+        }
+    }
+}
+
 /// What `info` takes.
 #[derive(Debug, Group)]
 pub struct InfoArgs {

@@ -5,11 +5,10 @@ use headwater::graph::dataset::export_npy;
 
 use crate::args::ExportArgs;
 use crate::progress::Bar;
-use crate::{report, stop};
+use crate::report;
 
 /// Writes them.
 pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
-    stop::leave_nothing()?;
     let dataset = Dataset::open(&args.dataset)?;
     export_npy(&dataset, &args.npy, &Bar::new())?;
     report::line(format!("wrote {}", args.npy.display()));

@@ -109,20 +109,22 @@ fn dataset(
     origin: Option<&Origin>,
     progress: &dyn Progress,
 ) -> anyhow::Result<Dataset> {
-    let folder = match (&args.dataset, &config.dataset, origin) {
-        (Some(folder), _, _) => folder.clone(),
-        (None, Some(_), Some(origin)) => {
-            return origin
-                .open(&args.run)
-                .context("another dataset can be named by --dataset, which takes it as it is");
-        }
-        (None, Some(given), None) => given.clone(),
-        (None, None, _) => planted::again(&args.run, origin, progress)?,
+    let open = |folder: &Path| {
+        let hint = || format!("opening {}; another dataset can be named by --dataset", folder.display());
+        Dataset::open(folder).with_context(hint)
     };
-    let hint = || format!("opening {}; another dataset can be named by --dataset", folder.display());
-    let opened = Dataset::open(&folder).with_context(hint)?;
+    let opened = match (&args.dataset, &config.dataset, origin) {
+        (Some(folder), _, _) => open(folder)?,
+        (None, Some(_), Some(origin)) => {
+            let elsewhere = "another dataset can be named by --dataset, which takes it as it is";
+            origin.open(&args.run).context(elsewhere)?
+        }
+        (None, Some(given), None) => open(given)?,
+        (None, None, _) => open(&planted::again(&args.run, origin, progress)?)?,
+    };
     if args.verify {
-        opened.verify(progress).with_context(|| format!("verifying {}", folder.display()))?;
+        opened.verify(progress).with_context(|| format!("verifying {}", opened.folder().display()))?;
+        report::note("every file of the dataset is as it was written");
     }
     if let Some(origin) = origin {
         let found = Origin::of(&opened);

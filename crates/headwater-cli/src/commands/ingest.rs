@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::{IngestArgs, IngestIds, IngestLayout, LabelsAre, SparseAs};
 use crate::progress::Bar;
-use crate::{report, stop};
+use crate::report;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -26,7 +26,6 @@ struct Done {
 /// Reads, says what building takes, builds.
 pub fn run(args: &IngestArgs) -> anyhow::Result<()> {
     let started = Instant::now();
-    stop::leave_nothing()?;
     let bar = Bar::new();
     let ingest = Ingest::read(args.source.as_deref(), &args.output, options(args)?, &bar)?;
     let read_seconds = started.elapsed().as_secs_f64();

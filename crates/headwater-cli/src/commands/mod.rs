@@ -19,6 +19,7 @@ use headwater::train::threads;
 
 use crate::args::{BenchCommand, Command};
 use crate::given::Given;
+use crate::stop;
 
 /// Does what was asked.
 pub fn run(command: Command, given: &Given) -> anyhow::Result<ExitCode> {
@@ -27,6 +28,10 @@ pub fn run(command: Command, given: &Given) -> anyhow::Result<ExitCode> {
         Command::Train(args) => train::run(&args),
         Command::Produce => train::produce().map(|()| ExitCode::SUCCESS),
         other => {
+            // Before threads are started, which would not know of signals.
+            if other.writes_dataset() {
+                stop::leave_nothing()?;
+            }
             set_threads(if let Command::Infer(args) = &other { args.threads } else { 0 })?;
             run_verb(other, given).map(|()| ExitCode::SUCCESS)
         }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::args::{NodeOrder, ReorderDatasetArgs};
 use crate::progress::Bar;
-use crate::{report, stop};
+use crate::report;
 
 /// What was done.
 #[derive(Serialize)]
@@ -30,7 +30,6 @@ struct Summary {
 pub fn run(args: &ReorderDatasetArgs) -> anyhow::Result<()> {
     let is_random = args.by == NodeOrder::Random && args.order.is_none();
     ensure!(args.seed.is_none() || is_random, "--seed is of the random order; say --by random, or leave it out");
-    stop::leave_nothing()?;
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     let bar = Bar::new();
     // Before an order is made out of it.

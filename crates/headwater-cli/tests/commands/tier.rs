@@ -65,7 +65,16 @@ fn the_order_is_written_and_serves_what_was_told() {
     // Rows of 32 bytes never reach over a line.
     assert_eq!(found["stride_bytes"], serde_json::json!([32]));
     fails_with(&["tier", &data, "-o", &out], "name a new folder");
-    // A page that rotted is an error of the run that reads it, and not features.
+}
+
+/// A page that rotted is an error of the run that reads it, and not features. Smaller files are read whole when they are opened.
+#[test]
+fn a_page_that_rotted_is_an_error_of_the_run_that_reads_it() {
+    let (folder, data) = made("64");
+    let out = folder.path().join("hot").to_str().unwrap().to_owned();
+    json(&data, &["--score", "expected", "-o", &out, "--page-sums"]);
+    let new = Dataset::open(&folder.path().join("hot")).unwrap();
+    let features = new.features(0).unwrap().path();
     let mut bytes = std::fs::read(features).unwrap();
     bytes.iter_mut().skip(4096).step_by(1000).for_each(|byte| *byte ^= 1);
     std::fs::write(features, &bytes).unwrap();

@@ -178,7 +178,7 @@ fn what_is_no_checkpoint_is_named() {
     let huge = [&u64::MAX.to_le_bytes()[..], &[0; 64]].concat();
     let foreign = file_of("{}").iter().map(|&b| if b == b'h' { b'H' } else { b }).collect();
     let whole = file_of("{}");
-    let speaks = format!("bytes; its header speaks of {}", whole.len());
+    let speaks = format!("bytes; by its header there should be {}", whole.len());
     let meta = r#"{"version": 2, "state": "whatever the future brings"}"#;
     for (bytes, words) in [
         (vec![], "ends early"),

@@ -85,7 +85,7 @@ fn trainer(task: Task, model: Architecture, full_graph: bool, folder: &Path) -> 
         inverse_relations: Some(false),
         ..RunFile::default()
     };
-    let config = RunConfig::resolve(flags, RunFile::default()).unwrap();
+    let config = RunConfig::resolve(RunFile::default(), flags).unwrap();
     Trainer::open(config, task, &folder.join(format!("{model:?}-{full_graph}"))).unwrap()
 }
 

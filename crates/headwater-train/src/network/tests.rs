@@ -33,7 +33,7 @@ fn config(model: Architecture) -> RunConfig {
         full_graph: Some(true),
         ..RunFile::default()
     };
-    RunConfig::resolve(flags, RunFile::default()).unwrap()
+    RunConfig::resolve(RunFile::default(), flags).unwrap()
 }
 
 fn network(config: &RunConfig, graph: &Adjacency) -> Network {

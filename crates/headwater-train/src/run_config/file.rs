@@ -67,7 +67,8 @@ mod tests {
     #[test]
     fn a_path_that_is_no_text_is_named() {
         let dataset = Some(OsStr::from_bytes(b"data/\xff").into());
-        let config = RunConfig::resolve(RunFile { dataset, ..RunFile::default() }, RunFile::default()).unwrap();
+        let config = RunConfig::resolve(RunFile::default(), RunFile::default()).unwrap();
+        let config = RunConfig { dataset, ..config };
         let said = config.to_toml().unwrap_err().to_string();
         assert!(said.starts_with("dataset is data/") && said.contains("a path in UTF-8"), "{said}");
     }

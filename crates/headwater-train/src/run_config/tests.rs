@@ -185,7 +185,7 @@ fn a_hot_share_that_is_given_is_that_of_a_tiered_table() {
     RunConfig::resolve(share(Some(Features::Tiered)), RunFile::default()).unwrap();
     RunConfig::resolve(RunFile::default(), share(Some(Features::Memory))).unwrap();
     let said = RunConfig::resolve(share(None), RunFile::default()).unwrap_err().to_string();
-    assert!(said.contains("hot_share is 0.5; expected none where features is auto"), "{said}");
+    assert!(said.contains("hot_share is 0.5; expected 0.2 where features is not tiered"), "{said}");
 }
 
 #[test]

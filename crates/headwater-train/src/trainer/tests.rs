@@ -45,7 +45,7 @@ fn config(model: Architecture, is_full: bool) -> RunConfig {
         seed: Some(3),
         ..RunFile::default()
     };
-    RunConfig::resolve(flags, RunFile::default()).unwrap()
+    RunConfig::resolve(RunFile::default(), flags).unwrap()
 }
 
 fn run(config: &RunConfig, folder: &Path, data: &Path) -> Result<Summary> {

@@ -53,6 +53,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let Ground { folder, dataset, origin, config } = Ground::of(args, machine.config.clone())?;
     if args.verify {
         dataset.verify(&Bar::new()).with_context(|| format!("verifying {}", dataset.folder().display()))?;
+        report::note("every file of the dataset is as it was written");
     }
     let open = || task::open(&config, &dataset).with_context(|| format!("training on {}", dataset.folder().display()));
     let task = open()?;

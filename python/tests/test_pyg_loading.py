@@ -199,16 +199,16 @@ def test_worker_init_fn_is_for_workers(data):
 
 
 def test_threads_that_stay_end_with_their_loader(data):
-    before = threading.active_count()
+    before = set(threading.enumerate())
     loader = NeighborLoader(data, [2], batch_size=10, num_workers=2, persistent_workers=True)
     assert len(list(loader)) == 10 and len(list(pickle.loads(pickle.dumps(loader)))) == 10
     half = iter(loader)
     next(half)
     del half
-    assert threading.active_count() > before
+    assert set(threading.enumerate()) - before
     del loader
     gc.collect()
-    assert threading.active_count() == before
+    assert not set(threading.enumerate()) - before
 
 
 def test_a_timeout_is_said_in_time(data):

@@ -82,7 +82,7 @@ class Memory:
             return Mapped(self._whole(), place.ordinal, is_pinned=True)
         try:
             return Mapped(self._whole(), place.ordinal)
-        except RuntimeError:
+        except (RuntimeError, ValueError):
             # Torch calls pinned what anybody has registered, also we for another holder. The driver alone knows what it has
             # pinned itself: it refuses to do so again.
             if not self.is_pinned():

@@ -82,20 +82,20 @@ __device__ inline void hw_product_f32(const X &x, const float *w, const HwMap &t
     }
 }
 
-// A tile of rows, HW_DEPTH elements of each, into shared memory; zeros where there is nothing.
+// A tile of rows, HW_DEPTH elements of each, into shared memory; zeros from row `count` on. A pointer is never null: compilers
+// take an offset from null for something that cannot be, and drop the test for it.
 #define HW_X_PITCH (HW_DEPTH + 4)
-template <u32 FROM>
-__device__ inline void hw_load_rows(float *to, const float *const (&from)[2], u32 start, const float *nowhere) {
+template <u32 FROM> __device__ inline void hw_load_rows(float *to, const float *const (&from)[2], u32 count, u32 start) {
     const u32 FLOATS = FROM % 4 == 0 ? 4 : 1;
 #pragma unroll
     for (u32 half = 0; half < 2; half++) {
         const u32 row = half * 64 + threadIdx.x / 4, deep = threadIdx.x % 4 * 4;
 #pragma unroll
         for (u32 i = 0; i < 4; i += FLOATS) {
-            const bool is_there = from[half] && start + deep + i < FROM;
+            const bool is_in = start + deep + i < FROM;
             // Nothing is read where there is nothing; the address has to be one all the same.
-            const float *own = is_there ? from[half] + start + deep + i : nowhere;
-            hw_copy<FLOATS>(to + row * HW_X_PITCH + deep + i, own, is_there);
+            const float *own = from[half] + (is_in ? start + deep + i : 0);
+            hw_copy<FLOATS>(to + row * HW_X_PITCH + deep + i, own, is_in && row < count);
         }
     }
 }
@@ -155,13 +155,13 @@ __device__ inline void hw_product_mma(const X &x, const float *w, const HwMap &t
 #pragma unroll
         for (u32 half = 0; half < 2; half++) {
             const u32 row = half * 64 + threadIdx.x / 4;
-            from[half] = row < tile.count ? x.row(tile.first + row) + head * FROM : 0;
+            from[half] = x.row(tile.first + (row < tile.count ? row : 0)) + head * FROM;
         }
         const auto load = [&](u32 step) {
             if (step < steps) {
                 const u32 start = step * HW_DEPTH;
                 float *w_tile = w_tiles[step % STAGES];
-                hw_load_rows<FROM>(x_tiles[step % STAGES], from, start, matrix);
+                hw_load_rows<FROM>(x_tiles[step % STAGES], from, tile.count, start);
                 if (TRANSPOSED) {
                     hw_load_matrix<WIDTH, HW_DEPTH, W_PITCH, TO, FROM>(w_tile, matrix, first_column, start);
                 } else {

@@ -86,9 +86,9 @@ pub struct GatherArgs {
     /// Variants to run; may be given several times. Default: all.
     #[arg(long, value_parser = variant())]
     pub variant: Vec<Variant>,
-    /// MiB gathered a step of the `table` and `sms` suites.
-    #[arg(long, default_value_t = 512)]
-    pub gathered_mib: u64,
+    /// MiB gathered a step of the `table` and `sms` suites. Default: 512, and 64 without a GPU.
+    #[arg(long)]
+    pub gathered_mib: Option<u64>,
     /// CPU threads for `cpu` and `hybrid`. Default: all cores but two.
     #[arg(long)]
     pub cpu_threads: Option<usize>,

@@ -61,9 +61,9 @@ pub struct BenchTierArgs {
     /// The `.npy` file whose rows are read from disk. Default: the dataset's features.
     #[arg(long, value_name = "FILE")]
     pub disk_file: Option<PathBuf>,
-    /// Batches that are read from disk; the first half of them warms the cache.
-    #[arg(long, value_name = "BATCHES", default_value_t = 16)]
-    pub disk_batches: usize,
+    /// Batches that are read from disk; the first half of them warms the cache. Default: 16, or all of --batches.
+    #[arg(long, value_name = "BATCHES")]
+    pub disk_batches: Option<usize>,
     /// Seed of the draws.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -64,12 +64,12 @@ pub struct BenchTrainArgs {
     /// Attention heads of GAT; each has its part of the hidden width.
     #[arg(long, default_value_t = 4)]
     pub heads: usize,
-    /// Batches that are measured.
-    #[arg(long, default_value_t = 64)]
-    pub batches: u64,
-    /// Batches before them. What a gather has under way is found in these.
-    #[arg(long, default_value_t = 144)]
-    pub warm: u64,
+    /// Batches that are measured. Default: 64, and 4 where a CPU trains, which takes hundreds of times as long.
+    #[arg(long)]
+    pub batches: Option<u64>,
+    /// Batches before them. What a gather has under way is found in these. Default: 144, and 1 where a CPU trains.
+    #[arg(long)]
+    pub warm: Option<u64>,
     /// How exact products are: f32, tf32, tf32x3 or bf16.
     #[arg(long, value_parser = word::<PrecisionName>, default_value = "tf32x3")]
     pub precision: PrecisionName,
@@ -85,9 +85,9 @@ pub struct BenchTrainArgs {
     /// Write so many of the batches as arrays, for other programs to train on.
     #[arg(long, value_name = "DIR")]
     pub export: Option<PathBuf>,
-    /// How many that are.
-    #[arg(long, default_value_t = 8, requires = "export")]
-    pub exported: u64,
+    /// How many that are. Default: 8, or all where an epoch has fewer.
+    #[arg(long, requires = "export")]
+    pub exported: Option<u64>,
     /// Write the graph there too: offsets, neighbours, training nodes.
     #[arg(long, requires = "export")]
     pub export_graph: bool,

@@ -41,7 +41,7 @@ pub struct TierArgs {
     /// Draw other batches and compare: every score with the order of the batches' own counts, and the plan with what is read.
     #[arg(long)]
     pub measure: bool,
-    /// Also show how reads spread with the number of hops, each with fan-out 10: `2,3,4,5`.
+    /// Also show how reads spread with the number of hops, each with fan-out 10 over at most 16 batches: `2,3,4,5`.
     #[arg(long, value_delimiter = ',', value_name = "HOPS")]
     pub depths: Vec<usize>,
     /// Seed of the draws.

@@ -60,7 +60,7 @@ pub fn steps(args: &GatherArgs, gpu: Option<&Gpu>) -> anyhow::Result<Vec<Step>> 
         fits
     });
     if steps.is_empty() {
-        bail!("nothing to run: no step has that width, or no table fits in host memory");
+        bail!("nothing to run: no step of --suite has a --width that was asked for, or no --table-gib fits in host memory");
     }
     // The largest table first: smaller ones are its beginning.
     steps.sort_by_key(|step| std::cmp::Reverse(step.table_bytes));
@@ -142,8 +142,7 @@ fn table_sizes(args: &GatherArgs, room_bytes: u64, gpu: Option<&Gpu>) -> Vec<u64
 }
 
 fn gathered_bytes(args: &GatherArgs, gpu: Option<&Gpu>) -> u64 {
-    let most = if gpu.is_some() { u64::MAX } else { 64 << 20 };
-    (args.gathered_mib << 20).min(most)
+    args.gathered_mib.unwrap_or(if gpu.is_some() { 512 } else { 64 }).saturating_mul(1 << 20)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a size in GiB, rounded to whole bytes")]

@@ -75,6 +75,7 @@ pub fn run(args: &ScoreArgs, given: &Given) -> anyhow::Result<()> {
         let has_storage = args.graph.is_some_and(|storage| storage != GraphStorage::Cpu);
         ensure!(!has_storage, "CPU threads score a graph in host memory: --graph cpu");
     }
+    ensure!(args.rounds > 0, "--rounds is at least 1");
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(bounded(args.threads.unwrap_or(0))).build()?;
     let figures = pool.install(|| measure(args, &dataset))?;
@@ -177,7 +178,7 @@ fn row(args: &ScoreArgs, graph: &Graph, timed: &Timed<'_>, copy_gb_per_s: f64) -
     // Pages and caches as they are when it is not the first.
     let found = (timed.run)()?;
     let mut seconds = Vec::new();
-    for _ in 0..args.rounds.max(1) {
+    for _ in 0..args.rounds {
         let begun = Instant::now();
         (timed.run)()?;
         seconds.push(begun.elapsed().as_secs_f64());

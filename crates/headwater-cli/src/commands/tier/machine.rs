@@ -51,11 +51,12 @@ impl Machine {
         let table_bytes = tables.iter().map(Table::bytes).fold(0, u64::saturating_add);
         let are_there = self.gpus == 0 || args.gpus <= self.gpus;
         ensure!(are_there, "--gpus is {}, and there are {}", args.gpus, self.gpus);
+        ensure!(args.gpus > 0, "--gpus is at least 1");
         let reserved = working_set_bytes(batch_bytes);
         let (device, host) = (budget(args.gpu_bytes, args.gpu_share), budget(args.host_bytes, args.host_share));
         Ok(Room {
             device_bytes: device.bytes("GPU memory", self.gpu_bytes, reserved, table_bytes)?,
-            members: args.gpus.max(1),
+            members: args.gpus,
             host_bytes: host.bytes("host memory", self.host_bytes, self.host_bytes / 10, table_bytes)?,
             has_disk: !args.no_disk,
         })

@@ -44,6 +44,7 @@ commands! {
     export: "export data --npy made",
     reorder: "reorder data -o made --json",
     tier: "tier flipped --fanout 3,3 --batch 16 --batches 2 --gpu-share 0.1 --json",
+    train_resumed: "train --resume run --epochs 6 --json",
     train: "train flipped -o made --device cpu --hidden 8 --epochs 5 --rate 0.3 --seed 2 --batch 32 --json",
     infer: "infer run --json",
     compile: "compile gat --json",
@@ -132,7 +133,7 @@ impl Base {
     fn judge(&self, arg: &Arg) -> Outcome {
         let at = self.find(arg);
         let mut tries = self.tries(arg, at.as_ref());
-        let (mut refused, mut same) = (Vec::new(), Vec::new());
+        let (mut refused, mut unnamed, mut same) = (Vec::new(), Vec::new(), Vec::new());
         if tries.is_empty() {
             return Outcome::Idle(format!("{}: no other value is known", shown(arg)));
         }
@@ -143,8 +144,13 @@ impl Base {
             let seen = self.run(&words);
             if seen.code != Some(0) {
                 let is_nonsense = seen.code == Some(2) && seen.stderr.contains("invalid value");
-                if !is_nonsense {
-                    refused.push(format!("{with}: {}", seen.stderr.lines().last().unwrap_or_default()));
+                let why = format!("{with}: {}", seen.stderr.lines().last().unwrap_or_default());
+                let is_value_named =
+                    words.iter().any(|word| !self.words.contains(word) && word.len() > 2 && seen.stderr.contains(word));
+                match names(arg, &seen.stderr) || is_value_named {
+                    _ if is_nonsense => {}
+                    true => refused.push(why),
+                    false => unnamed.push(why),
                 }
                 continue;
             }
@@ -155,6 +161,9 @@ impl Base {
         }
         // Words that name what is done anyway change nothing, and one that names what cannot be done is refused. A number that
         // is out of range is refused too: more must be than are taken.
+        if let Some(why) = unnamed.pop() {
+            return Outcome::Idle(format!("{why}: the refusal does not say what it is about"));
+        }
         let is_refused = if is_word(arg) { !refused.is_empty() } else { refused.len() > same.len() };
         match refused.pop().or_else(|| self.excludes(arg)) {
             Some(why) if is_refused || same.len() == 1 && is_flag(arg) => Outcome::Refused(why),
@@ -253,6 +262,13 @@ impl Base {
         }
         values.into_iter().map(with).collect()
     }
+}
+
+/// Whether a refusal says which option it is about.
+fn names(arg: &Arg, refusal: &str) -> bool {
+    let id = arg.get_id().as_str();
+    let long = arg.get_long().unwrap_or(id);
+    [id, long].iter().any(|name| refusal.to_lowercase().contains(&name.to_lowercase()))
 }
 
 fn shown(arg: &Arg) -> String {

@@ -102,7 +102,9 @@ impl<'a> DiskBench<'a> {
         let options = DiskOptions { cache_bytes: share.max(defaults.unit_bytes as u64), ..defaults };
         let depth = options.in_flight_bytes / options.read_bytes;
         let engine = Arc::new(Engine::new(EngineConfig { depth, ..EngineConfig::default() })?);
-        let lists = &lists[..lists.len().min(args.disk_batches)];
+        let wanted = args.disk_batches.unwrap_or(lists.len().min(16));
+        ensure!(wanted <= lists.len(), "--disk-batches is {wanted}, and --batches is {}", lists.len());
+        let lists = &lists[..wanted];
         let (warm, timed) = lists.split_at(lists.len() / 2);
         Ok(Self { engine, rows, options, warm, timed })
     }

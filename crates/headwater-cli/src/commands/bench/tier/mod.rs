@@ -132,7 +132,7 @@ fn check(args: &BenchTierArgs, given: &Given) -> anyhow::Result<()> {
     ensure!(odd.is_none(), "--shares are percents from 0 to 100; one is {}", odd.unwrap_or(&0.0));
     let is_none = args.batches == 0 || args.presample == Some(0) || args.counted == Some(0);
     ensure!(!is_none, "--batches, --presample and --counted are at least 1");
-    ensure!(args.rounds > 0 && args.disk_batches > 0, "--rounds and --disk-batches are at least 1");
+    ensure!(args.rounds > 0 && args.disk_batches != Some(0), "--rounds and --disk-batches are at least 1");
     ensure!((0.0..=1.0).contains(&args.disk_cache), "--disk-cache is {}; expected from 0 to 1", args.disk_cache);
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use headwater::graph::Ids;
 use headwater::graph::generate::Bijection;
 use headwater::graph::random::Key;
@@ -43,7 +43,10 @@ pub fn write(args: &BenchTrainArgs, task: &Task, folder: &Path) -> anyhow::Resul
     let shuffle = Bijection::new(Key::new(args.seed), task.train.len() as u64);
     let seed = |at: u64| task.train[usize::try_from(shuffle.forward(at)).unwrap_or(usize::MAX)];
     let (count, batch) = (task.train.len() as u64, args.batch as u64);
-    for at in 0..args.exported.min(count / batch.max(1)) {
+    let whole = count / batch.max(1);
+    let exported = args.exported.unwrap_or(whole.min(8));
+    ensure!(exported <= whole, "--exported is {exported}, and an epoch has {whole} whole batches of {batch} nodes");
+    for at in 0..exported {
         let seeds: Vec<u64> = (at * batch..(at + 1) * batch).map(seed).collect();
         let key = Key::new(args.seed).of(at);
         let sample = sampler.sample(Seeds { node_type: 0, nodes: &seeds, times: None }, key)?;

@@ -93,8 +93,8 @@ impl Measure<'_> {
         };
         trainer.keep_timeline();
         // A CPU takes as long for one batch as a GPU for hundreds.
-        let (warm, batches) = if is_on_cpu { (1, args.batches.min(4)) } else { (args.warm, args.batches) };
-        let window = Window::new(self.gpu, warm, batches);
+        let (warm, batches) = if is_on_cpu { (1, 4) } else { (144, 64) };
+        let window = Window::new(self.gpu, args.warm.unwrap_or(warm), args.batches.unwrap_or(batches));
         while !window.is_over() {
             trainer.train_epoch(&window)?;
         }

@@ -40,7 +40,7 @@ pub fn run(args: &BenchTrainArgs, given: &Given) -> anyhow::Result<()> {
     if let Some(path) = &args.plot {
         picture::format_of(path)?;
     }
-    ensure!(args.batches > 0, "--batches is at least 1");
+    ensure!(args.batches != Some(0), "--batches is at least 1");
     let has_shares = args.suite.contains(&TrainSuite::Sms) && args.sms.iter().all(|sms| *sms > 0);
     ensure!(!args.green || has_shares, "--green sets the SMs of --suite sms aside, which are at least 1");
     check_suites(args, given)?;

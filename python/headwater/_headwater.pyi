@@ -468,6 +468,8 @@ def score(
     batch: int,
     batches: Optional[int],
     seed: int,
+    damping: Optional[float],
+    iterations: Optional[int],
 ) -> list[Array]:
     """One array a node type."""
 

@@ -65,8 +65,7 @@ class UnifiedTensor(Tensor):
 
     def mem_advise(self, advise: str, device: Any = "cuda") -> None:
         """Tells the driver how the memory will be used. Only managed memory takes advice: `unified(t, managed=True)`."""
-        if advise not in _ADVICE:
-            raise ValueError(f"advise is {advise!r}; it should be one of {', '.join(_ADVICE)}")
+        _check_advice(advise)
         owner = self._held().owner()
         if not isinstance(owner, ManagedMemory):
             raise RuntimeError("only managed memory takes advice; make the tensor with `unified(t, managed=True)`")
@@ -156,13 +155,18 @@ def unified(
     """A tensor or array in memory that CPU and GPU read.
 
     With `copy=False` it is read where it lies, and an error says why where that cannot be. With `copy=True` it is copied.
-    Otherwise shared memory and NumPy's arrays of more than 32 MiB are read where they lie, and others are copied.
+    Otherwise shared memory and NumPy's arrays of more than 32 MiB are read where they lie, and others are copied. `advise` is
+    for managed memory, which it asks for, and `advise_device` for `advise`: see `UnifiedTensor.mem_advise`.
 
     >>> table = headwater.unified(torch.arange(6).view(3, 2))
     >>> table[torch.tensor([2, 0])].tolist()
     [[4, 5], [0, 1]]
     """
     _check_affinity(affinity)
+    if advise is not None:
+        _check_advice(advise)
+    elif advise_device != "cuda":
+        raise ValueError(f"advise_device is {advise_device!r}, but advise is None: there is no advice about it")
     if not isinstance(tensor, (Tensor, np.ndarray)):
         raise TypeError(f"tensor is a {type(tensor).__name__}; it should be a tensor or a NumPy array")
     needs_grad = isinstance(tensor, Tensor) and tensor.requires_grad
@@ -182,6 +186,11 @@ def unified(
         # Whatever the driver has against it is said now.
         made._alias(_gpu.current())
     return made.requires_grad_(needs_grad)
+
+
+def _check_advice(advise: str) -> None:
+    if advise not in _ADVICE:
+        raise ValueError(f"advise is {advise!r}; it should be one of {', '.join(_ADVICE)}")
 
 
 def _check_affinity(affinity: str) -> None:

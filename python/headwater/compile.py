@@ -30,16 +30,38 @@ import textwrap
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
 from ._headwater import BoundLayer, builtin_layer
 from ._headwater import Layer as _Text
 
 if TYPE_CHECKING:
-    import torch
+    from .module import LayerModule
 
 # Kinds of calls that a layer keeps its plans for.
 _MOST_BOUND = 64
+
+
+@overload
+def compile(
+    layer: None = None,
+    /,
+    *,
+    self_loops: bool = False,
+    drop_self_loops: bool = False,
+    uses: Iterable[Callable] = (),
+) -> Callable[[Callable], Layer]: ...
+
+
+@overload
+def compile(
+    layer: Union[Callable, str],
+    /,
+    *,
+    self_loops: bool = False,
+    drop_self_loops: bool = False,
+    uses: Iterable[Callable] = (),
+) -> Layer: ...
 
 
 def compile(
@@ -49,7 +71,7 @@ def compile(
     self_loops: bool = False,
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
-) -> Any:
+) -> Union[Layer, Callable[[Callable], Layer]]:
     """A layer out of a function's text, out of a text, or by the name of one that comes with Headwater.
 
     `self_loops` gives every node one edge to itself, in the place of those that the graph has; `drop_self_loops` leaves those out.
@@ -139,7 +161,7 @@ class Layer:
         graph: Any = None,
         seed: Optional[int] = None,
         **named: Any,
-    ) -> torch.nn.Module:
+    ) -> LayerModule:
         """A module that owns the layer's weights, and is called with a graph and the layer's inputs.
 
         Sizes and options are given by name. How many nodes and types there are is given too, or follows from a `graph` as calls take

@@ -28,7 +28,8 @@ class LayerGraph:
     """A graph that layers are called with. Making one by hand is of use where nodes that are read and written differ.
 
     `num_written` are the first of the nodes: those that a sampled block has outputs for. Edges that lie on a GPU and are all of
-    one type are sorted there by their targets, unless `is_sorted` says that they are in that order.
+    one type are sorted there by their targets, unless `is_sorted` says that they are in that order; said of others that are not,
+    it is refused.
     """
 
     def __init__(
@@ -44,11 +45,15 @@ class LayerGraph:
         edges = _integers(edge_index, "edge_index")
         if edges.dim() != 2 or edges.size(0) != 2:
             raise ValueError(f"edge_index has shape {list(edges.shape)}; it should be [2, edges]")
+        if edge_type is None and num_edge_types is not None:
+            raise ValueError(f"num_edge_types is {num_edge_types}, but edge_type is None: edges are of one type")
         written = num_nodes if num_written is None else num_written
         if edge_type is None and gpu.lies_there(edges):
             self._set([num_nodes], [written], None)
             self._on_gpu = _OnGpu(edges, num_nodes, written, is_sorted)
             return
+        if is_sorted and bool((edges[1].diff() < 0).any()):
+            raise ValueError("is_sorted is True, but edge_index is not sorted by its targets")
         order, parts = None, [edges.cpu()]
         if edge_type is not None:
             order, parts = _by_type(edges.cpu(), _integers(edge_type, "edge_type").cpu(), num_edge_types)
@@ -229,7 +234,7 @@ def _of_edges(edge_index: Tensor, edge_type: Optional[Tensor], rows: dict[str, i
     parts = [edge_index] if edge_type is None else [edge_index, edge_type]
 
     def make() -> LayerGraph:
-        return LayerGraph(edge_index, nodes, edge_type=edge_type, num_edge_types=types)
+        return LayerGraph(edge_index, nodes, edge_type=edge_type, num_edge_types=None if edge_type is None else types)
 
     return _remembered(parts, (nodes, types if edge_type is not None else None), make)
 

@@ -10,6 +10,17 @@ from . import _headwater
 from ._headwater import Array, Graph
 from .dataset import Dataset, plain
 
+# Which kinds of scores follow what may be given.
+_FOLLOWS = {
+    "train": ("weighted-pagerank", "expected", "presampled"),
+    "fanout": ("expected", "presampled"),
+    "batch": ("expected", "presampled"),
+    "batches": ("presampled",),
+    "seed": ("presampled",),
+    "damping": ("pagerank", "weighted-pagerank"),
+    "iterations": ("pagerank", "weighted-pagerank"),
+}
+_MOST_ITERATIONS = 1000
 _LINKS = ("device", "peer", "host", "disk")
 
 
@@ -22,26 +33,38 @@ def scores(
     batch: int = 1024,
     batches: Optional[int] = None,
     seed: int = 1,
+    damping: Optional[float] = None,
+    iterations: Optional[int] = None,
 ) -> dict[str, Array]:
     """How much every node will be read, as an array a node type; larger is more.
 
     `out-degree`, `in-degree` and `presampled` are counts, `pagerank` (reverse PageRank) and `weighted-pagerank` (with
     weight on the training nodes) are shares, and `expected` is reads an epoch. The last three must know the training
     nodes: those of the dataset, or `train`, ids by node type. `expected` and `presampled` also follow `fanout` and
-    `batch`; the latter draws `batches` batches.
+    `batch`; the latter draws `batches` batches, by `seed`. Of both ranks, `damping` is the share of a score that is
+    handed on, 0.85 by default, and `iterations` says how many there are: five with weight on training nodes, else until
+    nothing changes. What a kind does not follow is refused where it is given.
 
     >>> import numpy
     >>> topology = _headwater.Topology.from_coo(numpy.array([0, 0]), numpy.array([1, 2]), 3, 3)
     >>> numpy.asarray(scores(Graph([("node", 3)], [(0, "to", 0, topology)]), "out-degree")["node"])
     array([2, 0, 0])
     """
+    if iterations is not None and not 1 <= iterations <= _MOST_ITERATIONS:
+        raise ValueError(f"iterations is {iterations}; it should be from 1 to {_MOST_ITERATIONS}")
+    given = {"train": train, "batches": batches, "damping": damping, "iterations": iterations}
+    usual = {"fanout": (fanout, (12, 12, 12)), "batch": (batch, 1024), "seed": (seed, 1)}
+    given.update({name: own for name, (own, default) in usual.items() if (tuple(own) if name == "fanout" else own) != default})
+    for name, own in given.items():
+        if own is not None and kind in _headwater.score_kinds() and kind not in _FOLLOWS[name]:
+            raise ValueError(f"{name} is given, but {kind} does not follow it; it is for {' and '.join(_FOLLOWS[name])}")
     lists = graph.graph() if isinstance(graph, Dataset) else graph
     types = [name for name, _ in lists.node_types]
     if train is None and isinstance(graph, Dataset):
         train = {name: graph.split("train", name) for name in types}
     given = _by_type("train", train, types)
     ids = [plain(given.get(name)) for name in types]
-    found = _headwater.score(lists, kind, ids, list(fanout), batch, batches, seed)
+    found = _headwater.score(lists, kind, ids, list(fanout), batch, batches, seed, damping, iterations)
     return dict(zip(types, found))
 
 

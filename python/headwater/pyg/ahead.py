@@ -307,6 +307,10 @@ def _workers(kwargs: dict[str, Any]) -> tuple[int, Optional[int], bool]:
     """How many workers are wished for, batches ahead for each, and whether they outlast an epoch."""
     if kwargs.pop("multiprocessing_context", None) is not None:
         raise ValueError("multiprocessing_context is for processes; batches are made by threads here")
+    if not kwargs.pop("in_order", True):
+        raise ValueError("in_order is False; batches come in order here, whichever thread is done first")
+    if kwargs.pop("pin_memory_device", ""):
+        raise ValueError("pin_memory_device is given; batches are pinned for all GPUs, so leave it out")
     workers = operator.index(kwargs.pop("num_workers", 0))
     if workers < 0:
         raise ValueError(f"num_workers is {workers}; it should not be negative")

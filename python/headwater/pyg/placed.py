@@ -28,6 +28,12 @@ class Placed(Ahead):
         self.tables: Optional[Tables] = None
         if kwargs.get("batch_size", 1) is None and kwargs.get("batch_sampler") is None:
             raise ValueError("batch_size is None, and there is no batch_sampler; it should be a number of inputs")
+        # Lightning hands on what a loader has of these.
+        given = kwargs.get("collate_fn")
+        if given is not None and not isinstance(getattr(given, "__self__", None), Placed):
+            raise ValueError("collate_fn is given; a batch is made of what was drawn, so use `transform`")
+        if not isinstance(kwargs.get("dataset", range(0)), range):
+            raise ValueError("dataset is given; a loader goes through its input nodes or edges")
         place = place_of(device)
         if place is None and (features is not None or budget is not None):
             raise ValueError("features and budget say where a GPU finds features; give device='cuda' too")
@@ -49,6 +55,8 @@ class Placed(Ahead):
 
     def _made(self) -> None:
         super()._made()
+        if self.custom_cls is not None and not isinstance(self.data, (tuple, list)):
+            raise ValueError("custom_cls is for batches of stores; those of a Data or HeteroData are of its own class")
         for store in self.data.edge_stores if isinstance(self.data, (Data, HeteroData)) else []:
             check_matrices(store)
         self._place_features()

@@ -51,7 +51,8 @@ class NeighborSampler(BaseSampler):
     """Draws neighbourhoods as PyG's `NeighborSampler` does, with its arguments.
 
     What is drawn depends on `seed` and on the number of the batch alone: not on threads, and not on `device`, which may be a
-    GPU that draws.
+    GPU that draws. `is_sorted` saves sorting edges that are in the order of their targets, or of their sources where
+    `sample_direction` is `"backward"`; those that are not are refused. `share_memory=True` is refused: nothing is to be shared.
     """
 
     def __init__(
@@ -84,11 +85,13 @@ class NeighborSampler(BaseSampler):
             raise ValueError(f"temporal_strategy is {temporal_strategy!r}; it should be 'uniform' or 'last'")
         if sample_direction == "backward" and time_attr is not None:
             raise NotImplementedError("Temporal Sampling not yet supported for backward sampling")
-        # Lists are made in this process's memory, which threads share and forked processes inherit. They are sorted stably,
-        # so edges that are in order already stay so.
-        del share_memory, is_sorted
+        if share_memory:
+            raise ValueError(
+                "share_memory is True; lists are made in this process's memory, which threads share and forked processes "
+                "inherit, and processes that are spawned make theirs. Leave it out"
+            )
         self.sample_direction = sample_direction
-        wishes = Wishes(time_attr, weight_attr, sample_direction == "backward")
+        wishes = Wishes(time_attr, weight_attr, sample_direction == "backward", is_sorted)
         self._described: Described = describe(data, wishes)
         self._made_of = (data, wishes)
         self._graph: Graph = self._described.graph()
@@ -97,7 +100,7 @@ class NeighborSampler(BaseSampler):
         self._on_gpu = None if self.place is None else DeviceGraph(self._graph, self.place.ordinal)
         self.replace = replace
         self.temporal_strategy = temporal_strategy
-        self.subgraph_type = SubgraphType(subgraph_type)
+        self.subgraph_type = _subgraph(subgraph_type)
         self.weighted = weight_attr is not None
         self._disjoint = disjoint
         self.keep_orig_edges = False
@@ -332,6 +335,12 @@ class NeighborSampler(BaseSampler):
         self._calls = itertools.count()
         self.place = place_of(self.device)
         self._on_gpu = None if self.place is None else DeviceGraph(self._graph, self.place.ordinal)
+
+
+def _subgraph(wished: Union[SubgraphType, str]) -> SubgraphType:
+    if wished not in [*SubgraphType, *(own.value for own in SubgraphType)]:
+        raise ValueError(f"subgraph_type is {wished!r}; it should be one of {', '.join(own.value for own in SubgraphType)}")
+    return SubgraphType(wished)
 
 
 class _Keyed(NegativeSampling):

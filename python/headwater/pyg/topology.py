@@ -50,6 +50,8 @@ class Wishes:
     time_attr: Optional[str]
     weight_attr: Optional[str]
     is_backward: bool
+    # Whether edges are in the order of who asks for neighbours, so that nobody need sort them.
+    is_sorted: bool = False
 
 
 def describe(data: Any, wishes: Wishes) -> Described:
@@ -139,8 +141,20 @@ def _of_store(
         edges = _edges_of(store)
     source, target = on_host(edges[0]), on_host(edges[1])
     if wishes.is_backward:
-        return Topology.from_coo(target, source, size[1], size[0], **carried)
+        source, target, size = target, source, (size[1], size[0])
+    if wishes.is_sorted:
+        return _in_order(source, target, size, carried)
     return Topology.from_coo(source, target, size[0], size[1], **carried)
+
+
+def _in_order(source: Tensor, target: Tensor, size: tuple[int, int], carried: dict[str, Any]) -> Topology:
+    """Lists of edges that stand one list after the other already."""
+    if bool((target.diff() < 0).any()):
+        raise ValueError("is_sorted is True, but edge_index is not sorted by the nodes whose neighbours are drawn")
+    offsets = torch.searchsorted(target.contiguous(), torch.arange(size[1] + 1, dtype=target.dtype))
+    if offsets.numel() > 0 and int(offsets[0]) != 0 or int(offsets[-1]) != target.numel():
+        raise ValueError(f"edge_index has {int(target.min())} to {int(target.max())}, but there are {size[1]} nodes")
+    return Topology.from_lists(offsets, source, size[0], **carried)
 
 
 def _edges_of(store: Any) -> Tensor:
@@ -176,6 +190,8 @@ def _turned(described: Described, wishes: Wishes) -> Described:
 
 
 def _remote(features: Any, store: Any, wishes: Wishes) -> Described:
+    if wishes.is_sorted:
+        raise ValueError("is_sorted is True, but stores are told so themselves: put_edge_index(..., is_sorted=True)")
     attrs = list(features.get_all_tensor_attrs())
     edge_attrs = store.get_all_edge_attrs()
     is_hetero = [attr.edge_type for attr in edge_attrs] != [None]

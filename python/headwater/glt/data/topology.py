@@ -36,9 +36,10 @@ class Topology:
         layout: Literal["CSR", "CSC"] = "CSR",
     ) -> None:
         came, wished = str(input_layout).upper(), str(layout).upper()
-        if came not in _LAYOUTS or wished not in _LAYOUTS[1:]:
-            words = "edges come as COO, CSR or CSC and are kept as CSR or CSC"
-            raise ValueError(f"layouts are {input_layout!r} and {layout!r}; {words}")
+        if came not in _LAYOUTS:
+            raise ValueError(f"input_layout is {input_layout!r}; it should be 'COO', 'CSR' or 'CSC'")
+        if wished not in _LAYOUTS[1:]:
+            raise ValueError(f"layout is {layout!r}; it should be 'CSR' or 'CSC'")
         if len(edge_index) != 2:
             raise ValueError(f"edge_index has {len(edge_index)} parts; it should have rows and columns")
         row, col = (_ids(own) for own in edge_index)

@@ -10,6 +10,7 @@ from torch import Tensor
 from .. import _places
 from ..data import Dataset
 from ..sampler import NegativeSampling, NeighborSampler
+from ..sampler.neighbor_sampler import check_strategy
 from ..typing import InputEdges, NumNeighbors
 from .link_loader import LinkLoader
 
@@ -39,6 +40,7 @@ class LinkNeighborLoader(LinkLoader):
         seed: Optional[int] = None,
         **kwargs: Any,
     ) -> None:
+        check_strategy(strategy)
         if neighbor_sampler is None:
             neighbor_sampler = NeighborSampler(
                 data.graph,

@@ -10,6 +10,7 @@ from torch import Tensor
 from .. import _places
 from ..data import Dataset
 from ..sampler import NeighborSampler
+from ..sampler.neighbor_sampler import check_strategy
 from ..typing import InputNodes, NumNeighbors
 from .node_loader import NodeLoader
 
@@ -44,6 +45,7 @@ class NeighborLoader(NodeLoader):
     ) -> None:
         if as_pyg_v1 and isinstance(data.graph, dict):
             raise ValueError("as_pyg_v1 is for graphs with one type of nodes")
+        check_strategy(strategy)
         if neighbor_sampler is None:
             neighbor_sampler = NeighborSampler(
                 data.graph,

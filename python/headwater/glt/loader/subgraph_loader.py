@@ -10,6 +10,7 @@ from torch import Tensor
 from .. import _places
 from ..data import Dataset
 from ..sampler import NeighborSampler, NodeSamplerInput
+from ..sampler.neighbor_sampler import check_strategy
 from ..typing import InputNodes, NumNeighbors
 from .node_loader import NodeLoader
 
@@ -37,6 +38,7 @@ class SubGraphLoader(NodeLoader):
     ) -> None:
         if isinstance(data.graph, dict):
             raise ValueError("SubGraphLoader is for graphs with one type of nodes")
+        check_strategy(strategy)
         if neighbor_sampler is None:
             neighbor_sampler = NeighborSampler(
                 data.graph,

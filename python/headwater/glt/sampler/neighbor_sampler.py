@@ -21,6 +21,12 @@ from .prob import probabilities
 from .walk import Numbers, Type, Walk, first_seen
 
 
+def check_strategy(strategy: str) -> None:
+    """There is one way to draw."""
+    if strategy != "random":
+        raise ValueError(f"strategy is {strategy!r}; there is 'random' alone")
+
+
 class NeighborSampler(BaseSampler):
     """Draws the neighbourhoods of nodes and of edges.
 
@@ -29,7 +35,8 @@ class NeighborSampler(BaseSampler):
     come back turned around, so that they point to whoever asked: of ('user', 'buys', 'item') as ('item', 'rev_buys', 'user').
 
     What is drawn depends on `seed` and on how many samples were drawn before. A graph knows only the nodes that have edges;
-    `num_nodes`, a number or a dict by type, tells of more.
+    `num_nodes`, a number or a dict by type, tells of more. With `with_neg` the edges are looked at for negatives at once, else
+    when the first negatives are wished for.
     """
 
     def __init__(
@@ -46,8 +53,7 @@ class NeighborSampler(BaseSampler):
         *,
         num_nodes: Optional[Union[int, Dict[NodeType, int]]] = None,
     ) -> None:
-        if strategy != "random":
-            raise ValueError(f"strategy is {strategy!r}; there is 'random' alone")
+        check_strategy(strategy)
         self.is_hetero = isinstance(graph, dict)
         graphs: Dict[Type, Graph] = graph if isinstance(graph, dict) else {None: graph}
         if not graphs or not all(isinstance(own, Graph) for own in graphs.values()):
@@ -71,6 +77,9 @@ class NeighborSampler(BaseSampler):
     def _begin(self) -> None:
         self._walk = Walk(*self._made_of, self.device, self.with_weight, self.with_edge)
         self._negatives = Negatives(self._walk, self.edge_dir)
+        if self.with_neg:
+            for kind in self._walk.graphs:
+                self._negatives.of(kind)
         self._calls = itertools.count()
 
     def _by_hop(self, given: NumNeighbors) -> List[List[int]]:

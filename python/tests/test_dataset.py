@@ -361,6 +361,12 @@ def test_scores_of_types_and_of_graphs_without_training_nodes():
     weighted = headwater.scores(graph, "weighted-pagerank", train=np.array([0]))["node"]
     start = np.array([1.0, 1 / 6, 1 / 6, 1 / 6, 1 / 6, 1 / 6])
     assert np.allclose(np.asarray(weighted), reverse_pagerank(*ring(), start, 5), atol=1e-9)
+    half = np.asarray(headwater.scores(graph, "weighted-pagerank", train=np.array([0]), damping=0.5)["node"])
+    once = np.asarray(headwater.scores(graph, "weighted-pagerank", train=np.array([0]), iterations=1)["node"])
+    assert not np.allclose(half, weighted) and not np.allclose(once, weighted)
+    for kind, wished in (("expected", {"damping": 0.5}), ("pagerank", {"iterations": 0}), ("pagerank", {"fanout": [2]})):
+        with pytest.raises(ValueError, match=next(iter(wished))):
+            headwater.scores(graph, kind, **wished)
     with pytest.raises(ValueError, match="no training nodes"):
         headwater.scores(graph, "expected")
     with pytest.raises(ValueError, match="pagerank"):

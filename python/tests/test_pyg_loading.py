@@ -490,3 +490,26 @@ def test_a_seed_that_comes_twice_has_one_neighbourhood_unless_trees_are_disjoint
     assert one == other and len(one) == 2
     one, other = drawn(disjoint=True)
     assert one != other
+
+
+# Edges that are in order ##############################################################################################
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_edges_that_are_sorted_are_not_sorted_again(data, direction):
+    ends = data.edge_index[:, data.edge_index[1 if direction == "forward" else 0].argsort(stable=True)]
+    in_order = Data(x=data.x, edge_index=ends)
+    seeds = headwater.pyg.sampler.NodeSamplerInput(None, torch.arange(20))
+    wished = {"num_neighbors": [3, 2], "sample_direction": direction, "seed": 4}
+    found, told = (
+        NeighborSampler(in_order, is_sorted=told, **wished).sample_from_nodes(seeds) for told in (False, True)
+    )
+    for name in ("node", "row", "col", "edge"):
+        assert torch.equal(getattr(found, name), getattr(told, name))
+    with pytest.raises(ValueError, match="is_sorted is True, but edge_index is not sorted"):
+        NeighborSampler(data, is_sorted=True, **wished)
+    beyond = Data(edge_index=torch.tensor([[0, 1], [1, 7]]), num_nodes=5)
+    with pytest.raises(ValueError, match="there are 5 nodes"):
+        NeighborSampler(beyond, [2], is_sorted=True)
+    with pytest.raises(ValueError, match="share_memory is True"):
+        NeighborSampler(data, [2], share_memory=True)

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use anyhow::Context;
 use headwater::graph::Layout;
 use headwater::graph::ingest::text::{Asked, Delimiter};
 use headwater::graph::ingest::{
@@ -27,7 +28,11 @@ struct Done {
 pub fn run(args: &IngestArgs) -> anyhow::Result<()> {
     let started = Instant::now();
     let bar = Bar::new();
-    let ingest = Ingest::read(args.source.as_deref(), &args.output, options(args)?, &bar)?;
+    let ingest = Ingest::read(args.source.as_deref(), &args.output, options(args)?, &bar);
+    let ingest = match args.format {
+        Some(format) => ingest.with_context(|| format!("reading it with --format {}", format.name()))?,
+        None => ingest?,
+    };
     let read_seconds = started.elapsed().as_secs_f64();
     drop(bar);
     report::note(prediction(&ingest.plan()));

@@ -60,7 +60,9 @@ pub fn steps(args: &GatherArgs, gpu: Option<&Gpu>) -> anyhow::Result<Vec<Step>> 
         fits
     });
     if steps.is_empty() {
-        bail!("nothing to run: no step of --suite has a --width that was asked for, or no --table-gib fits in host memory");
+        bail!(
+            "nothing to run: no step of --suite has a --width that was asked for, or no --table-gib fits in host memory"
+        );
     }
     // The largest table first: smaller ones are its beginning.
     steps.sort_by_key(|step| std::cmp::Reverse(step.table_bytes));

@@ -43,8 +43,8 @@ commands! {
     inspect: "inspect flipped --no-verify --json",
     export: "export data --npy made",
     reorder: "reorder data -o made --json",
-    tier: "tier flipped --fanout 3,3 --batch 16 --batches 2 --gpu-share 0.1 --json",
-    train_resumed: "train --resume run --epochs 6 --json",
+    tier: "tier data --fanout 3,3 --batch 16 --batches 2 --gpu-share 0.1 --json",
+    train_resumed: "train --resume run --epochs 10 --json",
     train: "train flipped -o made --device cpu --hidden 8 --epochs 5 --rate 0.3 --seed 2 --batch 32 --json",
     infer: "infer run --json",
     compile: "compile gat --json",
@@ -145,9 +145,12 @@ impl Base {
             if seen.code != Some(0) {
                 let is_nonsense = seen.code == Some(2) && seen.stderr.contains("invalid value");
                 let why = format!("{with}: {}", seen.stderr.lines().last().unwrap_or_default());
+                let count = |of: &[String], word: &String| of.iter().filter(|own| *own == word).count();
+                let is_new = |word: &&String| count(&words, word) > count(&self.words, word);
                 let is_value_named =
-                    words.iter().any(|word| !self.words.contains(word) && word.len() > 2 && seen.stderr.contains(word));
-                match names(arg, &seen.stderr) || is_value_named {
+                    words.iter().filter(is_new).any(|word| word.len() > 2 && seen.stderr.contains(word));
+                // What a flag alone makes fail is about that flag.
+                match is_flag(arg) || names(arg, &seen.stderr) || is_value_named {
                     _ if is_nonsense => {}
                     true => refused.push(why),
                     false => unnamed.push(why),
@@ -202,7 +205,10 @@ impl Base {
             };
             let is_there = appears(&without, &with) || appears(&with, &without);
             let is_other = without.len() == 1 && with.len() == 1 && without != with;
-            is_there || (!is_noise(place) && !is_echo(place, option) && is_other)
+            // The spread of one measurement is nothing, and that of several is something.
+            let zero = Some("0.0".to_owned());
+            let is_spread = without == BTreeSet::from([zero.clone()]) && !with.contains(&zero) && !with.contains(&None);
+            is_there || is_spread || (!is_noise(place) && !is_echo(place, option) && is_other)
         });
         let most = |of: fn(&Seen) -> u64| self.seen.iter().map(of).max().unwrap_or(0);
         let (threads, ticks) = (most(|seen| seen.threads as u64), most(|seen| seen.ticks));
@@ -266,9 +272,9 @@ impl Base {
 
 /// Whether a refusal says which option it is about.
 fn names(arg: &Arg, refusal: &str) -> bool {
+    let plain = |text: &str| text.to_lowercase().replace(['-', '_'], " ");
     let id = arg.get_id().as_str();
-    let long = arg.get_long().unwrap_or(id);
-    [id, long].iter().any(|name| refusal.to_lowercase().contains(&name.to_lowercase()))
+    [id, arg.get_long().unwrap_or(id)].iter().any(|name| plain(refusal).contains(&plain(name)))
 }
 
 fn shown(arg: &Arg) -> String {

@@ -50,13 +50,7 @@ pub fn score_kinds() -> Vec<&'static str> {
     Score::ALL.map(Score::name).to_vec()
 }
 
-fn of(
-    score: Score,
-    graph: &Core,
-    training: Training,
-    batches: Option<u64>,
-    ranking: Ranking,
-) -> Result<NodeScores> {
+fn of(score: Score, graph: &Core, training: Training, batches: Option<u64>, ranking: Ranking) -> Result<NodeScores> {
     if score == Score::Pagerank {
         return reverse_pagerank(&Outgoing::of_sampling(graph, &Silent)?, &ranking.over(RankOptions::converged()));
     }

@@ -50,6 +50,17 @@ fn a_run_prints_epochs_and_leaves_its_folder() {
 }
 
 #[test]
+fn a_description_is_read_back_and_what_it_says_in_vain_is_refused() {
+    let (folder, data) = made("16");
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    succeeds(&["train", &data, "--hidden", "8", "--epochs", "1", "--fanout", "4,4", "-o", &path("one")]);
+    succeeds(&["train", "--config", &path("one/config.toml"), "--epochs", "2", "-o", &path("two")]);
+    std::fs::write(path("vain.toml"), "full_graph = true\nfanout = [3, 3]\n").unwrap();
+    fails_with(&["train", &data, "--config", &path("vain.toml")], "fanout is [3,3]");
+    fails_with(&["train", &data, "--config", &path("vain.toml")], "vain.toml");
+}
+
+#[test]
 fn what_is_decided_and_what_was_reached_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -167,6 +167,18 @@ fn described(args: &TrainArgs) -> anyhow::Result<RunConfig> {
         return Ok(RunConfig::resume(flags, file)?);
     }
     let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default().anchored();
+    let config = resolved(flags, &file)?;
+    config.check_given(&file).with_context(|| {
+        format!(
+            "{} and the flags do not go together",
+            args.config.as_deref().unwrap_or(Path::new("--config")).display()
+        )
+    })?;
+    Ok(config)
+}
+
+fn resolved(flags: RunFile, file: &RunFile) -> anyhow::Result<RunConfig> {
+    let file = file.clone();
     if flags.dataset.is_some() || file.dataset.is_some() {
         return Ok(RunConfig::resolve(flags, file)?);
     }

@@ -117,6 +117,8 @@ def test_examples_of_pages_run(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
+        # An example shows what comes out, and that it is good.
+        assert "assert " in block or "pytest.raises" in block, block
         # In a file, as a user has it: layers are read from there.
         file = tmp_path / "example.py"
         file.write_text(block)

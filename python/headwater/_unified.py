@@ -7,6 +7,7 @@ that computes, and its result is made where the table wants it. Without a GPU al
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Optional
 
@@ -140,7 +141,9 @@ class UnifiedTensor(Tensor):
         return _plain(self).__reduce_ex__(protocol)
 
     def __deepcopy__(self, memo: dict) -> UnifiedTensor:
-        return unified(_plain(self).detach().clone(), affinity=self._affinity).requires_grad_(self.requires_grad)
+        made = unified(_plain(self).detach().clone(), affinity=self._affinity).requires_grad_(self.requires_grad)
+        made.grad = deepcopy(self.grad, memo)
+        return made
 
 
 def unified(
@@ -170,6 +173,11 @@ def unified(
     if not isinstance(tensor, (Tensor, np.ndarray)):
         raise TypeError(f"tensor is a {type(tensor).__name__}; it should be a tensor or a NumPy array")
     needs_grad = isinstance(tensor, Tensor) and tensor.requires_grad
+    if needs_grad and not tensor.is_leaf:
+        raise ValueError(
+            "tensor was computed from others that have gradients, and a unified tensor begins anew: detach() it first, or let "
+            "gradients through by tensor.to('unified') after headwater.enable_unified_device()"
+        )
     if managed or advise is not None:
         if copy is False:
             raise ValueError("copy is False, but managed memory is the driver's own; leave one of them out")
@@ -249,7 +257,7 @@ def _run(func: Callable, args: tuple, kwargs: dict) -> Any:
         if rows is not None:
             return rows
         name = "select" if not _has_tensors(args[1]) else name
-    if name in ITSELF or (name in LOOKS and not (name == "to" and _keeps_its_device(args, kwargs))):
+    if name in ITSELF or _is_of_autograd(func) or (name in LOOKS and not (name == "to" and _keeps_its_device(args, kwargs))):
         return _looked(func, args, kwargs, name)
     if name in VIEWS:
         seen = _viewed(func, args, kwargs)
@@ -266,6 +274,11 @@ def _run(func: Callable, args: tuple, kwargs: dict) -> Any:
 
 def _tensors(given: Any) -> list[Tensor]:
     return [leaf for leaf in tree_flatten(given)[0] if isinstance(leaf, Tensor)]
+
+
+def _is_of_autograd(func: Callable) -> bool:
+    """Whether it asks for gradients of tensors, which are those of the tensors themselves."""
+    return getattr(func, "__module__", None) == "torch.autograd"
 
 
 def _is_init(func: Callable) -> bool:

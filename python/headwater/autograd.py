@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from . import _headwater, gpu
 from .layer_graph import LayerGraph, graph_of
@@ -165,13 +164,35 @@ class _Run(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Any:
+        # With `create_graph=True` gradients are recorded, too.
+        is_recorded = torch.is_grad_enabled()
+        with torch.no_grad():
+            gradients = _Run._gradients(ctx, gradient)
+        if is_recorded:
+            mark = torch.zeros((), requires_grad=True)
+            gradients = [None if own is None else _OnceOnly.apply(own, mark) for own in gradients]
+        return (None, None, *gradients)
+
+    @staticmethod
+    def _gradients(ctx: Any, gradient: Tensor) -> list[Optional[Tensor]]:
         arrays = {name: tensor.detach() for name, tensor in zip(ctx.kept, ctx.saved_tensors)}
         arrays["d.out"] = gradient.detach().contiguous()
         made = ctx.prepared.kernels.backward(ctx.prepared, arrays)
         own = zip(ctx.names, ctx.shapes, ctx.needs_input_grad[2:])
-        return (None, None, *(made[f"d.{name}"].view(shape) if needed else None for name, shape, needed in own))
+        return [made[f"d.{name}"].view(shape) if needed else None for name, shape, needed in own]
+
+
+class _OnceOnly(torch.autograd.Function):
+    """A gradient that has none of its own: whoever asks for one is told, instead of taking it for a constant."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, mark: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        raise RuntimeError("gradients of a compiled layer's gradients are not there: create_graph=True cannot be followed")
 
 
 def _forward(prepared: Prepared) -> dict[str, Tensor]:
@@ -180,7 +201,9 @@ def _forward(prepared: Prepared) -> dict[str, Tensor]:
 
 
 def _out(prepared: Prepared, made: dict[str, Tensor]) -> Tensor:
-    return made.pop("out").view(prepared.graph.rows("node.dst"), *prepared.bound.out_row)
+    out = made.pop("out").view(prepared.graph.rows("node.dst"), *prepared.bound.out_row)
+    # Autograd lets nobody write to a view that a function returns: the same memory, and no view.
+    return torch.empty(0, dtype=out.dtype, device=out.device).set_(out.untyped_storage(), out.storage_offset(), out.shape)
 
 
 def _checked(layer: Layer, name: str, value: Any) -> Tensor:

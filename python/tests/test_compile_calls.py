@@ -296,6 +296,29 @@ def test_threads_call_a_layer_together(edges):
             assert all(torch.equal(one, other) for one, other in zip(found, wanted))
 
 
+def test_gradients_of_gradients_are_refused_and_outputs_are_written_to(edges):
+    x, w = torch.randn(NODES, D_IN, requires_grad=True), torch.randn(D_IN, D_OUT, requires_grad=True)
+    layer = headwater.compile(
+        "def f(g, x: node[d], w: matrix[d, k]):\n    for n in g.dst_nodes():\n"
+        '        n["out"] = tanh(linear(sum(e.src.x for e in n.incoming_edges()), w))\n'
+    )
+    out = layer(edges, x, w)
+    (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    out.sum().backward(retain_graph=True)
+    assert torch.equal(slope, x.grad) and slope.requires_grad
+    with pytest.raises(RuntimeError, match="compiled layer's gradients"):
+        slope.pow(2).sum().backward()
+    # Where nobody reads the output on the way back it may be written to, as any tensor.
+    plain = headwater.compile(
+        'def f(g, x: node[d]):\n    for n in g.dst_nodes():\n        n["out"] = sum(e.src.x for e in n.incoming_edges())\n'
+    )
+    x.grad = None
+    torch.nn.functional.relu(plain(edges, x), inplace=True).sum().backward()
+    own, x.grad = x.grad, None
+    plain(edges, x).relu().sum().backward()
+    assert torch.equal(own, x.grad)
+
+
 def test_texts_are_read_without_torch():
     program = "import sys; sys.modules['torch'] = None; import headwater; print(headwater.compile('gat').explain()[:9])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd="/")

@@ -212,6 +212,20 @@ def test_copies_are_apart(side, affinity, copies):
     assert own.sum().item() == 276
 
 
+@pytest.mark.parametrize("affinity", ["gpu", "host"])
+def test_gradients_are_those_of_the_tensor_itself(side, affinity):
+    own = unified(torch.tensor([1.0, 2.0]), affinity=affinity).requires_grad_()
+    (slope,) = torch.autograd.grad((own * own).sum(), own)
+    assert slope.tolist() == [2, 4]
+    there = torch.autograd.functional.jacobian(lambda value: value * value, own.detach())
+    assert there.tolist() == [[2, 0], [0, 4]]
+    (own * own).sum().backward()
+    again = copy.deepcopy(own)
+    assert again.grad.tolist() == [2, 4] and again.grad is not own.grad
+    with pytest.raises(ValueError, match="detach"):
+        unified(torch.ones(2, requires_grad=True) * 2)
+
+
 def test_forked_processes_compute_without_the_gpu(monkeypatch):
     import headwater.gpu
 

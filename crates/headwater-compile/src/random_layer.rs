@@ -300,6 +300,11 @@ impl Author<'_> {
     fn reshaped(&mut self, place: Place, depth: usize) -> Term {
         let x = self.expression(place, depth - 1);
         let all = x.heads * x.width;
+        if self.dice.chance(3) {
+            let from = self.dice.below(x.width);
+            let to = from + 1 + self.dice.below(x.width - from);
+            return Term { text: format!("({})[{from}:{to}]", x.text), heads: x.heads, width: to - from };
+        }
         let (name, heads, width) = match self.dice.below(5) {
             0 => ("flatten", 1, all),
             1 => ("sum_heads", 1, x.width),

@@ -126,8 +126,9 @@ impl<'a> Elements<'a> {
             }
             StepOp::Pad(x, from) => {
                 let inner = sizes(self.shape(x)).1;
-                let place = self
-                    .index(out, format!("{at} / {width} * {inner} + ({at} % {width} + {width} - {from}) % {inner}"));
+                // Elements before `from` wrap to others of the vector, whose values are not taken.
+                let ahead = from.next_multiple_of(inner.max(1)) - from;
+                let place = self.index(out, format!("{at} / {width} * {inner} + ({at} % {width} + {ahead}) % {inner}"));
                 let value = self.value(out, x, &place);
                 format!("{at} % {width} >= {from} && {at} % {width} < {} ? {value} : 0.0f", from + inner)
             }

@@ -64,6 +64,20 @@ fn random_layers() {
     }
 }
 
+/// Gradients of parts of rows and of rows put together, where widths do not divide each other.
+#[test]
+fn parts_of_rows() {
+    let Some(gpu) = gpu() else { return };
+    let text = "def f(g, x: node[3], y: node[1, 5], p: vector[2], q: vector[8]):\n    for n in g.dst_nodes():\n        \
+                n[\"a\"] = sum(e.src.x[1:3] * p for e in n.incoming_edges())\n        \
+                n[\"b\"] = sum(dot(concat(e.src.x, e.src.y), q) for e in n.incoming_edges())\n        \
+                n[\"out\"] = n[\"a\"] + n[\"b\"] + n.y[2:4] * p\n";
+    let case = Case::new(read("f", text, &[], &[]), Recipe::plain(9).graph(2), 4);
+    let compiled = compile(&case.layer, &Statistics::of(&case.graph), Optimisations::ALL).unwrap();
+    let wrong = wrong(&case, &compiled, &[(&|kernels, graph, arrays| run(&gpu, kernels, graph, arrays), FAR)]);
+    assert!(wrong.is_none(), "{wrong:?}");
+}
+
 /// One product of every width in one layer, from every width of rows.
 #[test]
 fn products_of_every_width() {

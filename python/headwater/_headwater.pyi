@@ -287,7 +287,7 @@ class Layer:
     ) -> BoundLayer:
         """The layer for one kind of call. `rows` has the extents of a row of each array."""
 
-def builtin_layer(name: str) -> Optional[str]:
+def builtin_layer(name: str) -> str:
     """The text of a layer that comes with Headwater."""
 
 class BoundLayer:

@@ -197,6 +197,8 @@ def test_faults_of_a_text_have_the_line_of_their_file(edges):
 
 
 def test_what_is_no_layer_is_refused():
+    with pytest.raises(ValueError, match="no built-in layer \"gcnn\"; there are gcn, sage"):
+        headwater.compile("gcnn")
     for wrong in (3, lambda g: g, len):
         with pytest.raises((TypeError, SyntaxError)):
             headwater.compile(wrong)

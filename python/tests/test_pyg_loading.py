@@ -198,6 +198,15 @@ def test_worker_init_fn_is_for_workers(data):
         next(iter(NeighborLoader(data, [2], worker_init_fn=fails, num_workers=2)))
 
 
+def test_fan_outs_and_masks_are_whole(data):
+    with pytest.raises(ValueError, match="num_neighbors has 1.5"):
+        NeighborLoader(data, [1.5])
+    with pytest.raises(IndexError, match="input_nodes has 10 elements, but there are 100 nodes"):
+        NeighborLoader(data, [2], input_nodes=torch.ones(10, dtype=torch.bool))
+    half = torch.arange(100) % 2 == 0
+    assert NeighborLoader(data, [2], input_nodes=half).input_data.node.numel() == 50
+
+
 def test_threads_that_stay_end_with_their_loader(data):
     before = set(threading.enumerate())
     loader = NeighborLoader(data, [2], batch_size=10, num_workers=2, persistent_workers=True)

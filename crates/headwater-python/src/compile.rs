@@ -132,8 +132,10 @@ fn written(declared: &Declared) -> Written {
 
 /// The text of a layer that comes with Headwater.
 #[pyfunction]
-pub fn builtin_layer(name: &str) -> Option<&'static str> {
-    front::builtin(name)
+pub fn builtin_layer(name: &str) -> PyResult<&'static str> {
+    let names = || front::BUILTIN.map(|(name, _)| name).join(", ");
+    let refused = || PyValueError::new_err(format!("there is no built-in layer {name:?}; there are {}", names()));
+    front::builtin(name).ok_or_else(refused)
 }
 
 /// A layer for one kind of call. It is compiled when it meets a graph.

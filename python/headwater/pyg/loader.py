@@ -84,6 +84,7 @@ class NeighborLoader(Placed, NodeLoader):
         self._made()
         if isinstance(self.node_sampler, NeighborSampler):
             kind, nodes = self.input_data.input_type, self.input_data.node
+            self.node_sampler.check_mask("input_nodes", input_nodes)
             self.node_sampler.check_seeds("input_nodes", kind, nodes)
             self.node_sampler.check_times("input_time", [kind], input_time, nodes.numel())
 

@@ -235,6 +235,12 @@ class NeighborSampler(BaseSampler):
                 has = "edges have times and nodes have none" if not self._described.node_time else "other types have times"
                 raise ValueError(f"{whose} have no times: {has}; give them as `{name}`")
 
+    def check_mask(self, name: str, seeds: Any) -> None:
+        """Refuses a mask that does not say of every node whether it is meant."""
+        kind, mask = seeds if isinstance(seeds, tuple) else (None, seeds)
+        if isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.numel() != self._described.num_nodes[kind]:
+            raise IndexError(f"{name} has {mask.numel()} elements, but there are {self._described.num_nodes[kind]} nodes")
+
     def check_seeds(self, name: str, kind: Type, nodes: Tensor) -> None:
         """Refuses ids that name no node, before any batch is made."""
         count = self._described.num_nodes[kind]
@@ -272,13 +278,13 @@ class NeighborSampler(BaseSampler):
 
     def _fanouts(self) -> list[list[int]]:
         if not self.is_hetero:
-            return [[int(number)] for number in self.num_neighbors.get_mapped_values()]
+            return [[_whole(number)] for number in self.num_neighbors.get_mapped_values()]
         # Walked backwards, fan-outs are still told by the relations of the graph.
         turned = self.sample_direction == "backward"
         kinds = [kind[::-1] if turned else kind for kind in self.edge_types]
         by_kind = self.num_neighbors.get_mapped_values(kinds)
         named = [by_kind["__".join(kind)] for kind in kinds]
-        return [[int(numbers[hop]) for numbers in named] for hop in range(self.num_neighbors.num_hops)]
+        return [[_whole(numbers[hop]) for numbers in named] for hop in range(self.num_neighbors.num_hops)]
 
     def _output(self, sample: Any) -> SamplerOutput:
         if isinstance(sample, Drawn):
@@ -341,6 +347,12 @@ def _subgraph(wished: Union[SubgraphType, str]) -> SubgraphType:
     if wished not in [*SubgraphType, *(own.value for own in SubgraphType)]:
         raise ValueError(f"subgraph_type is {wished!r}; it should be one of {', '.join(own.value for own in SubgraphType)}")
     return SubgraphType(wished)
+
+
+def _whole(number: Any) -> int:
+    if int(number) != number:
+        raise ValueError(f"num_neighbors has {number}; it should be whole numbers")
+    return int(number)
 
 
 class _Keyed(NegativeSampling):

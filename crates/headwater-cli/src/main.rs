@@ -15,6 +15,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 fn main() -> ExitCode {
     report::log_to_stderr();
+    signals::outlive_long_files();
     let matches = args::Args::command().get_matches();
     let given = given::Given::of(&matches);
     let asked = args::Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

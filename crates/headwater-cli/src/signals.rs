@@ -54,6 +54,15 @@ impl Signals {
     }
 }
 
+/// From now on a file that may grow no longer is an error of the write, as a full disk is; the signal that comes with it would
+/// end the program without a word. Comes before other threads are started: those would not know.
+pub fn outlive_long_files() {
+    let mut long = SigSet::empty();
+    long.add(Signal::SIGXFSZ);
+    // Where it cannot be blocked, all is as it would be without.
+    let _ = long.thread_block();
+}
+
 /// Tells `hear` of every signal from now on, on a thread of its own. Comes before other threads are started: those would not
 /// know.
 pub fn attend(hear: impl Fn(Signal) + Send + 'static) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args as Group, Subcommand, ValueEnum};
+use clap::{ArgAction, Args as Group, Subcommand, ValueEnum};
 use headwater::graph::generate::Like;
 use headwater::tensor::gather::Variant;
 
@@ -143,7 +143,7 @@ pub struct SampleArgs {
     /// A dataset folder.
     pub dataset: PathBuf,
     /// Neighbours a hop, seeds first; -1 for all.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "15,10,5")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, allow_hyphen_values = true, default_value = "15,10,5")]
     pub fanout: Vec<i64>,
     /// Seeds a batch.
     #[arg(long, default_value_t = 1024)]
@@ -252,7 +252,7 @@ pub struct ScoreArgs {
     #[arg(long)]
     pub threads: Option<usize>,
     /// Neighbours a hop, seeds first; -1 for all.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "12,12,12")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, allow_hyphen_values = true, default_value = "12,12,12")]
     pub fanout: Vec<i64>,
     /// Seeds a batch.
     #[arg(long, default_value_t = 1024)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args as Group, ValueEnum};
+use clap::{ArgAction, Args as Group, ValueEnum};
 use headwater::feature::Stored;
 use headwater::graph::score::Score;
 use serde::Serialize;
@@ -17,10 +17,10 @@ pub struct BenchTierArgs {
     #[arg(long, value_parser = score(), default_value = "weighted-pagerank")]
     pub score: Score,
     /// Scores whose hit rates are shown beside it, or `all`.
-    #[arg(long, value_parser = score_set(), value_delimiter = ',')]
+    #[arg(long, value_parser = score_set(), value_delimiter = ',', action = ArgAction::Set)]
     pub scores: Vec<ScoreSet>,
     /// Neighbours a hop, seeds first; -1 for all.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "12,12,12")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, allow_hyphen_values = true, default_value = "12,12,12")]
     pub fanout: Vec<i64>,
     /// Seeds a batch.
     #[arg(long, default_value_t = 1024)]
@@ -35,13 +35,13 @@ pub struct BenchTierArgs {
     #[arg(long, value_name = "BATCHES")]
     pub presample: Option<u64>,
     /// Percent of the rows in GPU memory.
-    #[arg(long, value_delimiter = ',', value_name = "PERCENT", default_value = "0,5,10,25,50,100")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_name = "PERCENT", default_value = "0,5,10,25,50,100")]
     pub shares: Vec<f64>,
     /// How the rows in host memory lie. The rows in GPU memory are the same.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "hotness,random")]
+    #[arg(long, value_enum, value_delimiter = ',', action = ArgAction::Set, default_value = "hotness,random")]
     pub order: Vec<ColdOrder>,
     /// What rows are stored as; types other than the file's are made from it in memory.
-    #[arg(long, value_parser = stored(), value_delimiter = ',', default_value = "f32,f16,int8")]
+    #[arg(long, value_parser = stored(), value_delimiter = ',', action = ArgAction::Set, default_value = "f32,f16,int8")]
     pub stored: Vec<Stored>,
     /// Times that every batch is gathered; one more warms up.
     #[arg(long, default_value_t = 5)]

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args as Group, ValueEnum};
+use clap::{ArgAction, Args as Group, ValueEnum, value_parser};
 use headwater::graph::generate::Like;
 use headwater::train::run_config::{Features, PrecisionName, SamplerName};
 
 use super::train::word;
+
+/// Elements of the widest row.
+const MOST_WIDTH: u64 = 1 << 20;
 
 /// What `bench train` takes.
 #[derive(Debug, Group)]
@@ -16,7 +19,7 @@ pub struct BenchTrainArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "modes")]
     pub suite: Vec<TrainSuite>,
     /// Published shapes whose graphs are made in memory.
-    #[arg(long, value_parser = PossibleValuesParser::new(Like::NAMES), value_delimiter = ',', default_value = "products")]
+    #[arg(long, value_parser = PossibleValuesParser::new(Like::NAMES), value_delimiter = ',', action = ArgAction::Set, default_value = "products")]
     pub like: Vec<String>,
     /// A part of such a graph: 0.1 has a tenth of the nodes and edges.
     #[arg(long, default_value_t = 1.0)]
@@ -25,26 +28,26 @@ pub struct BenchTrainArgs {
     #[arg(long, value_enum, default_value = "heat")]
     pub order: TrainOrder,
     /// Models.
-    #[arg(long, value_delimiter = ',', default_value = "sage,gat")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, default_value = "sage,gat")]
     pub model: Vec<String>,
     /// Ways to bring features: memory (training on the CPU), dma, naive, zero-copy, tiered, all-gpu. Default: all of a GPU, or
     /// the CPU's where there is none.
-    #[arg(long, value_delimiter = ',', value_parser = word::<Features>)]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_parser = word::<Features>)]
     pub features: Vec<Features>,
     /// Share of rows that tiered tables hold in GPU memory.
     #[arg(long, default_value_t = 0.1)]
     pub hot_share: f64,
     /// Shares of the `hot` suite.
-    #[arg(long, value_delimiter = ',', default_value = "0,0.05,0.1,0.25,0.5,1")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, default_value = "0,0.05,0.1,0.25,0.5,1")]
     pub shares: Vec<f64>,
     /// Elements of a row of features. Default: the shape's own.
-    #[arg(long)]
+    #[arg(long, value_parser = value_parser!(u64).range(1..=MOST_WIDTH))]
     pub width: Option<u64>,
     /// Widths of the `width` suite.
-    #[arg(long, value_delimiter = ',', default_value = "128,256,512,1024,2048,4096")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, default_value = "128,256,512,1024,2048,4096", value_parser = value_parser!(u64).range(1..=MOST_WIDTH))]
     pub widths: Vec<u64>,
     /// SMs of the `sms` suite.
-    #[arg(long, value_delimiter = ',', default_value = "2,4,8,16,32,66,132")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, default_value = "2,4,8,16,32,66,132")]
     pub sms: Vec<u32>,
     /// The driver sets the SMs of the `sms` suite aside for the gather, as a green context.
     #[arg(long)]
@@ -53,7 +56,7 @@ pub struct BenchTrainArgs {
     #[arg(long, default_value_t = 0)]
     pub gather_window: u64,
     /// Neighbours a hop, seeds first; -1 for all.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "12,12,12")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, allow_hyphen_values = true, default_value = "12,12,12")]
     pub fanout: Vec<i64>,
     /// Seeds a batch.
     #[arg(long, default_value_t = 1024)]

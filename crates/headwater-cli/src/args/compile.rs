@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args as Group, ValueEnum};
+use clap::{ArgAction, Args as Group, ValueEnum};
 use headwater::compile::pass::Optimisations;
 
 /// What `compile` takes.
@@ -14,10 +14,10 @@ pub struct CompileArgs {
     /// The folder of the dataset to compile for.
     #[arg(long, value_name = "DATASET")]
     pub graph: Option<PathBuf>,
-    /// What one of the text's sizes is. Default: 64, and one head.
+    /// What one of the text's sizes is; may be given several times. Default: 64, and one head.
     #[arg(long, value_name = "NAME=NUMBER", value_parser = size)]
     pub size: Vec<(String, usize)>,
-    /// What one of the text's options is.
+    /// What one of the text's options is; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = option)]
     pub option: Vec<(String, String)>,
     /// Where the kernels are to run. It decides which optimisations are on.
@@ -27,7 +27,7 @@ pub struct CompileArgs {
     #[arg(long, value_enum, default_value_t = Level::All)]
     pub level: Level,
     /// Optimisations to leave out.
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = switches())]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_name = "NAMES", value_parser = switches())]
     pub without: Vec<String>,
     /// One JSON object instead of text, with what --level asks for.
     #[arg(long)]

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Args as Group;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Args as Group};
 use headwater::graph::score::Score;
 
 /// What `tier` takes.
@@ -15,7 +15,7 @@ pub struct TierArgs {
     #[arg(long, value_parser = score(), default_value = "auto")]
     pub score: ScoreChoice,
     /// Neighbours a hop, seeds first; -1 for all.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "12,12,12")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, allow_hyphen_values = true, default_value = "12,12,12")]
     pub fanout: Vec<i64>,
     /// Seeds a batch.
     #[arg(long, default_value_t = 1024)]
@@ -42,7 +42,7 @@ pub struct TierArgs {
     #[arg(long)]
     pub measure: bool,
     /// Also show how reads spread with the number of hops, each with fan-out 10 over at most 16 batches: `2,3,4,5`.
-    #[arg(long, value_delimiter = ',', value_name = "HOPS")]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_name = "HOPS")]
     pub depths: Vec<usize>,
     /// Seed of the draws.
     #[arg(long, default_value_t = 1)]

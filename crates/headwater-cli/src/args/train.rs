@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args as Group;
+use clap::{ArgAction, Args as Group};
 use headwater::graph::score::Score;
 use headwater::train::run_config::{
     Activation, Course, DeviceName, Features, Model, Norm, OptimiserName, PrecisionName, ProducerName, RunFile,
@@ -20,7 +20,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Go on with the run in this folder, from its newest checkpoint. How long it goes on, where it computes and what it
-    /// keeps may change (epochs, patience, threads, device, features and how a GPU makes batches, evaluate-every,
+    /// keeps may change (epochs, patience, threads, device, sampler, producer, producer-percent, gather-sms, gather-green,
+    /// gather-window, features, hot-share, scores, score-damping, score-iterations, score-batches, evaluate-every,
     /// checkpoint-every, keep), and is kept; what it learns may not.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out"])]
     pub resume: Option<PathBuf>,
@@ -52,7 +53,7 @@ pub struct TrainArgs {
     #[arg(long, value_parser = word::<Activation>)]
     pub activation: Option<Activation>,
     /// Neighbours a hop, seeds first; -1 for all.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true)]
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, allow_hyphen_values = true)]
     pub fanout: Option<Vec<i64>>,
     /// Seeds a batch.
     #[arg(long)]

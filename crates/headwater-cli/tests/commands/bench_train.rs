@@ -39,3 +39,34 @@ fn what_cannot_be_measured_is_said() {
     fails_with(&["bench", "train", "--like", "aifb"], "aifb has several node types or relations");
     fails_with(&["bench", "train", "--like", "nothing"], "papers100m");
 }
+
+/// Before the graph is made: one of this shape takes minutes.
+#[test]
+fn what_is_wrong_with_words_is_said_before_a_graph_is_made() {
+    let asked = |more: &[&'static str]| [&["bench", "train", "--like", "products"], more].concat();
+    for (more, words) in [
+        (&["--model", "nosuch"][..], "there is no model \"nosuch\""),
+        (&["--batch", "0"], "batch is 0; expected 1 to"),
+        (&["--hidden", "0"], "--hidden is 0; expected at least 1"),
+        (&["--fanout", "0"], "fanout is [0]; expected counts"),
+        (&["--heads", "0"], "--heads is 0; expected at least 1"),
+        (&["--model", "gat", "--hidden", "2"], "--heads is 4; expected a divisor of --hidden, which is 2"),
+        (&["--hidden", "7"], "--heads is 4; expected a divisor of --hidden, which is 7"),
+        (&["--width", "0"], "0 is not in 1..=1048576"),
+        (&["--width", "9223372036854775807"], "9223372036854775807 is not in 1..=1048576"),
+        (&["--suite", "width", "--widths", "16,0"], "0 is not in 1..=1048576"),
+        (&["--like", "products,aifb", "--batch", "32"], "cannot be used multiple times"),
+    ] {
+        fails_with(&asked(more), words);
+    }
+    fails_with(&["bench", "train", "--like", "products,aifb"], "aifb has several node types or relations");
+}
+
+#[test]
+fn a_run_that_measures_nothing_has_failed() {
+    let small = ["bench", "train", "--like", "products", "--scale", "0.0005", "--fanout", "3,2", "--batch", "32"];
+    fails_with(
+        &[&small[..], &["--model", "no/such/layer.py", "--batches", "1"]].concat(),
+        "nothing was measured; products",
+    );
+}

@@ -143,9 +143,10 @@ fn a_run_that_goes_on_stays_the_run_it_was() {
     refuses(&["--rate", "0.5"], "rate cannot change in a run: it is 0.003, not 0.5; what can change is epochs,");
     refuses(&["--hidden", "9", "--epochs", "3"], "hidden cannot change");
     refuses(&["--epochs", "1"], "epochs is 1; expected at least 2, which are done");
-    succeeds(&["train", "--resume", path, "--epochs", "3", "--threads", "1", "--keep", "5", "--hidden", "8"]);
+    let allowed = ["--epochs", "3", "--threads", "1", "--keep", "5", "--patience", "9", "--evaluate-every", "1"];
+    succeeds(&[&["train", "--resume", path, "--hidden", "8"][..], &allowed].concat());
     let kept: String = fs::read_to_string(run.join("config.toml")).unwrap();
-    for line in ["epochs = 3", "threads = 1", "keep = 5", "hidden = 8"] {
+    for line in ["epochs = 3", "threads = 1", "keep = 5", "patience = 9", "hidden = 8"] {
         assert!(kept.lines().any(|kept| kept == line), "{line}: {kept}");
     }
     assert_eq!(journal(&run).len(), 3);
@@ -211,8 +212,7 @@ fn output_that_cannot_be_written_does_not_stop_a_run() {
 
 /// Runs the program where no file may be longer than so many blocks of 512 bytes.
 fn with_little_disk(blocks: u32, arguments: &[&str]) -> Output {
-    // Writes that are refused end the process unless it ignores the signal.
-    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+    let script = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
     Command::new("sh").args(["-c", &script]).arg(program()).args(arguments).output().unwrap()
 }
 
@@ -236,6 +236,16 @@ fn pictures_are_whole_or_not_there() {
             .flatten()
             .all(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
     );
+}
+
+#[test]
+fn a_run_whose_files_may_not_grow_says_so() {
+    let (folder, data) = made("16");
+    let run = folder.path().join("run");
+    let asked = [&["train", &data, "--epochs", "1", "-o", run.to_str().unwrap()][..], &SMALL].concat();
+    let refused = with_little_disk(8, &asked);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("File too large"), "{}: {said}", refused.status);
 }
 
 /// A file system of its own, as small as it is said to be; gone when it is dropped.

@@ -45,7 +45,7 @@ macro_rules! changeable {
 macro_rules! fields {
     (
         every { $($(#[$doc:meta])* $name:ident: $kind:ty $(=> $change:ident)?,)* }
-        some { $($(#[$some_doc:meta])* $some_name:ident: $some_kind:ty,)* }
+        some { $($(#[$some_doc:meta])* $some_name:ident: $some_kind:ty $(=> $some_change:ident)?,)* }
     ) => {
         /// A run, described completely.
         #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,7 +67,7 @@ macro_rules! fields {
             pub const FIELDS: &[&str] = &[$(stringify!($some_name),)* $(stringify!($name),)*];
 
             /// The names of those that may change when a run goes on.
-            pub const CHANGEABLE: &[&str] = &[$($(changeable!($name $change),)?)*];
+            pub const CHANGEABLE: &[&str] = &[$($(changeable!($name $change),)?)* $($(changeable!($some_name $some_change),)?)*];
 
             /// What this one says goes before what `under` says.
             #[must_use]
@@ -207,7 +207,7 @@ fields! {
         normalise_features: bool,
         /// Epochs without anything better before the run stops; 0 never stops early. Without a word it is what was published
         /// for the model, where there is a validation metric to watch.
-        patience: u64,
+        patience: u64 => may_change,
     }
 }
 

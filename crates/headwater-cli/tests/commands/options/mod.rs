@@ -10,11 +10,13 @@ mod watch;
 
 use std::collections::BTreeSet;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, ArgAction, Command, CommandFactory};
+use headwater::train::run_config::RunFile;
 
 use self::place::Place;
 use self::values::{is_flag, is_word, others, words_of};
 use self::watch::{Seen, is_echo, is_noise, watch};
+use crate::program::fails_with;
 use crate::source::args::Args;
 
 /// What became of an option.
@@ -67,6 +69,37 @@ fn every_command_is_checked() {
     let is_checked = |leaf: &String| BASES.iter().any(|base| base.starts_with(leaf.as_str()));
     let missing: Vec<&String> = leaves.iter().filter(|leaf| !is_checked(leaf)).collect();
     assert!(missing.is_empty(), "commands without words to run them: {missing:?}");
+}
+
+#[test]
+fn help_names_what_may_change_when_a_run_goes_on() {
+    let command = Args::command();
+    let train = command.find_subcommand("train").unwrap();
+    let resume = train.get_arguments().find(|arg| arg.get_id() == "resume").unwrap();
+    let help = resume.get_help().unwrap().to_string();
+    let (_, behind) = help.split_once('(').unwrap();
+    let said: BTreeSet<String> =
+        behind.split_once(')').unwrap().0.split(',').map(|name| name.trim().replace('-', "_")).collect();
+    let known: BTreeSet<String> = RunFile::CHANGEABLE.iter().map(|&name| name.to_owned()).collect();
+    assert_eq!(said, known);
+}
+
+#[test]
+fn lists_are_given_once_unless_their_help_says_otherwise() {
+    fn check(command: &Command, wrong: &mut Vec<String>) {
+        let takes_values = |arg: &&Arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
+        for arg in command.get_arguments().filter(takes_values) {
+            let says = arg.get_help().is_some_and(|help| help.to_string().contains("may be given several times"));
+            if says != matches!(arg.get_action(), ArgAction::Append) {
+                wrong.push(format!("{} {}", command.get_name(), shown(arg)));
+            }
+        }
+        command.get_subcommands().for_each(|below| check(below, wrong));
+    }
+    let mut wrong = Vec::new();
+    check(&Args::command(), &mut wrong);
+    assert!(wrong.is_empty(), "{wrong:?}");
+    fails_with(&["train", "--fanout", "3,3", "--fanout", "3"], "cannot be used multiple times");
 }
 
 fn walk(command: &Command, path: String, leaves: &mut Vec<String>) {

@@ -50,9 +50,11 @@ pub fn run(args: &BenchTrainArgs, given: &Given) -> anyhow::Result<()> {
         report::note(format!("the CPU alone is measured: {why}"));
     }
     let gpu = gpu.ok();
+    let plans = plans(args, gpu.is_some());
+    check_plans(args, &plans)?;
     let mut view = View::new(args, gpu.as_ref());
     let mut made: Option<(String, Option<u64>, Arc<Task>)> = None;
-    for plan in plans(args, gpu.is_some()) {
+    for plan in plans {
         let is_there = made.as_ref().is_some_and(|(shape, width, _)| *shape == plan.shape && *width == plan.width);
         if !is_there {
             // The one before goes first: both may not fit.
@@ -88,6 +90,20 @@ fn check_suites(args: &BenchTrainArgs, given: &Given) -> anyhow::Result<()> {
     }
     if !args.model.iter().any(|model| model == "gat") {
         given.refuse(&["heads"], "no --model has attention heads")?;
+    }
+    Ok(())
+}
+
+/// Refuses what no measurement could be made with, before a graph is made.
+fn check_plans(args: &BenchTrainArgs, plans: &[Plan]) -> anyhow::Result<()> {
+    let BenchTrainArgs { hidden, heads, .. } = *args;
+    ensure!(hidden > 0, "--hidden is 0; expected at least 1");
+    ensure!(heads > 0, "--heads is 0; expected at least 1");
+    let divides = !plans.iter().any(Plan::has_heads) || hidden.is_multiple_of(heads);
+    ensure!(divides, "--heads is {heads}; expected a divisor of --hidden, which is {hidden}: each has its part of it");
+    for plan in plans {
+        plan.config(args)?;
+        plan.recipe(args)?;
     }
     Ok(())
 }
@@ -162,22 +178,7 @@ fn modes(args: &BenchTrainArgs) -> Vec<Features> {
 
 /// A graph of a shape with features and labels, in memory.
 fn make(args: &BenchTrainArgs, plan: &Plan, gpu: Option<&Gpu>) -> anyhow::Result<Task> {
-    let mut recipe: Recipe = Like { name: plan.shape.clone(), scale: args.scale, seed: args.seed }.recipe()?;
-    ensure!(
-        recipe.schema.is_homogeneous(),
-        "{} has several node types or relations, and bench train is for one of each: {}",
-        plan.shape,
-        trainable_shapes(true).join(", ")
-    );
-    ensure!(
-        recipe.nodes[0].labelled,
-        "{} has no labels to train on; these shapes do: {}",
-        plan.shape,
-        trainable_shapes(true).join(", ")
-    );
-    if let Some(width) = plan.width {
-        recipe.nodes[0].features = width;
-    }
+    let recipe = plan.recipe(args)?;
     let order = |graph: &Graph, train: &[u64]| {
         if args.order == TrainOrder::AsMade {
             return Ok(None);
@@ -197,12 +198,32 @@ impl Plan {
         Self { suite, shape, width: args.width, model, features, hot_share: 0.0, gather_sms: 0 }
     }
 
+    fn has_heads(&self) -> bool {
+        self.model == "gat"
+    }
+
+    /// The graph that it is measured on.
+    fn recipe(&self, args: &BenchTrainArgs) -> anyhow::Result<Recipe> {
+        let mut recipe: Recipe = Like { name: self.shape.clone(), scale: args.scale, seed: args.seed }.recipe()?;
+        let others = || trainable_shapes(true).join(", ");
+        ensure!(
+            recipe.schema.is_homogeneous(),
+            "{} has several node types or relations, and bench train is for one of each: {}",
+            self.shape,
+            others()
+        );
+        ensure!(recipe.nodes[0].labelled, "{} has no labels to train on; these shapes do: {}", self.shape, others());
+        if let Some(width) = self.width {
+            recipe.nodes[0].features = width;
+        }
+        Ok(recipe)
+    }
+
     /// The run that is measured.
     fn config(&self, args: &BenchTrainArgs) -> anyhow::Result<RunConfig> {
-        let is_attention = self.model == "gat";
-        let heads = if is_attention { args.heads } else { 1 };
+        let heads = if self.has_heads() { args.heads } else { 1 };
         let on_cpu = matches!(self.features, Features::Memory);
-        let flags = RunFile {
+        let described = RunFile {
             model: Some(self.model.parse::<Model>().map_err(anyhow::Error::msg)?),
             hidden: Some(args.hidden / heads),
             heads: Some(heads),
@@ -228,7 +249,8 @@ impl Plan {
             seed: Some(args.seed),
             ..RunFile::default()
         };
-        Ok(RunConfig::resolve(flags, RunFile::default())?)
+        // As a file: a fan-out says how many layers there are, even of a model that reads no neighbours.
+        Ok(RunConfig::resolve(RunFile::default(), described)?)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Measurements as they come, what they say beside each other, and a picture.
 
+use anyhow::bail;
 use headwater::cuda::Gpu;
 use serde::Serialize;
 
@@ -99,6 +100,16 @@ impl<'a> View<'a> {
         if let Some(path) = &self.args.plot {
             picture::draw(path, &charts(&self.all))?;
         }
+        let nothing =
+            self.skipped.first().filter(|_| self.all.is_empty()).map(|first| format!("{}: {}", first.what, first.why));
+        self.close()?;
+        match nothing {
+            Some(why) => bail!("nothing was measured; {why}"),
+            None => Ok(()),
+        }
+    }
+
+    fn close(self) -> anyhow::Result<()> {
         let ratios = ratios(&self.all);
         if self.args.json {
             return report::json(&Closing { gpu: self.gpu, ratios, skipped: self.skipped });

@@ -199,8 +199,10 @@ impl Reader<'_> {
             Fetched::InPlace(numbers) => {
                 let table = self.task.only_table()?;
                 let row = |number: u32| &table[number as usize * width..][..width];
-                let elements = numbers.iter().flat_map(|number| row(*number)).copied().enumerate();
-                elements.into_iter().find(|(_, value)| !value.is_finite())
+                numbers.par_iter().enumerate().find_map_first(|(at, number)| {
+                    let bad = row(*number).iter().position(|value| !value.is_finite())?;
+                    Some((at * width + bad, row(*number)[bad]))
+                })
             }
         }
     }

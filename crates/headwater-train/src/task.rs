@@ -106,7 +106,7 @@ impl Task {
         let [train, valid, test] =
             [split(Split::Train)?, split(Split::Valid)?, split(Split::Test)?].map(|ids| distinct(ids, &mut remarks));
         let named = dataset.manifest().nodes[node_type].files.classes;
-        let (labels, classes) = Labels::open(array, named, &[&train, &valid, &test])?;
+        let (labels, classes) = Labels::open(array, named)?;
         let train = labelled_ones(train, &labels, &mut remarks);
         let features = features(dataset)?;
         let given = dataset.graph()?;

@@ -133,6 +133,10 @@ fn what_cannot_be_is_said() {
     refuses(&["--disk-file", "not-there.npy"], "not-there.npy");
     refuses(&["--disk-file", folder.path().to_str().unwrap()], "not a file");
     fails_with(&["bench", "tier", &data, "--batch", "0"], "at least 1");
+    let disk = |more: &[&str], words: &str| fails_with(&[&["bench", "tier", &data], more].concat(), words);
+    disk(&["--disk-cache", "0", "--disk-batches", "7"], "--disk-batches would change nothing: --disk-cache 0 leaves");
+    disk(&["--disk-cache", "0", "--disk-file", "x"], "--disk-file would change nothing: --disk-cache 0 leaves");
+    disk(&["--batches", "2", "--disk-batches", "50"], "--disk-batches is 50; expected at most --batches, which is 2");
     fails_with(&["bench", "tier", &data, "--fanout", "-2"], "fan-out -2");
     fails_with(&["bench", "tier", "not-there"], "not-there");
     let (_few, few) = made("4");

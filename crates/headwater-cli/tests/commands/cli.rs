@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::program::{fails_with, program, succeeds};
+use crate::program::{fails_with, made, program, succeeds};
 
 fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -121,6 +121,26 @@ fn refusals_are_clear() {
     fails_with(&["bench", "gather", "--table-gib", "0.01", "--plot", "gather.bmp"], ".svg or .png");
     fails_with(&["bench", "gather", "--variant", "magic"], "magic");
     fails_with(&["nonsense"], "nonsense");
+    let micro = ["bench", "gather", "--suite", "micro"];
+    fails_with(&[&micro[..], &["--table-gib", "0.01"]].concat(), "--table-gib would change nothing: it belongs to");
+    fails_with(&[&micro[..], &["--gathered-mib", "1"]].concat(), "--gathered-mib would change nothing: it belongs to");
+}
+
+const HUGE: &str = "9223372036854775807";
+
+#[test]
+fn counts_that_no_memory_holds_are_refused() {
+    let gather = ["bench", "gather", "--table-gib", "0.001", "--least-ms", "1"];
+    fails_with(&[&gather[..], &["--gathered-mib", HUGE]].concat(), "; expected 1 to");
+    fails_with(&[&gather[..], &["--gathered-mib", "0"]].concat(), "--gathered-mib is 0; expected 1 to");
+    fails_with(&[&gather[..], &["--width", HUGE]].concat(), "expected at most the 1073741 bytes of the table");
+    succeeds(&[&gather[..], &["--width", "128", "--gathered-mib", "1", "--cpu-threads", HUGE]].concat());
+    let (_folder, data) = made("4");
+    for option in ["--batch", "--batches"] {
+        fails_with(&["bench", "sample", &data, option, HUGE], "whose seeds fit in memory");
+        fails_with(&["bench", "sample", &data, option, "0"], "is 0; expected 1 to");
+    }
+    fails_with(&["bench", "score", &data, "--batch", "0"], "--batch is 0; expected at least 1");
 }
 
 #[test]

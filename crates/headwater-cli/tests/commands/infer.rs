@@ -87,6 +87,21 @@ fn a_graph_without_labels_is_predicted() {
 }
 
 #[test]
+fn features_that_are_not_numbers_are_refused() {
+    for more in [&[][..], &["--model", "gcn", "--full-graph"]] {
+        let (_folder, data, run) = trained(more);
+        let features = Path::new(&data).join("node.features.npy");
+        let mut bytes = std::fs::read(&features).unwrap();
+        let last = bytes.len() - 4;
+        bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+        std::fs::write(&features, bytes).unwrap();
+        let words = "node 1023 of type \"node\" has NaN as feature 15; features are finite numbers";
+        fails_with(&["infer", &run, "--dataset", &data], words);
+        assert!(!Path::new(&run).join("predictions.npy").exists());
+    }
+}
+
+#[test]
 fn what_cannot_be_predicted_is_said() {
     let (folder, data, run) = trained(&[]);
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -21,9 +21,8 @@ enum Numbers {
 }
 
 impl Labels {
-    /// The labels in an array, and how many outputs a node needs for them. `classes` is what the dataset says, and `asked` are
-    /// the nodes whose labels will be looked at: these have to be known.
-    pub fn open(array: &Array, classes: Option<u64>, asked: &[&[u64]]) -> Result<(Self, usize)> {
+    /// The labels in an array, and how many outputs a node needs for them. `classes` is what the dataset says.
+    pub fn open(array: &Array, classes: Option<u64>) -> Result<(Self, usize)> {
         let file = File(array);
         let columns = match array.shape() {
             [_] => 1,
@@ -37,7 +36,7 @@ impl Labels {
             (Numbers::Whole(labels), 1, classes) => file.classes(labels, classes),
             (Numbers::Real(labels), 1, Some(classes)) => file.classes(file.whole(&labels)?, Some(classes)),
             (Numbers::Whole(labels), ..) => file.yes_or_no(&labels, columns),
-            (Numbers::Real(labels), ..) => file.values(&labels, columns, asked),
+            (Numbers::Real(labels), ..) => file.values(&labels, columns),
         }
     }
 }
@@ -118,16 +117,10 @@ impl File<'_> {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "outputs are f32, and so is what they should be")]
-    fn values(&self, labels: &[f64], columns: usize, asked: &[&[u64]]) -> Result<(Labels, usize)> {
+    fn values(&self, labels: &[f64], columns: usize) -> Result<(Labels, usize)> {
         let values: Vec<f32> = labels.iter().map(|label| *label as f32).collect();
         if let Some(bad) = values.iter().position(|value| value.is_infinite()) {
             return Err(self.bad(bad / columns, labels[bad], "a finite number"));
-        }
-        for node in asked.iter().flat_map(|nodes| nodes.iter()) {
-            let row = &values[at(*node) * columns..][..columns];
-            if row.iter().any(|value| value.is_nan()) {
-                return Err(self.bad(at(*node), f32::NAN, "a number, because a split names the node"));
-            }
         }
         let is_yes_or_no = values.iter().all(|value| value.is_nan() || *value == 0.0 || *value == 1.0);
         let says = if is_yes_or_no { Says::YesOrNo } else { Says::HowMuch };

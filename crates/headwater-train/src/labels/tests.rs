@@ -19,7 +19,7 @@ fn array<T: NpyElement>(shape: &[usize], values: &[T]) -> Array {
 }
 
 fn open(array: &Array, classes: Option<u64>) -> Result<(Labels, usize)> {
-    Labels::open(array, classes, &[&[0], &[2]])
+    Labels::open(array, classes)
 }
 
 fn values(values: &[f32], columns: usize, says: Says) -> Labels {
@@ -48,9 +48,12 @@ fn arrays_are_classes_or_answers_or_numbers() {
         assert_eq!((found.nodes(), columns), (3, outputs));
         assert_eq!(found, expected);
     }
-    // What no split names need not be known.
+    // NaN is none, as -1 is of classes.
     let (found, _) = open(&array(&[3], &[0.5f32, f32::NAN, 2.0]), None).unwrap();
     assert_eq!((found.nodes(), found.usual_loss()), (3, Loss::Mse));
+    assert_eq!([0, 1, 2].map(|node| found.is_known(node)), [true, false, true]);
+    let (found, _) = open(&array(&[2, 2], &[0.5f32, f32::NAN, f32::NAN, f32::NAN]), None).unwrap();
+    assert_eq!([0, 1].map(|node| found.is_known(node)), [true, false], "some of its numbers are known");
 }
 
 #[test]
@@ -63,8 +66,6 @@ fn labels_that_cannot_be_are_named() {
         (array(&[3], &[0i64; 3]), Some(1 << 40), "classes; expected 1 to"),
         (array(&[3], &[0.0f32, 0.5, 1.0]), Some(2), "node 1 has label 0.5"),
         (array(&[3], &[0.0f32, 1e30, 1.0]), Some(2), "node 1 has label 1"),
-        (array(&[3], &[0.5f32, 1.0, f32::NAN]), None, "node 2 has label NaN"),
-        (array(&[3, 2], &[0.0f32, f32::NAN, 1.0, 1.0, 0.0, 0.0]), None, "node 0 has label NaN"),
         (array(&[3], &[0.5f32, f32::INFINITY, 1.0]), None, "node 1 has label inf"),
         (array(&[3], &[0.5f64, 1e300, 1.0]), None, "node 1 has label 1"),
         (array(&[3, 2], &[0u8, 1, 0, 2, 1, 0]), None, "node 1 has label 2; expected 0 or 1"),

@@ -69,6 +69,8 @@ pub(crate) struct Layerwise<'a> {
     pub reader: Reader<'a>,
     /// All features, where they are held as sparse rows.
     pub sparse: Option<&'a SparseRows>,
+    /// Whether features that are not numbers are refused.
+    pub checks: bool,
     pub limits: Limits,
     /// Where files without a name may be.
     pub scratch: &'a Path,
@@ -202,6 +204,9 @@ impl Layerwise<'_> {
             return apply(network, stage, &Lent::sparse(own.as_ref().unwrap_or(all), &ids));
         }
         let features = self.reader.read(&ids, &mut |len| network.take(len))?;
+        if self.checks {
+            self.reader.check(&features, &ids)?;
+        }
         let found = apply(network, stage, &Lent::listed(self.task, &features, &ids));
         for rows in features.into_iter().flatten() {
             if let Fetched::Copied(rows) = rows {

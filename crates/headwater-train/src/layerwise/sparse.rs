@@ -28,6 +28,7 @@ pub(crate) fn sparse_features(reader: &Reader<'_>, most_bytes: u64) -> Result<Op
             ids[of_type] = (first..(first + PIECE).min(*count)).collect();
             let lists: Vec<&[u64]> = ids.iter().map(Vec::as_slice).collect();
             let found = reader.copied(&lists, &mut |len| vec![0.0; len])?;
+            reader.check(&found, &lists)?;
             let Some(Some(Fetched::Copied(rows))) = found.into_iter().next() else { return Ok(None) };
             let Some(piece) = SparseRows::of(&rows, width, MOST_FILLED) else { return Ok(None) };
             all.append(&piece);

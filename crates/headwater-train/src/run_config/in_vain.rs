@@ -2,7 +2,9 @@
 
 use headwater_compile::front;
 
-use super::{Course, DeviceName, Features, Model, OptimiserName, ProducerName, RunConfig, RunFile, defaults};
+use super::{
+    Architecture, Course, DeviceName, Features, Model, OptimiserName, ProducerName, RunConfig, RunFile, defaults,
+};
 use crate::error::{Error, Result};
 
 impl RunConfig {
@@ -55,7 +57,7 @@ impl RunConfig {
     }
 
     /// Which fields are read, and where they are not, why.
-    fn conditions(&self) -> [(&'static [&'static str], bool, &'static str); 14] {
+    fn conditions(&self) -> [(&'static [&'static str], bool, &'static str); 15] {
         let takes = Takes::of(&self.model);
         [
             (
@@ -80,7 +82,12 @@ impl RunConfig {
                 "where features is not tiered: no row is put before another",
             ),
             (&["precision"], self.device != DeviceName::Cpu, "where device is cpu: it computes in single precision"),
-            (&["fanout", "batch"], !self.full_graph, "where full_graph is true: nothing is drawn"),
+            (&["fanout", "batch", "sampler"], !self.full_graph, "where full_graph is true: nothing is drawn"),
+            (
+                &["fanout", "sampler", "inverse_relations"],
+                self.model != Model::Named(Architecture::Mlp),
+                "where model is mlp: it reads no neighbours",
+            ),
             (&["heads"], takes.heads, "for a model without attention heads"),
             (&["output_heads"], takes.output_heads, "for a model without heads of its own in the last layer"),
             (&["attention_dropout"], takes.attention_dropout, "for a model without attention"),
@@ -129,6 +136,7 @@ mod tests {
             ("fanout = [3, 3]", "full_graph = false"),
             ("batch = 7", "full_graph = false"),
             ("hot_share = 0.5", "features = 'tiered'"),
+            ("sampler = 'cpu'", "full_graph = false"),
             ("heads = 2", "model = 'gat'"),
             ("output_heads = 2", "model = 'gat'"),
             ("attention_dropout = 0.25", "model = 'gat'"),
@@ -141,6 +149,19 @@ mod tests {
             RunConfig::resolve(parse(&format!("{alone}\n{beside}")), RunFile::default()).unwrap();
             // A run's own description has every field, and is read back.
             RunConfig::resolve(RunFile::default(), parse(&format!("{full}{alone}"))).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_model_that_reads_no_neighbours_is_told_nothing_about_them() {
+        for alone in ["fanout = [3, 3]", "sampler = 'cpu'", "inverse_relations = true"] {
+            let of = |model: &str| {
+                let flags = RunFile::parse(&format!("model = '{model}'\n{alone}"), Path::new("flags")).unwrap();
+                RunConfig::resolve(flags, RunFile::default())
+            };
+            let refused = of("mlp").unwrap_err().to_string();
+            assert!(refused.ends_with("where model is mlp: it reads no neighbours"), "{refused}");
+            of("sage").unwrap();
         }
     }
 }

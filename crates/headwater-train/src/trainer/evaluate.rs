@@ -36,6 +36,8 @@ pub(super) struct Inference<'a> {
     pub task: &'a Task,
     pub whole: &'a Whole,
     pub network: &'a mut Network,
+    /// Whether features that are not numbers are refused.
+    pub checks: bool,
     /// Where files without a name may be.
     pub scratch: &'a Path,
 }
@@ -71,7 +73,7 @@ impl Trainer {
 
     fn inference(&mut self) -> Inference<'_> {
         let Self { config, task, whole, network, folder, .. } = self;
-        Inference { config, task, whole, network, scratch: folder.path() }
+        Inference { config, task, whole, network, checks: false, scratch: folder.path() }
     }
 }
 
@@ -109,6 +111,7 @@ impl<'a> Inference<'a> {
                 normalise: self.config.normalises(),
             },
             sparse: self.whole.sparse.as_ref(),
+            checks: self.checks,
             limits: self.whole.limits,
             scratch: self.scratch,
         }

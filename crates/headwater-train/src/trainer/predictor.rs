@@ -105,7 +105,7 @@ impl Predictor {
             return Err(Error::Setting { field: "nodes", value, expected });
         }
         let Self { config, task, whole, network, scratch, .. } = self;
-        let mut inference = Inference { config, task, whole, network, scratch };
+        let mut inference = Inference { config, task, whole, network, checks: true, scratch };
         let plan = inference.plan(nodes)?;
         inference.outputs(plan.as_ref(), progress)
     }

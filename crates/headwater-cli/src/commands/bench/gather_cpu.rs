@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use headwater::memory::{Buffer, Host};
 use headwater::tensor::gather::{IdSlice, gather_host};
+use headwater::train::threads::bounded;
 
 use super::gather_gpu::{distinct, fill_table, median_and_spread, random_ids};
 use super::gather_steps::Step;
@@ -16,7 +17,7 @@ pub fn run(args: &GatherArgs, steps: &[Step], view: &mut View) -> anyhow::Result
     let most = steps.iter().map(|step| step.table_bytes).max().unwrap_or(0);
     let mut table = Buffer::<u8, Host>::new(usize::try_from(most)?)?;
     fill_table(table.as_mut_slice()?);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(args.cpu_threads.unwrap_or(0)).build()?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(bounded(args.cpu_threads.unwrap_or(0))).build()?;
     for step in steps {
         let table = table.as_slice()?;
         let row = pool.install(|| measure(args, step, table))?;

@@ -33,6 +33,8 @@ pub fn steps(args: &GatherArgs, gpu: Option<&Gpu>) -> anyhow::Result<Vec<Step>> 
         bail!("--width 0: a row has at least one byte");
     }
     let room_bytes = host_bytes_available() as u64 / 10 * 8;
+    let (most, gathered) = (room_bytes >> 20, args.gathered_mib.unwrap_or(1));
+    ensure!((1..=most).contains(&gathered), "--gathered-mib is {gathered}; expected 1 to {most}, which fit in memory");
     let mut steps = Vec::new();
     for suite in &args.suite {
         steps.extend(match suite {
@@ -47,6 +49,11 @@ pub fn steps(args: &GatherArgs, gpu: Option<&Gpu>) -> anyhow::Result<Vec<Step>> 
     }
     for step in steps.iter_mut().filter(|step| step.sms.is_none()) {
         step.sms = args.sms;
+    }
+    if let Some(Step { table_bytes, width_bytes, .. }) = steps.iter().find(|step| step.width_bytes > step.table_bytes) {
+        bail!(
+            "--width is {width_bytes}; expected at most the {table_bytes} bytes of the table, which --table-gib says"
+        );
     }
     steps.retain(|step| {
         let fits = step.table_bytes <= room_bytes;

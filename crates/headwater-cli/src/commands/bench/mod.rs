@@ -14,7 +14,7 @@ mod usage;
 use anyhow::Context;
 use headwater::cuda::Gpu;
 
-use crate::args::{BenchTierArgs, BenchTrainArgs, GatherArgs, ReorderArgs, SampleArgs, ScoreArgs};
+use crate::args::{BenchTierArgs, BenchTrainArgs, GatherArgs, ReorderArgs, SampleArgs, ScoreArgs, Suite};
 use crate::given::Given;
 use crate::{picture, report};
 
@@ -28,6 +28,9 @@ pub fn gather(args: &GatherArgs, given: &Given) -> anyhow::Result<()> {
         let mut view = gather_view::View::new(args);
         view.stored(path)?;
         return view.finish().context("showing the result");
+    }
+    if !args.suite.iter().any(|suite| matches!(suite, Suite::Table | Suite::Sms)) {
+        given.refuse(&["table_gib", "gathered_mib"], "it belongs to --suite table and --suite sms")?;
     }
     let gpu = Gpu::open(args.gpu);
     if let Err(why) = &gpu {

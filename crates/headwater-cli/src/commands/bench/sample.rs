@@ -14,7 +14,7 @@ use headwater::graph::sample::{
     EdgeIds, GpuNeighbourSampler, NeighbourSampler, Sample, SampleOptions, Seeds, Visit, batch_key,
 };
 use headwater::graph::{Dataset, Graph, PlacedGraph, Storage, Wish};
-use headwater::memory::{Buffer, Host};
+use headwater::memory::{Buffer, Host, host_bytes_available};
 use headwater::tensor::gather::{IdSlice, gather_host};
 use headwater::train::threads::bounded;
 use rayon::prelude::*;
@@ -112,6 +112,7 @@ pub fn run(args: &SampleArgs, given: &Given) -> anyhow::Result<()> {
         SampleDevice::Cpu => given.refuse(&["gpu", "order"], "CPU threads draw; --device cuda has a GPU do it")?,
         SampleDevice::Cuda => given.refuse(&["threads"], "a GPU draws; --device cpu has threads do it")?,
     }
+    check_counts(args)?;
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     let seeds = seeds(&dataset, args)?;
     let figures = match args.device {
@@ -126,6 +127,16 @@ pub fn run(args: &SampleArgs, given: &Given) -> anyhow::Result<()> {
     if args.json { report::json(&figures) } else { show(&figures) }
 }
 
+/// Refuses batches whose seeds do not fit in memory.
+fn check_counts(args: &SampleArgs) -> anyhow::Result<()> {
+    let most = host_bytes_available() / 4 / size_of::<u64>();
+    let SampleArgs { batch, batches, .. } = *args;
+    ensure!((1..=most).contains(&batch), "--batch is {batch}; expected 1 to {most}, whose seeds fit in memory");
+    let most = most / batch;
+    ensure!((1..=most).contains(&batches), "--batches is {batches}; expected 1 to {most}, whose seeds fit in memory");
+    Ok(())
+}
+
 /// The first type's training nodes, or all nodes, repeated until there are enough batches.
 fn seeds(dataset: &Dataset, args: &SampleArgs) -> anyhow::Result<Vec<u64>> {
     let nodes: Vec<u64> = match dataset.split(0, Split::Train)? {
@@ -133,7 +144,6 @@ fn seeds(dataset: &Dataset, args: &SampleArgs) -> anyhow::Result<Vec<u64>> {
         _ => (0..dataset.schema().node_types().first().context("a dataset without node types")?.count).collect(),
     };
     ensure!(!nodes.is_empty(), "the first node type has no nodes to start from");
-    ensure!(args.batch > 0 && args.batches > 0, "--batch and --batches are at least 1");
     Ok(nodes.iter().copied().cycle().take(args.batch * args.batches).collect())
 }
 

@@ -76,6 +76,7 @@ pub fn run(args: &ScoreArgs, given: &Given) -> anyhow::Result<()> {
         ensure!(!has_storage, "CPU threads score a graph in host memory: --graph cpu");
     }
     ensure!(args.rounds > 0, "--rounds is at least 1");
+    ensure!(args.batch > 0, "--batch is 0; expected at least 1");
     let dataset = Dataset::open(&args.dataset).with_context(|| format!("opening {}", args.dataset.display()))?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(bounded(args.threads.unwrap_or(0))).build()?;
     let figures = pool.install(|| measure(args, &dataset))?;

@@ -7,7 +7,7 @@ use headwater::cuda::Gpu;
 use headwater::train::RunFolder;
 use headwater::train::gpu::beside::Beside;
 use headwater::train::gpu::choose::{Choice, choose, steps_down};
-use headwater::train::run_config::{DeviceName, RunConfig};
+use headwater::train::run_config::{DeviceName, RunConfig, RunFile};
 use headwater::train::task::Task;
 use headwater::train::trainer::Trainer;
 
@@ -20,17 +20,20 @@ pub struct Machine {
     gpu: Option<Gpu>,
     /// Whether it may step down to the CPU.
     is_free: bool,
+    /// What was asked for, to be refused where the machine takes it in vain.
+    given: RunFile,
 }
 
 impl Machine {
-    /// Chooses for a run.
-    pub fn choose(config: &RunConfig) -> anyhow::Result<Self> {
+    /// Chooses for a run of which this was said.
+    pub fn choose(config: &RunConfig, given: RunFile) -> anyhow::Result<Self> {
         let is_free = config.device == DeviceName::Auto;
         let Choice { config, gpu, why } = choose(config.clone())?;
         if let (Some(why), true) = (why, is_free) {
             report::note(format!("on the CPU: {}", why.lines().next().unwrap_or_default()));
         }
-        Ok(Self { config, gpu, is_free })
+        config.check_given(&given)?;
+        Ok(Self { config, gpu, is_free, given })
     }
 
     /// Refuses a timeline of what runs on no GPU.
@@ -68,7 +71,9 @@ impl Machine {
             }
             Err(why) if self.is_free && steps_down(config, &why) => {
                 report::note(format!("on the CPU instead of {}: {why}", gpu.facts().name));
-                Ok(Trainer::open(RunConfig { device: DeviceName::Cpu, ..config.clone() }, again()?, &path)?)
+                let config = RunConfig { device: DeviceName::Cpu, ..config.clone() };
+                config.check_given(&self.given)?;
+                Ok(Trainer::open(config, again()?, &path)?)
             }
             Err(why) => Err(why.into()),
         }

@@ -44,12 +44,12 @@ struct Closing<'a> {
 
 /// Trains and prints. What comes of a run is in its folder, so it goes on where printing fails.
 pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
-    let config = described(args)?;
+    let (config, given) = described(args)?;
     producer::take_share(&config)?;
     report::go_on_without_output();
     let signals = Signals::listen()?;
     set_threads(config.threads)?;
-    let machine = Machine::choose(&config)?;
+    let machine = Machine::choose(&config, given)?;
     let Ground { folder, dataset, origin, config } = Ground::of(args, machine.config.clone())?;
     if args.verify {
         dataset.verify(&Bar::new()).with_context(|| format!("verifying {}", dataset.folder().display()))?;
@@ -158,23 +158,23 @@ fn opened(dataset: &Path) -> anyhow::Result<Dataset> {
     Dataset::open(dataset).with_context(|| format!("opening {}", dataset.display()))
 }
 
-/// The run that is described.
-fn described(args: &TrainArgs) -> anyhow::Result<RunConfig> {
+/// The run that is described, and what was said of it.
+fn described(args: &TrainArgs) -> anyhow::Result<(RunConfig, RunFile)> {
     let flags = args.flags().anchored();
     if let Some(folder) = &args.resume {
         let file = RunFile::read(&folder.join("config.toml"))
             .with_context(|| format!("{} is no run that can be gone on with", folder.display()))?;
-        return Ok(RunConfig::resume(flags, file)?);
+        return Ok((RunConfig::resume(flags.clone(), file)?, flags));
     }
     let file = args.config.as_ref().map(|path| RunFile::read(path)).transpose()?.unwrap_or_default().anchored();
-    let config = resolved(flags, &file)?;
+    let config = resolved(flags.clone(), &file)?;
     config.check_given(&file).with_context(|| {
         format!(
             "{} and the flags do not go together",
             args.config.as_deref().unwrap_or(Path::new("--config")).display()
         )
     })?;
-    Ok(config)
+    Ok((config, flags.over(file)))
 }
 
 fn resolved(flags: RunFile, file: &RunFile) -> anyhow::Result<RunConfig> {
@@ -183,10 +183,15 @@ fn resolved(flags: RunFile, file: &RunFile) -> anyhow::Result<RunConfig> {
         return Ok(RunConfig::resolve(flags, file)?);
     }
     let is_free = flags.features.is_none() && file.features.is_none();
-    let config = RunConfig::resolve(flags, file.over(planted::settings()))?;
+    let settings = planted::settings();
+    let config = RunConfig::resolve(flags.clone(), file.clone().over(settings.clone()))?;
     // The whole graph is read as it is, and so are rows that are normalised.
-    let reads_all = config.full_graph || config.normalises();
-    Ok(if is_free && reads_all { RunConfig { features: Features::Auto, ..config } } else { config })
+    let reads_all = is_free && (config.full_graph || config.normalises());
+    if reads_all || config.features != Features::Tiered {
+        let settings = RunFile { features: None, hot_share: None, ..settings };
+        return Ok(RunConfig::resolve(flags, file.over(settings))?);
+    }
+    Ok(config)
 }
 
 /// What the folder of a run is called where nobody says: after its dataset and its model.
@@ -281,4 +286,20 @@ fn peak_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_made_up_run_is_read_back() {
+        for text in ["", "full_graph = true", "model = 'gcn'", "model = 'gat'", "model = 'mlp'", "features = 'disk'"] {
+            let path = Path::new("config.toml");
+            let flags = RunFile::parse(text, path).unwrap();
+            let kept = resolved(flags, &RunFile::default()).unwrap().to_toml().unwrap();
+            let file = RunFile::parse(&kept, path).unwrap();
+            resolved(RunFile::default(), &file).unwrap().check_given(&file).unwrap();
+        }
+    }
 }

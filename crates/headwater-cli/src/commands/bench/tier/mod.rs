@@ -134,6 +134,12 @@ fn check(args: &BenchTierArgs, given: &Given) -> anyhow::Result<()> {
     ensure!(!is_none, "--batches, --presample and --counted are at least 1");
     ensure!(args.rounds > 0 && args.disk_batches != Some(0), "--rounds and --disk-batches are at least 1");
     ensure!((0.0..=1.0).contains(&args.disk_cache), "--disk-cache is {}; expected from 0 to 1", args.disk_cache);
+    if args.disk_cache == 0.0 {
+        given.refuse(&["disk_file", "disk_batches"], "--disk-cache 0 leaves the disk out")?;
+    }
+    let (read, drawn) = (args.disk_batches.unwrap_or(0), args.batches);
+    ensure!(read as u64 <= drawn, "--disk-batches is {read}; expected at most --batches, which is {drawn}");
+    ensure!(args.batch > 0, "--batch is 0; expected at least 1");
     Ok(())
 }
 

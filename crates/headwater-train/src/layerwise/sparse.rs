@@ -28,9 +28,10 @@ pub(crate) fn sparse_features(reader: &Reader<'_>, most_bytes: u64) -> Result<Op
             ids[of_type] = (first..(first + PIECE).min(*count)).collect();
             let lists: Vec<&[u64]> = ids.iter().map(Vec::as_slice).collect();
             let found = reader.copied(&lists, &mut |len| vec![0.0; len])?;
+            let Some(Some(Fetched::Copied(rows))) = found.first() else { return Ok(None) };
+            let Some(piece) = SparseRows::of(rows, width, MOST_FILLED) else { return Ok(None) };
+            // Other rows are checked when they are read.
             reader.check(&found, &lists)?;
-            let Some(Some(Fetched::Copied(rows))) = found.into_iter().next() else { return Ok(None) };
-            let Some(piece) = SparseRows::of(&rows, width, MOST_FILLED) else { return Ok(None) };
             all.append(&piece);
             if ELEMENT_BYTES * all.count() as u64 > most_bytes {
                 return Ok(None);

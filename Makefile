@@ -7,6 +7,8 @@ PYTHON := target/python
 NEXTEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo yes)
 # Tests that need a GPU have `device` in their path. They run on the emulator here, on a real GPU in the GPU bundle.
 DEVICE_TESTS := device
+# Property tests draw the same cases in every run of make; `cargo test` draws others each time.
+export PROPTEST_RNG_SEED ?= 1
 
 .PHONY: test lint unit doctest emulated emulator-test python wheel bench docs fuzz gpu-bundle clean
 

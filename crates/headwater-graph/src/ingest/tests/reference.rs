@@ -33,7 +33,7 @@ fn edges_of(text: &str) -> Option<Vec<[String; 2]>> {
 fn fields(line: &str) -> Option<Vec<String>> {
     let (mut found, mut rest) = (Vec::new(), line);
     loop {
-        let (field, after) = match rest.strip_prefix('"') {
+        let (field, after) = match rest.trim_start().strip_prefix('"') {
             None => {
                 rest.find(',').map_or((rest.trim().to_owned(), ""), |end| (rest[..end].trim().to_owned(), &rest[end..]))
             }
@@ -45,7 +45,7 @@ fn fields(line: &str) -> Option<Vec<String>> {
                     quoted = &quoted[end + 1..];
                     match quoted.strip_prefix('"') {
                         Some(more) => (text.push('"'), quoted = more).0,
-                        None => break (text, quoted),
+                        None => break (text, quoted.trim_start()),
                     }
                 }
             }

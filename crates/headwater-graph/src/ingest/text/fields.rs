@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::Delimiter;
 
-/// The fields of a line, as they stand, quotes included. A field that begins with a quote ends with the quote that closes
-/// it; none when it does not close.
+/// The fields of a line, as they stand, quotes included. A field whose first byte after spaces is a quote ends with the
+/// quote that closes it; none when it does not close.
 pub fn split<'l>(line: &'l [u8], delimiter: Delimiter, fields: &mut Vec<&'l [u8]>) -> Option<()> {
     fields.clear();
     match delimiter {
@@ -22,8 +22,12 @@ pub fn split<'l>(line: &'l [u8], delimiter: Delimiter, fields: &mut Vec<&'l [u8]
 fn split_at_byte<'l>(line: &'l [u8], delimiter: u8, fields: &mut Vec<&'l [u8]>) -> Option<()> {
     let mut rest = line;
     loop {
-        let end = if rest.first() == Some(&b'"') {
-            quoted_end(rest)?
+        let is_space = |byte: &u8| byte.is_ascii_whitespace() && *byte != delimiter;
+        let spaces_from = |at: usize| rest[at..].iter().take_while(|byte| is_space(byte)).count();
+        let start = spaces_from(0);
+        let end = if rest.get(start) == Some(&b'"') {
+            let closed = start + quoted_end(&rest[start..])?;
+            closed + spaces_from(closed)
         } else {
             memchr::memchr(delimiter, rest).unwrap_or(rest.len())
         };
@@ -130,12 +134,16 @@ mod tests {
             ("a, b ,", Some(&["a", "b", ""])),
             ("\"a,b\",c", Some(&["a,b", "c"])),
             ("\"a \"\"b\"\"\",\"\"\"\",\"\"", Some(&["a \"b\"", "\"", ""])),
+            ("\"a,b\" , \" c,\"\t", Some(&["a,b", " c,"])),
             ("\"a", None),
+            ("a, \"b", None),
             ("\"a\"b,c", None),
+            ("\"a\" b,c", None),
         ] {
             let expected: Option<Vec<String>> = expected.map(|words| words.iter().map(|w| (*w).to_owned()).collect());
             assert_eq!(fields_of(line, comma), expected, "{line}");
         }
+        assert_eq!(fields_of("\t\"a\t\"\t", Delimiter::Byte(b'\t')), Some(vec!["".into(), "a\t".into(), "".into()]));
         assert_eq!(fields_of("  1 \t 2", Delimiter::Spaces), Some(vec!["1".into(), "2".into()]));
         assert_eq!(fields_of("\"a\" b", Delimiter::Spaces), Some(vec!["a".into(), "b".into()]));
         assert_eq!(fields_of("\"a b\" c", Delimiter::Spaces), None);

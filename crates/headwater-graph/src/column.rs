@@ -43,7 +43,7 @@ impl<T: Pod + Send + Sync> Column<T> {
     /// mapped file, whose pages are small.
     pub fn in_memory(&self) -> Result<Self> {
         let mut copy = Buffer::<T, Host>::new(self.len())?;
-        let (from, to) = (self.as_slice(), copy.as_mut_slice()?);
+        let (from, to) = (self.as_slice(), copy.as_mut_slice());
         to.par_chunks_mut(COPIED_TOGETHER)
             .zip(from.par_chunks(COPIED_TOGETHER))
             .for_each(|(to, from)| to.copy_from_slice(from));
@@ -79,7 +79,7 @@ struct LargePages<T: Pod>(Buffer<T, Host>);
 
 impl<T: Pod> AsRef<[u8]> for LargePages<T> {
     fn as_ref(&self) -> &[u8] {
-        self.0.as_slice().map(bytemuck::cast_slice).unwrap_or_default()
+        bytemuck::cast_slice(self.0.as_slice())
     }
 }
 

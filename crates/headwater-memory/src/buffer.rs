@@ -7,6 +7,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use bytemuck::Pod;
 use headwater_cuda::{Allocation, Gpu, Span, Stream};
@@ -51,18 +52,16 @@ impl GpuVisible for Managed {
     const TIER: Tier = Tier::Managed;
 }
 
-/// Places the CPU can write.
-pub trait HostWritable {}
+/// Places that kernels reach and the CPU can write.
+pub trait HostWritable: GpuVisible {}
 impl HostWritable for Pinned {}
 impl HostWritable for WriteCombined {}
 impl HostWritable for Managed {}
-impl HostWritable for Host {}
 
-/// Places the CPU can read at full speed.
+/// Places that kernels reach and the CPU can read at full speed.
 pub trait HostReadable: HostWritable {}
 impl HostReadable for Pinned {}
 impl HostReadable for Managed {}
-impl HostReadable for Host {}
 
 /// `len` elements of `T` in place `P`.
 #[derive(Debug)]
@@ -112,30 +111,36 @@ impl<T: Pod> Buffer<T, Pinned> {
         let bytes = bytes_of::<T>(len)?;
         match pinned_arena(gpu, bytes) {
             Err(why) if bytes <= FEW_BYTES && why.is_out_of_memory() => {
-                let mut buffer = Self::over(Span::whole(Allocation::pinned(gpu, bytes)?), len);
-                buffer.fill(T::zeroed())?;
-                Ok(buffer)
+                Ok(Self::zeroed(Allocation::pinned(gpu, bytes)?, len))
             }
             made => Ok(Self::over(made?, len)),
         }
+    }
+
+    /// Pinned memory that `fill` fills.
+    pub fn filled<E: From<Error>>(
+        gpu: &Gpu,
+        len: usize,
+        fill: impl FnOnce(&mut [T]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut buffer = Self::new(gpu, len)?;
+        // SAFETY: nobody else knows the memory yet.
+        fill(unsafe { buffer.elements_mut() })?;
+        Ok(buffer)
     }
 }
 
 impl<T: Pod> Buffer<T, WriteCombined> {
     /// Zeroed write-combined memory.
     pub fn new(gpu: &Gpu, len: usize) -> Result<Self> {
-        let mut buffer = Self::over(Span::whole(Allocation::write_combined(gpu, bytes_of::<T>(len)?)?), len);
-        buffer.fill(T::zeroed())?;
-        Ok(buffer)
+        Ok(Self::zeroed(Allocation::write_combined(gpu, bytes_of::<T>(len)?)?, len))
     }
 }
 
 impl<T: Pod> Buffer<T, Managed> {
     /// Zeroed managed memory.
     pub fn new(gpu: &Gpu, len: usize) -> Result<Self> {
-        let mut buffer = Self::over(Span::whole(Allocation::managed(gpu, bytes_of::<T>(len)?)?), len);
-        buffer.fill(T::zeroed())?;
-        Ok(buffer)
+        Ok(Self::zeroed(Allocation::managed(gpu, bytes_of::<T>(len)?)?, len))
     }
 }
 
@@ -171,6 +176,32 @@ impl<T: Pod, P> Buffer<T, P> {
             Backing::Mapping(mapping) => Some(mapping.start()),
         }
         .map(NonNull::cast)
+    }
+
+    /// Where `len` elements from `at` on begin.
+    fn room(&self, at: usize, len: usize) -> Result<NonNull<T>> {
+        let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
+        match self.host_start().or((len == 0).then_some(NonNull::dangling())).filter(|_| fits) {
+            // SAFETY: inside the buffer.
+            Some(start) => Ok(unsafe { start.add(at) }),
+            None => Err(Error::Misfit { bytes: len.saturating_mul(size_of::<T>()), element_bytes: size_of::<T>() }),
+        }
+    }
+
+    /// # Safety
+    /// No GPU writes the memory while the slice lives.
+    unsafe fn elements(&self) -> &[T] {
+        let start = self.host_start().unwrap_or(NonNull::dangling());
+        // SAFETY: `len` elements of plain data in initialised memory that this buffer owns.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) }
+    }
+
+    /// # Safety
+    /// No GPU reads or writes the memory while the slice lives.
+    unsafe fn elements_mut(&mut self) -> &mut [T] {
+        let start = self.host_start().unwrap_or(NonNull::dangling());
+        // SAFETY: as above, and borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len) }
     }
 
     /// The CPU may touch the memory only when no queued GPU work does.
@@ -215,45 +246,81 @@ impl<T: Pod, P: GpuVisible> Buffer<T, P> {
     }
 }
 
-impl<T: Pod, P: HostWritable> Buffer<T, P> {
-    /// Copies `elements` in, from `at` on. Waits for queued GPU work on this buffer first.
-    pub fn write(&mut self, at: usize, elements: &[T]) -> Result<()> {
-        let room = self.len.checked_sub(at).filter(|room| *room >= elements.len());
-        let (Some(_), Some(start)) = (room, self.host_start()) else {
-            return Err(Error::Misfit { bytes: size_of_val(elements), element_bytes: size_of::<T>() });
-        };
-        self.wait_until_unused()?;
-        // SAFETY: the range is inside the buffer, which this call borrows alone; the GPU is done with it.
-        unsafe { start.add(at).copy_from_nonoverlapping(NonNull::from(elements).cast(), elements.len()) };
-        Ok(())
+impl<T: Pod> Buffer<T, Host> {
+    /// The elements.
+    #[must_use]
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: no GPU reaches ordinary memory, so the borrow of this buffer is the whole story.
+        unsafe { self.elements() }
     }
 
-    /// Sets every element.
-    pub fn fill(&mut self, value: T) -> Result<()> {
+    /// The elements, to change.
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: as above.
+        unsafe { self.elements_mut() }
+    }
+}
+
+/// The CPU's side of memory that kernels reach. What was queued before is waited for. Streams are given clones of the buffer's
+/// span, which no borrow of the buffer holds back, so copies are safe and references are not: a copy that meets GPU work
+/// brings torn elements, as from memory shared with another process, and any bytes are elements.
+impl<T: Pod, P: HostWritable> Buffer<T, P> {
+    fn zeroed(made: Arc<Allocation>, len: usize) -> Self {
+        let mut buffer = Self::over(Span::whole(made), len);
+        // SAFETY: nobody else knows the memory yet.
+        unsafe { buffer.elements_mut() }.fill(T::zeroed());
+        buffer
+    }
+
+    /// Copies `elements` in, from `at` on.
+    pub fn write(&mut self, at: usize, elements: &[T]) -> Result<()> {
+        let start = self.room(at, elements.len())?;
         self.wait_until_unused()?;
-        if let Some(start) = self.host_start() {
-            // SAFETY: inside the buffer, borrowed alone; the GPU is done with it.
-            (0..self.len).for_each(|i| unsafe { start.add(i).write(value) });
-        }
+        // SAFETY: inside the buffer, to which there is no reference.
+        unsafe { start.copy_from_nonoverlapping(NonNull::from(elements).cast(), elements.len()) };
         Ok(())
     }
 }
 
 impl<T: Pod, P: HostReadable> Buffer<T, P> {
-    /// The elements. Waits for queued GPU work on this buffer first.
-    pub fn as_slice(&self) -> Result<&[T]> {
+    /// Copies elements out, from `at` on.
+    pub fn read(&self, at: usize, elements: &mut [T]) -> Result<()> {
+        let start = self.room(at, elements.len())?;
         self.wait_until_unused()?;
-        let start = self.host_start().unwrap_or(NonNull::dangling());
-        // SAFETY: `len` elements of plain data in initialised memory that this buffer owns.
-        Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) })
+        // SAFETY: inside the buffer, whose references are shared ones at most.
+        unsafe { start.copy_to_nonoverlapping(NonNull::from(&mut *elements).cast(), elements.len()) };
+        Ok(())
     }
 
-    /// The elements, to change. Waits for queued GPU work on this buffer first.
-    pub fn as_mut_slice(&mut self) -> Result<&mut [T]> {
+    /// The elements.
+    ///
+    /// # Safety
+    /// While the slice lives nobody queues GPU work that writes the buffer.
+    pub unsafe fn as_slice(&self) -> Result<&[T]> {
         self.wait_until_unused()?;
-        let start = self.host_start().unwrap_or(NonNull::dangling());
-        // SAFETY: as above, and borrowed alone.
-        Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), self.len) })
+        // SAFETY: the GPU is done with it, and the caller keeps it so.
+        Ok(unsafe { self.elements() })
+    }
+
+    /// The elements, to change.
+    ///
+    /// # Safety
+    /// While the slice lives nobody queues GPU work on the buffer.
+    pub unsafe fn as_mut_slice(&mut self) -> Result<&mut [T]> {
+        self.wait_until_unused()?;
+        // SAFETY: as above.
+        Ok(unsafe { self.elements_mut() })
+    }
+
+    /// Some elements, to change, without a wait.
+    ///
+    /// # Safety
+    /// The GPU work that was queued on these elements is over, and while the slice lives nobody queues more.
+    pub unsafe fn part_mut(&mut self, range: Range<usize>) -> Result<&mut [T]> {
+        let start = self.room(range.start, range.len())?;
+        // SAFETY: inside the buffer, borrowed alone; the caller keeps the GPU away.
+        Ok(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), range.len()) })
     }
 }
 
@@ -269,17 +336,13 @@ mod tests {
     #[test]
     fn host_buffers_hold_what_is_written() {
         let mut buffer = Buffer::<u32, Host>::new(5).unwrap();
-        buffer.write(1, &[7, 8]).unwrap();
-        assert_eq!(buffer.as_slice().unwrap(), [0, 7, 8, 0, 0]);
-        assert!(matches!(buffer.write(4, &[1, 2]), Err(Error::Misfit { .. })));
-        assert!(matches!(buffer.write(usize::MAX, &[1]), Err(Error::Misfit { .. })));
-        buffer.fill(3).unwrap();
-        assert_eq!(buffer.as_slice().unwrap(), [3; 5]);
+        buffer.as_mut_slice()[1..3].copy_from_slice(&[7, 8]);
+        assert_eq!(buffer.as_slice(), [0, 7, 8, 0, 0]);
     }
 
     #[test]
     fn empty_and_impossible_lengths() {
-        assert!(Buffer::<u64, Host>::new(0).unwrap().as_slice().unwrap().is_empty());
+        assert!(Buffer::<u64, Host>::new(0).unwrap().as_slice().is_empty());
         assert!(matches!(Buffer::<u64, Host>::new(usize::MAX), Err(Error::TooLarge { .. })));
     }
 }

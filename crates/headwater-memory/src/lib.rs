@@ -19,8 +19,8 @@
 //! ```
 //! use headwater_memory::{Buffer, Host};
 //! let mut rows = Buffer::<f32, Host>::new(4)?;
-//! rows.write(1, &[2.0, 3.0])?;
-//! assert_eq!(rows.as_slice()?, [0.0, 2.0, 3.0, 0.0]);
+//! rows.as_mut_slice()[1..3].copy_from_slice(&[2.0, 3.0]);
+//! assert_eq!(rows.as_slice(), [0.0, 2.0, 3.0, 0.0]);
 //! # Ok::<(), headwater_memory::Error>(())
 //! ```
 #![allow(unsafe_code, reason = "allocators, registration and I/O are this crate's work")]

@@ -4,7 +4,7 @@ use headwater_cuda::{Allocation, Gpu, Span};
 use rayon::prelude::*;
 
 use crate::buffer::{Buffer, Pinned};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::foreign::Foreign;
 
 /// Arrays up to this are copied. Registering takes whole pages, and the ends of an array in the heap share theirs with other
@@ -24,8 +24,10 @@ pub fn pin(gpu: &Gpu, bytes: &Foreign) -> Result<Span> {
 
 fn copied(gpu: &Gpu, bytes: &[u8]) -> Result<Span> {
     const COPY_BYTES: usize = 1 << 20;
-    let mut copy = Buffer::<u8, Pinned>::new(gpu, bytes.len())?;
-    let parts = copy.as_mut_slice()?.par_chunks_mut(COPY_BYTES).zip(bytes.par_chunks(COPY_BYTES));
-    parts.for_each(|(to, from)| to.copy_from_slice(from));
+    let copy = Buffer::<u8, Pinned>::filled(gpu, bytes.len(), |copy| {
+        let parts = copy.par_chunks_mut(COPY_BYTES).zip(bytes.par_chunks(COPY_BYTES));
+        parts.for_each(|(to, from)| to.copy_from_slice(from));
+        Ok::<(), Error>(())
+    })?;
     Ok(copy.whole().clone())
 }

@@ -69,7 +69,8 @@ impl Uploader {
             };
             if let Some(Stage { buffer, stream }) = self.stages.get_mut(self.next) {
                 // Waits until this stage's last copy is done; the other one's goes on.
-                write_all(&mut buffer.as_mut_slice()?[..bytes]);
+                // SAFETY: only this uploader, borrowed alone, copies from and to its stages.
+                write_all(&mut unsafe { buffer.as_mut_slice() }?[..bytes]);
                 if let Some(here) = buffer.part(0..bytes) {
                     stream.copy(&here, &there)?;
                 }
@@ -103,7 +104,8 @@ impl Uploader {
 
     /// Waits for a stage's copy and takes what it brought.
     fn empty(&self, stage: usize, to: &mut [u8]) -> Result<()> {
-        let from = self.stages[stage].buffer.as_slice()?;
+        // SAFETY: only this uploader copies into its stages, and into this one not before the slice is gone.
+        let from = unsafe { self.stages[stage].buffer.as_slice() }?;
         to.par_chunks_mut(PART_BYTES).zip(from.par_chunks(PART_BYTES)).for_each(|(to, from)| {
             to.copy_from_slice(&from[..to.len()]);
         });

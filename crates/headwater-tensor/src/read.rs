@@ -57,7 +57,7 @@ impl Tensor {
             }
             None => {
                 let mut copied = Buffer::<u8, Host>::new(length)?;
-                self.storage().read(start, copied.as_mut_slice()?)?;
+                self.storage().read(start, copied.as_mut_slice())?;
                 let layout = Layout::new(self.shape(), self.strides(), 0)?;
                 HostOperand { bytes: HostBytes::Copied(copied), layout, dtype: self.dtype() }
             }
@@ -100,14 +100,14 @@ impl HostOperand<'_> {
     fn storage(&self) -> Result<&[u8]> {
         match &self.bytes {
             HostBytes::InPlace(bytes) => Ok(bytes),
-            HostBytes::Copied(buffer) => Ok(buffer.as_slice()?),
+            HostBytes::Copied(buffer) => Ok(buffer.as_slice()),
         }
     }
 
     fn cast(&self, to: DType) -> Result<HostOperand<'static>> {
         let count = self.layout.count();
         let mut out = Buffer::<u8, Host>::new(count * to.size_bytes())?;
-        cpu::run(Operation::Cast, std::slice::from_ref(self), to, out.as_mut_slice()?)?;
+        cpu::run(Operation::Cast, std::slice::from_ref(self), to, out.as_mut_slice())?;
         let layout = Layout::contiguous(self.layout.shape())?;
         Ok(HostOperand { bytes: HostBytes::Copied(out), layout, dtype: to })
     }

@@ -113,22 +113,29 @@ impl Storage {
     }
 
     /// The bytes as the CPU reads them, once the GPU is done with them; nothing when the CPU must copy them out.
+    #[expect(unsafe_code, reason = "kernels reach pinned and managed memory too")]
     pub(crate) fn host_slice(&self) -> Result<Option<&[u8]>> {
         Ok(match self {
-            Storage::Host(buffer) => Some(buffer.as_slice()?),
-            Storage::Pinned(buffer) => Some(buffer.as_slice()?),
-            Storage::Managed(buffer) => Some(buffer.as_slice()?),
+            Storage::Host(buffer) => Some(buffer.as_slice()),
+            // SAFETY: the span stays within this crate, whose operators write a storage only while one tensor owns it alone and
+            // its result has not been returned. After that it is read.
+            Storage::Pinned(buffer) => Some(unsafe { buffer.as_slice() }?),
+            // SAFETY: as above.
+            Storage::Managed(buffer) => Some(unsafe { buffer.as_slice() }?),
             Storage::Foreign(foreign, _) => Some(foreign.as_slice()),
             Storage::Device(_) | Storage::Shared(..) => None,
         })
     }
 
     /// The bytes to be filled by the CPU; nothing when it cannot write them.
+    #[expect(unsafe_code, reason = "kernels reach pinned and managed memory too")]
     pub(crate) fn host_mut(&mut self) -> Result<Option<&mut [u8]>> {
         Ok(match self {
-            Storage::Host(buffer) => Some(buffer.as_mut_slice()?),
-            Storage::Pinned(buffer) => Some(buffer.as_mut_slice()?),
-            Storage::Managed(buffer) => Some(buffer.as_mut_slice()?),
+            Storage::Host(buffer) => Some(buffer.as_mut_slice()),
+            // SAFETY: who fills a storage owns it alone, and queues work on it neither before nor meanwhile.
+            Storage::Pinned(buffer) => Some(unsafe { buffer.as_mut_slice() }?),
+            // SAFETY: as above.
+            Storage::Managed(buffer) => Some(unsafe { buffer.as_mut_slice() }?),
             Storage::Device(_) | Storage::Foreign(..) | Storage::Shared(..) => None,
         })
     }

@@ -44,7 +44,7 @@ impl Slots {
     pub(super) fn read(&self, slot: u32, show: impl FnOnce(&[u8])) -> Result<()> {
         let (segment, start) = self.place(slot);
         let segment = self.segments[segment].read().unwrap_or_else(PoisonError::into_inner);
-        show(&segment.as_slice()?[start..start + self.unit_bytes]);
+        show(&segment.as_slice()[start..start + self.unit_bytes]);
         Ok(())
     }
 
@@ -53,7 +53,7 @@ impl Slots {
         let (segment, start) = self.place(slot);
         let mut segment = self.segments[segment].write().unwrap_or_else(PoisonError::into_inner);
         // Who missed the unit has it in the cache of the CPU; the next to ask for it comes much later.
-        stream_copy(&mut segment.as_mut_slice()?[start..start + self.unit_bytes], unit);
+        stream_copy(&mut segment.as_mut_slice()[start..start + self.unit_bytes], unit);
         stream_fence();
         Ok(())
     }

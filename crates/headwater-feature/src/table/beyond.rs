@@ -44,22 +44,8 @@ struct Halves {
 struct Half {
     rows: Buffer<u8, Pinned>,
     places: Buffer<u32, Pinned>,
-    /// What must have passed before it may be filled again.
-    taken: Vec<Event>,
-}
-
-impl Half {
-    /// Waits for the kernel that took its last rows, and for nothing else that is queued.
-    fn wait(&mut self) -> Result<()> {
-        Ok(self.taken.drain(..).try_for_each(|event| event.synchronize())?)
-    }
-}
-
-impl Drop for Half {
-    fn drop(&mut self) {
-        // The memory goes with it.
-        let _ = self.wait();
-    }
+    /// What must have passed before it may be filled again: the kernel that took its last rows, and nothing behind it.
+    taken: Option<Event>,
 }
 
 /// Rows of the table that are on disk, with their places in the output.
@@ -77,7 +63,7 @@ impl Beyond {
         let half = || -> Result<Half> {
             let (bytes, places) = (rows * disk.row_bytes(), rows);
             let (rows, places) = (Buffer::<_, Pinned>::new(gpu, bytes)?, Buffer::<_, Pinned>::new(gpu, places)?);
-            Ok(Half { rows, places, taken: Vec::new() })
+            Ok(Half { rows, places, taken: None })
         };
         let halves = Mutex::new(Halves { halves: [half()?, half()?], turn: 0 });
         let uncounted = Buffer::<u64, Device>::from_slice(&Stream::new(gpu)?, &[0; SERVED_WORDS])?.whole().clone();
@@ -134,6 +120,7 @@ impl Beyond {
     }
 
     /// Reads the rows and queues their way to `out`.
+    #[expect(unsafe_code, reason = "one half is filled while a kernel reads the other")]
     pub fn bring(
         &self,
         stream: &Stream,
@@ -151,15 +138,22 @@ impl Beyond {
             halves.turn = 1 - turn;
             let half = &mut halves.halves[turn];
             let rows: Vec<u64> = rows.iter().map(|row| file_row(*row)).collect();
-            half.wait()?;
+            if let Some(taken) = half.taken.take() {
+                taken.synchronize()?;
+            }
             let begun = Instant::now();
-            self.disk.fetch(&rows, &mut half.rows.as_mut_slice()?[..rows.len() * format.row_bytes()])?;
+            // SAFETY: work on a half is queued below alone, one thread at a time, and what was queued last has passed.
+            let (room, room_of_places) = unsafe {
+                (half.rows.part_mut(0..rows.len() * format.row_bytes())?, half.places.part_mut(0..places.len())?)
+            };
+            self.disk.fetch(&rows, room)?;
+            room_of_places.copy_from_slice(places);
             self.busy_ns.fetch_add(u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);
             self.rows.fetch_add(rows.len() as u64, Relaxed);
-            half.places.write(0, places)?;
-            self.hand_over(stream, half, rows.len(), &format, out_type, out)?;
-            half.taken = half.rows.whole().allocation().pending()?;
-            half.taken.extend(half.places.whole().allocation().pending()?);
+            let handed = self.hand_over(stream, half, rows.len(), &format, out_type, out);
+            // Also after an error: the kernel may have been queued.
+            half.taken = Some(stream.record()?);
+            handed?;
         }
         Ok(())
     }

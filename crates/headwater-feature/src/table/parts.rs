@@ -151,9 +151,10 @@ impl Placing<'_> {
             let part = rows.part(start..start + bytes).ok_or(Error::Bytes { name: "the table", found, expected })?;
             return Ok((pin(self.gpu, &part)?, None));
         }
-        let mut copy = Buffer::<u8, Pinned>::new(self.gpu, bytes)?;
-        let parts = copy.as_mut_slice()?.par_chunks_mut(PART_BYTES).enumerate();
-        parts.try_for_each(|(at, part)| self.write_host(at * PART_BYTES, part))?;
+        let copy = Buffer::<u8, Pinned>::filled(self.gpu, bytes, |copy| {
+            let parts = copy.par_chunks_mut(PART_BYTES).enumerate();
+            parts.try_for_each(|(at, part)| self.write_host(at * PART_BYTES, part))
+        })?;
         Ok((copy.whole().clone(), None))
     }
 

@@ -18,7 +18,7 @@ pub(super) struct Courier {
     staging: Buffer<u8, Pinned>,
     half_bytes: usize,
     /// What must have passed before a half may be filled again.
-    sent: [Vec<Event>; HALVES],
+    sent: [Option<Event>; HALVES],
     turn: usize,
 }
 
@@ -30,27 +30,24 @@ impl Courier {
     }
 
     /// Gathers `ids` out of `table` and queues the copy to `to`. `first` is the position of the first id.
+    #[expect(unsafe_code, reason = "one half is filled while a copy reads the other")]
     pub fn bring(&mut self, table: &[u8], width: usize, ids: IdSlice<'_>, first: usize, to: &Span) -> Result<()> {
         let sent = &mut self.sent[self.turn];
-        sent.drain(..).try_for_each(|event| event.synchronize())?;
+        if let Some(sent) = sent.take() {
+            sent.synchronize()?;
+        }
         let start = self.turn * self.half_bytes;
         let half = start..start + ids.len() * width;
         self.turn = (self.turn + 1) % HALVES;
-        gather_block(table, width, ids, first, &mut self.staging.as_mut_slice()?[half.clone()], true)?;
+        // SAFETY: only this function queues work on the staging buffer, and what it last queued on this half has passed.
+        let rows = unsafe { self.staging.part_mut(half.clone()) }?;
+        gather_block(table, width, ids, first, rows, true)?;
         if let Some(from) = self.staging.part(half) {
-            self.stream.copy(&from, to)?;
+            let queued = self.stream.copy(&from, to);
+            // Also after an error: a part of it may have been queued.
+            *sent = Some(self.stream.record()?);
+            queued?;
         }
-        // The uses of the whole buffer become this half's events, which come after those of the other.
-        *sent = self.staging.whole().allocation().pending()?;
         Ok(())
-    }
-}
-
-impl Drop for Courier {
-    fn drop(&mut self) {
-        // The pool sees no more uses than the buffer's own, so the lease must not go back before the copies are done.
-        for event in self.sent.iter_mut().flat_map(|sent| sent.drain(..)) {
-            let _ = event.synchronize();
-        }
     }
 }

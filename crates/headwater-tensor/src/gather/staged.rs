@@ -98,8 +98,10 @@ impl HostIds {
     }
 
     /// The ids, once they have arrived.
+    #[expect(unsafe_code, reason = "a copy brought them into memory that kernels reach")]
     pub fn slice(&self) -> Result<IdSlice<'_>> {
-        let bytes = self.bytes.as_slice()?;
+        // SAFETY: the copy that brings them was queued before this was made, and nothing else gets the buffer.
+        let bytes = unsafe { self.bytes.as_slice() }?;
         Ok(match self.id_type {
             IdType::U32 => IdSlice::U32(bytemuck::cast_slice(bytes)),
             IdType::U64 => IdSlice::U64(bytemuck::cast_slice(bytes)),

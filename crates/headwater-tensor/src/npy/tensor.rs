@@ -73,8 +73,8 @@ impl Data<'_> {
         for at in (0..to.bytes()).step_by(PIECE_BYTES) {
             let length = PIECE_BYTES.min(to.bytes() - at);
             let mut piece = Buffer::<u8, Host>::new(length)?;
-            self.read(at, piece.as_mut_slice()?)?;
-            gpu.stream()?.upload(piece.as_slice()?, &part(to, at, length)?)?;
+            self.read(at, piece.as_mut_slice())?;
+            gpu.stream()?.upload(piece.as_slice(), &part(to, at, length)?)?;
         }
         Ok(())
     }

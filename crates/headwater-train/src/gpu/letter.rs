@@ -47,8 +47,7 @@ impl Letter {
         if values.len() > bytes {
             return Err(too_short(values.len(), bytes));
         }
-        self.host.as_mut_slice()?[begin..begin + values.len()].copy_from_slice(values);
-        Ok(())
+        Ok(self.host.write(begin, values)?)
     }
 
     /// Queues the copy.

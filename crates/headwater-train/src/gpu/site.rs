@@ -146,8 +146,10 @@ impl Site {
 
     /// What the last step found. It must be over.
     pub fn found(&self) -> Result<Found> {
-        let words = self.found.as_slice()?;
-        Ok(Found { loss: words[0], norm: words[1] })
+        let mut words = [0.0; 2];
+        self.found.read(0, &mut words)?;
+        let [loss, norm] = words;
+        Ok(Found { loss, norm })
     }
 }
 

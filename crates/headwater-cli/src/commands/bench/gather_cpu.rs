@@ -16,10 +16,10 @@ use crate::args::GatherArgs;
 pub fn run(args: &GatherArgs, steps: &[Step], view: &mut View) -> anyhow::Result<()> {
     let most = steps.iter().map(|step| step.table_bytes).max().unwrap_or(0);
     let mut table = Buffer::<u8, Host>::new(usize::try_from(most)?)?;
-    fill_table(table.as_mut_slice()?);
+    fill_table(table.as_mut_slice());
     let pool = rayon::ThreadPoolBuilder::new().num_threads(bounded(args.cpu_threads.unwrap_or(0))).build()?;
     for step in steps {
-        let table = table.as_slice()?;
+        let table = table.as_slice();
         let row = pool.install(|| measure(args, step, table))?;
         view.rows(vec![row])?;
     }
@@ -35,7 +35,7 @@ fn measure(args: &GatherArgs, step: &Step, table: &[u8]) -> anyhow::Result<Row> 
     let (mut times, begun, cpu) = (Vec::new(), Instant::now(), cpu_seconds());
     while times.len() < 3 || (begun.elapsed().as_millis() < u128::from(args.least_ms) && times.len() < 100) {
         let start = Instant::now();
-        gather_host(table, width, IdSlice::U32(&ids), out.as_mut_slice()?)?;
+        gather_host(table, width, IdSlice::U32(&ids), out.as_mut_slice())?;
         times.push(start.elapsed().as_secs_f64());
     }
     let repeats = times.len();

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use headwater::cuda::{Event, Gpu, SmShare, Span, Stream};
-use headwater::memory::{Buffer, Device, Pinned};
+use headwater::memory::{self, Buffer, Device, Pinned};
 use headwater::tensor::gather::plan::Plan;
 use headwater::tensor::gather::{GatherOptions, GpuGather, IdType, Variant};
 use headwater::train::threads::bounded;
@@ -32,9 +32,11 @@ pub fn run(args: &GatherArgs, gpu: &Gpu, steps: &[Step], view: &mut View) -> any
             progress.set_message(format!("pinning {:.1} GiB", bytes as f64 / (1u64 << 30) as f64));
             // The old table goes first: both may not fit.
             drop(table.take());
-            let mut made = Buffer::<u8, Pinned>::new(gpu, bytes).context("pinning the table")?;
-            fill_table(made.as_mut_slice()?);
-            table = Some(made);
+            let fill = |made: &mut [u8]| -> memory::Result<()> {
+                fill_table(made);
+                Ok(())
+            };
+            table = Some(Buffer::<u8, Pinned>::filled(gpu, bytes, fill).context("pinning the table")?);
         }
         let Some(table) = &table else { continue };
         let bench = Bench::new(args, gpu, step, table)?;
@@ -69,6 +71,7 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
+    #[expect(unsafe_code, reason = "CPU threads gather from the table that kernels read")]
     fn new(args: &'a GatherArgs, gpu: &Gpu, step: &'a Step, table: &'a Buffer<u8, Pinned>) -> anyhow::Result<Self> {
         let stream = Stream::new(gpu)?;
         let table_rows = step.table_bytes / step.width_bytes;
@@ -77,7 +80,8 @@ impl<'a> Bench<'a> {
         let device_ids = Buffer::from_slice(&stream, &ids)?;
         let out_bytes = usize::try_from(step.rows * step.width_bytes)?;
         let out = Buffer::on_stream(&stream, out_bytes)?;
-        let host_table = &table.as_slice()?[..table_bytes];
+        // SAFETY: gathers read their table, and nothing else is queued on it.
+        let host_table = &unsafe { table.as_slice() }?[..table_bytes];
         let part = |bytes| table.part(0..bytes).context("the table is shorter than a step needs");
         let mut bench = Self {
             args,

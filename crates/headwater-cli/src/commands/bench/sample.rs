@@ -275,7 +275,7 @@ impl Table {
             Some(out) => out,
             None => Buffer::<u8, Host>::new(wanted.next_power_of_two())?,
         };
-        gather_host(&self.bytes, self.width_bytes, IdSlice::U64(ids), &mut out.as_mut_slice()?[..wanted])?;
+        gather_host(&self.bytes, self.width_bytes, IdSlice::U64(ids), &mut out.as_mut_slice()[..wanted])?;
         kept().push(out);
         Ok(wanted)
     }

@@ -56,7 +56,7 @@ impl<'a> UnderWay<'a> {
         let job = Job::new(sampler, seeds, excluded, room)?;
         let (memory, work) = job.memory(stream)?;
         let mut letter = job.letter(stream)?;
-        job.write(letter.as_mut_slice()?, seeds);
+        letter.write(0, &job.words(seeds))?;
         let graph = sampler.placed.clone();
         let made = Self { job, stream: stream.clone(), parts: Some(Parts { memory, work, letter }), _graph: graph };
         // Where one launch fails, those before it are waited for when this is dropped.
@@ -69,12 +69,9 @@ impl<'a> UnderWay<'a> {
         self.stream.synchronize().map_err(of_fault)?;
         let Some(Parts { memory, work, letter }) = self.parts.take() else { return Ok(None) };
         let job = &self.job;
-        let outcome = Outcome {
-            of: job.of,
-            ledger: job.ledger,
-            cells: &letter.as_slice()?[..job.cells],
-            leaves_out: job.pair_slots() > 0,
-        };
+        let mut cells = vec![0; job.cells];
+        letter.read(0, &mut cells)?;
+        let outcome = Outcome { of: job.of, ledger: job.ledger, cells: &cells, leaves_out: job.pair_slots() > 0 };
         let sample = match outcome.overflown_hop() {
             None => Some(job.sample(&self.stream, memory, &work.buffers, &outcome)?),
             Some(_) if job.plan.is_cut => None,
@@ -285,9 +282,9 @@ impl<'a> Job<'a> {
         (2 * self.plan.all_nodes().max(1)).next_power_of_two()
     }
 
-    /// Writes what is known before the first hop.
-    fn write(&self, words: &mut [u64], seeds: &[Seeds<'_>]) {
-        words[..self.cells].fill(0);
+    /// What is known before the first hop.
+    fn words(&self, seeds: &[Seeds<'_>]) -> Vec<u64> {
+        let mut words = vec![0; self.letter_words()];
         let at = |part: u64, offset: usize| index(part) + offset;
         let (ledger, sampler) = (self.ledger, self.sampler);
         let tree_nodes = if self.is_disjoint { sampler.total_nodes() } else { 0 };
@@ -321,6 +318,7 @@ impl<'a> Job<'a> {
             items += if is_followed { counts[ends.asking] } else { 0 };
             words[at(ledger.items, relation + 1)] = items;
         }
+        words
     }
 
     fn queue(&self, stream: &Stream, work: &Work, letter: &Buffer<u64, Pinned>, key: Key) -> Result<()> {

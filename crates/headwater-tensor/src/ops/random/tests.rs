@@ -33,8 +33,8 @@ fn threads_and_length_do_not_matter() {
     for dtype in [DType::F32, DType::F64, DType::BF16] {
         same_for_any_thread_count(|| {
             let mut out = headwater_memory::Buffer::<u64, headwater_memory::Host>::new(50_000).unwrap();
-            uniform(3, dtype, bytemuck::cast_slice_mut(out.as_mut_slice().unwrap())).unwrap();
-            bytemuck::cast_slice(out.as_slice().unwrap()).to_vec()
+            uniform(3, dtype, bytemuck::cast_slice_mut(out.as_mut_slice())).unwrap();
+            bytemuck::cast_slice(out.as_slice()).to_vec()
         });
     }
     let rand =

@@ -198,7 +198,7 @@ impl<'a> Fetcher<'a> {
     }
 
     fn fetch(&mut self, rows: &[u64]) -> anyhow::Result<()> {
-        let out = &mut self.out.as_mut_slice()?[..rows.len() * self.table.row_bytes()];
+        let out = &mut self.out.as_mut_slice()[..rows.len() * self.table.row_bytes()];
         let begun = Instant::now();
         self.table.fetch(rows, out)?;
         self.seconds += begun.elapsed().as_secs_f64();
@@ -234,7 +234,7 @@ impl<'a> Fetcher<'a> {
         let mapped = Array::map(self.bench.rows.file.path())?;
         let mut wanted = vec![0u8; rows.len() * width];
         gather_host(mapped.data().as_slice(), width, IdSlice::U64(rows), &mut wanted)?;
-        ensure!(self.out.as_slice()?[..wanted.len()] == wanted, "rows came out other than they are in the file");
+        ensure!(self.out.as_slice()[..wanted.len()] == wanted, "rows came out other than they are in the file");
         Ok(())
     }
 }

@@ -26,11 +26,12 @@ unit: $(VENV)/nvrtc.stamp
 doctest:
 	cargo test --workspace --doc --quiet
 
-# The same device tests on emulated devices, under AddressSanitizer and UBSan.
+# The same device tests on emulated devices, under AddressSanitizer and UBSan. Some take all memory of their device, so two
+# never share a process at a time.
 emulated: emulator-test
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$(CURDIR)/emulator/run-sanitized.sh \
 	HEADWATER_EMULATOR=$(CURDIR)/$(EMULATOR) \
-	$(if $(NEXTEST),cargo nextest run --workspace -E 'test($(DEVICE_TESTS))',cargo test --workspace --lib --tests --quiet $(DEVICE_TESTS))
+	$(if $(NEXTEST),cargo nextest run --workspace -E 'test($(DEVICE_TESTS))',cargo test --workspace --lib --tests --quiet $(DEVICE_TESTS) -- --test-threads=1)
 
 emulator-test:
 	emulator/build.sh $(EMULATOR) --sanitize

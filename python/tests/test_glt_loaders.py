@@ -174,6 +174,22 @@ def test_a_sampler_of_users_runs_where_they_are():
     assert len(list(loader)) == 6 and len(set(ran)) == 1 and threading.get_ident() not in ran
 
 
+def test_a_given_sampler_does_what_the_loader_is_asked_for():
+    data = dataset_of(random_edges())
+    own = NeighborSampler(data.graph, [3, 2], device=CPU)
+    given = {"neighbor_sampler": own, "batch_size": 10, "device": CPU}
+    assert NeighborLoader(data, None, torch.arange(60), **given).node_sampler is own
+    assert NeighborLoader(data, (3, 2), torch.arange(60), **given).node_sampler is own
+    with pytest.raises(ValueError, match="with_edge: the neighbor_sampler"):
+        NeighborLoader(data, [3, 2], torch.arange(60), with_edge=True, **given)
+    with pytest.raises(ValueError, match=r"num_neighbors is \[4, 2\], and the neighbor_sampler that is given draws"):
+        NeighborLoader(data, [4, 2], torch.arange(60), **given)
+    with pytest.raises(ValueError, match="with_weight: the neighbor_sampler"):
+        LinkNeighborLoader(data, [3, 2], edge_label_index=torch.zeros(2, 5, dtype=torch.long), with_weight=True, **given)
+    with pytest.raises(ValueError, match="with_edge: the neighbor_sampler"):
+        SubGraphLoader(data, torch.arange(60), with_edge=True, **given)
+
+
 def work(rank, data, loader, answers):
     # What arrives is the same memory.
     assert data.node_features.feature_tensor.is_shared() and data.graph.topo.indices.is_shared()

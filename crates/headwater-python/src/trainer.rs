@@ -56,7 +56,7 @@ impl RawTrainer {
         dataset.check_lenders(py)?;
         let given = RunFile::of_fields(fields(given)?).map_err(of_train)?;
         let kept = folder.as_deref().filter(|_| resume);
-        let config = describe(given.anchored(), dataset, kept).map_err(of_train)?;
+        let config = describe(given.clone().anchored(), dataset, kept).map_err(of_train)?;
         let threads = Threads::new(config.threads)?;
         let claimed = match &folder {
             Some(folder) if resume => RunFolder::resume(folder),
@@ -66,7 +66,7 @@ impl RawTrainer {
         let folder = claimed.map_err(of_train)?;
         let path = folder.path().to_owned();
         let config = RunConfig { out: Some(path.clone()), ..config };
-        let opened = threads.run(py, || open(config, dataset, folder, resume));
+        let opened = threads.run(py, || open(config, &given, dataset, folder, resume));
         let (mut trainer, config, note) = opened.map_err(of_train)?;
         // Whoever forgets this one may open the run again.
         trainer.rest();
@@ -158,6 +158,7 @@ fn describe(given: RunFile, dataset: &RawDataset, kept: Option<&Path>) -> Result
 /// Opens a run where it can be: on the GPU that was asked for, or on the CPU where nobody insisted.
 fn open(
     config: RunConfig,
+    given: &RunFile,
     dataset: &RawDataset,
     folder: RunFolder,
     resume: bool,
@@ -165,7 +166,7 @@ fn open(
     let run = folder.path().to_owned();
     let core = &dataset.core;
     let is_free = config.device == DeviceName::Auto;
-    let Choice { config, gpu, why } = choose(config)?;
+    let Choice { config, gpu, why } = choose(config, given)?;
     let task = task::open(&config, core)?;
     let found = Origin::of(core).asking(&task);
     let known = Origin::read(&run)?.filter(|_| resume);
@@ -175,7 +176,11 @@ fn open(
         Some(known) => known.check_same(&found)?,
         None => {}
     }
-    let on_cpu = |task, place: Place| Core::open(RunConfig { device: DeviceName::Cpu, ..config.clone() }, task, place);
+    let on_cpu = |task, place: Place| {
+        let config = RunConfig { device: DeviceName::Cpu, ..config.clone() };
+        config.check_given(given)?;
+        Core::open(config, task, place)
+    };
     let by_cpu = config.batches_by_cpu(task.has_types()).filter(|_| !config.full_graph);
     let opened = match gpu {
         None => (on_cpu(task, folder.into())?, DeviceName::Cpu, why.map(|why| format!("on the CPU: {why}"))),

@@ -17,6 +17,8 @@ fn a_small_shape_is_trained_and_its_batches_exported() {
     let found: Value = serde_json::from_str(printed.lines().next().unwrap()).unwrap();
     assert_eq!((found["features"].as_str(), found["width"].as_u64()), (Some("memory"), Some(100)));
     assert!(found["batch_ms"].as_f64().unwrap() > 0.0 && found["loss"].as_f64().unwrap() > 0.0, "{found}");
+    let of_a_gpu = ["hot_rows", "sample_ms", "busy", "link_mb", "load_ms"];
+    assert!(of_a_gpu.iter().all(|name| found.get(name).is_none()), "{found}");
     let about = std::fs::read(folder.path().join("products/batches.json")).unwrap();
     let about: Value = serde_json::from_slice(&about).unwrap();
     let sum = |counts: &Value| counts.as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum::<u64>();

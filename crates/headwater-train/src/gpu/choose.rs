@@ -4,7 +4,7 @@ use headwater_compile::cuda::LEAST_CAPABILITY;
 use headwater_cuda::{Facts, Gpu};
 
 use crate::error::{Error, Result};
-use crate::run_config::{DeviceName, Features, RunConfig};
+use crate::run_config::{DeviceName, Features, RunConfig, RunFile};
 
 /// What was chosen, and why.
 #[derive(Debug)]
@@ -17,9 +17,15 @@ pub struct Choice {
     pub why: Option<String>,
 }
 
-/// Chooses. A GPU that was asked for by name and cannot be had is an error; where the choice is free the run steps down to the
-/// CPU.
-pub fn choose(config: RunConfig) -> Result<Choice> {
+/// Chooses for a run of which `given` was said. A GPU that was asked for by name and cannot be had is an error; where the choice
+/// is free the run steps down to the CPU. What was said and the machine takes in vain is refused.
+pub fn choose(config: RunConfig, given: &RunFile) -> Result<Choice> {
+    let chosen = place(config)?;
+    chosen.config.check_given(given)?;
+    Ok(chosen)
+}
+
+fn place(config: RunConfig) -> Result<Choice> {
     let ordinal = match config.device {
         DeviceName::Cpu => return Ok(Choice { config, gpu: None, why: None }),
         DeviceName::Auto if reads_files(&config) => {
@@ -82,11 +88,11 @@ fn reads_files(config: &RunConfig) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run_config::{RunFile, SamplerName};
+    use crate::run_config::{PrecisionName, SamplerName};
 
     fn chosen(device: DeviceName, features: Features) -> Result<Choice> {
         let flags = RunFile { device: Some(device), features: Some(features), ..RunFile::default() };
-        choose(RunConfig::resolve(flags, RunFile::default())?)
+        choose(RunConfig::resolve(flags.clone(), RunFile::default())?, &flags)
     }
 
     #[test]
@@ -113,7 +119,8 @@ mod tests {
         let mapped = chosen(DeviceName::Auto, Features::Memory).unwrap();
         assert_eq!(mapped.config.device, DeviceName::Cpu, "memory is where the dataset is mapped");
         let file = RunFile { features: Some(Features::Disk), sampler: Some(SamplerName::Gpu), ..RunFile::default() };
-        let torn = choose(RunConfig::resolve(file, RunFile::default()).unwrap()).unwrap_err().to_string();
+        let torn =
+            choose(RunConfig::resolve(file.clone(), RunFile::default()).unwrap(), &file).unwrap_err().to_string();
         assert_eq!(
             torn,
             "sampler is gpu; expected auto or cpu, because no GPU can be had: features are read from disk"
@@ -136,6 +143,9 @@ mod tests {
         if Gpu::open(0).is_ok() {
             return;
         }
+        let exact = RunFile { precision: Some(PrecisionName::Bf16), ..RunFile::default() };
+        let in_vain = choose(RunConfig::resolve(exact.clone(), RunFile::default()).unwrap(), &exact).unwrap_err();
+        assert!(in_vain.to_string().starts_with("precision is bf16; expected tf32x3 where device is cpu"), "{in_vain}");
         let free = chosen(DeviceName::Auto, Features::Auto).unwrap();
         assert!(free.gpu.is_none() && !free.why.unwrap().is_empty());
         let bound = chosen(DeviceName::Auto, Features::ZeroCopy).unwrap_err().to_string();

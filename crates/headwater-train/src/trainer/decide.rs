@@ -5,7 +5,7 @@ use super::evaluate::can_measure;
 use crate::error::{Error, Result};
 use crate::loss::Loss;
 use crate::metric::Metric;
-use crate::run_config::{RunConfig, Watch};
+use crate::run_config::{DeviceName, PrecisionName, RunConfig, Watch};
 use crate::task::{self, Task};
 
 /// Rows of each type that are looked at, evenly spread, to tell whether features are counts.
@@ -36,6 +36,14 @@ pub(super) fn decide(config: RunConfig, task: &Task) -> Result<Decided> {
         Some(normalises) => normalises,
         None => are_counts(task, &config, &mut remarks)?,
     };
+    let narrow = match config.precision {
+        PrecisionName::Tf32 => Some("tf32"),
+        PrecisionName::Bf16 => Some("bf16"),
+        PrecisionName::F32 | PrecisionName::Tf32x3 => None,
+    };
+    if let Some(name) = narrow.filter(|_| config.device == DeviceName::Cpu) {
+        remarks.push(format!("products are computed in single precision here; {name} is how a GPU computes them"));
+    }
     let patience = patience(&config, task, metric, &mut remarks)?;
     let (loss_too, metric_too) = (Some(loss), Some(metric));
     let (normalise_features, patience) = (Some(normalises), Some(patience));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use headwater_cuda::Gpu;
+use headwater_graph::score::Score;
 
 use super::draw::Drawing;
 use super::{Listener, Seconds, Trainer};
@@ -23,6 +24,10 @@ impl Trainer {
         self.config.check_on_gpu(self.task.has_types())?;
         let parts = Parts { beside, ..self.parts() };
         let engine = Engine::new(gpu, parts, &|| Drawing::new(self))?;
+        if engine.mode() == Some(Mode::AllGpu) && self.config.scores != Score::Expected {
+            let name = self.config.scores.name();
+            self.remarks.push(format!("all rows fit the GPU, so none is put before another by its score ({name})"));
+        }
         self.engine = Some(Box::new(engine));
         Ok(())
     }

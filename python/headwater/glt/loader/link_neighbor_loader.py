@@ -10,8 +10,8 @@ from torch import Tensor
 from .. import _places
 from ..data import Dataset
 from ..sampler import NegativeSampling, NeighborSampler
-from ..sampler.neighbor_sampler import check_strategy
 from ..typing import InputEdges, NumNeighbors
+from ._sampler import sampler_of
 from .link_loader import LinkLoader
 
 
@@ -40,20 +40,17 @@ class LinkNeighborLoader(LinkLoader):
         seed: Optional[int] = None,
         **kwargs: Any,
     ) -> None:
-        check_strategy(strategy)
-        if neighbor_sampler is None:
-            neighbor_sampler = NeighborSampler(
-                data.graph,
-                num_neighbors,
-                device=device,
-                with_edge=with_edge,
-                with_neg=neg_sampling is not None,
-                with_weight=with_weight,
-                strategy=strategy,
-                edge_dir=data.edge_dir,
-                seed=seed,
-                num_nodes=data.node_counts(),
-            )
+        neighbor_sampler = sampler_of(
+            neighbor_sampler,
+            data,
+            num_neighbors,
+            device=device,
+            with_edge=with_edge,
+            with_neg=neg_sampling is not None,
+            with_weight=with_weight,
+            strategy=strategy,
+            seed=seed,
+        )
         wished = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last, **kwargs}
         super().__init__(
             data, neighbor_sampler, edge_label_index, edge_label, neg_sampling, device, seed=seed, **wished

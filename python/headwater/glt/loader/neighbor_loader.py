@@ -10,8 +10,8 @@ from torch import Tensor
 from .. import _places
 from ..data import Dataset
 from ..sampler import NeighborSampler
-from ..sampler.neighbor_sampler import check_strategy
 from ..typing import InputNodes, NumNeighbors
+from ._sampler import sampler_of
 from .node_loader import NodeLoader
 
 
@@ -22,8 +22,9 @@ class NeighborLoader(NodeLoader):
     >>> for batch in loader:
     ...     out = model(batch.x, batch.edge_index)[:batch.batch_size]
 
-    A `neighbor_sampler` of one's own is used as it is. `seed` fixes what is drawn and in which order. `num_workers` is a
-    number of threads. With `as_pyg_v1`, batches are (batch_size, nodes, hops) as of PyG's first loader.
+    A `neighbor_sampler` of one's own is used as it is, and what it does not do is refused. `seed` fixes what is drawn and in
+    which order. `num_workers` is a number of threads. With `as_pyg_v1`, batches are (batch_size, nodes, hops) as of PyG's
+    first loader.
     """
 
     def __init__(
@@ -45,19 +46,16 @@ class NeighborLoader(NodeLoader):
     ) -> None:
         if as_pyg_v1 and isinstance(data.graph, dict):
             raise ValueError("as_pyg_v1 is for graphs with one type of nodes")
-        check_strategy(strategy)
-        if neighbor_sampler is None:
-            neighbor_sampler = NeighborSampler(
-                data.graph,
-                num_neighbors,
-                device=device,
-                with_edge=with_edge,
-                with_weight=with_weight,
-                strategy=strategy,
-                edge_dir=data.edge_dir,
-                seed=seed,
-                num_nodes=data.node_counts(),
-            )
+        neighbor_sampler = sampler_of(
+            neighbor_sampler,
+            data,
+            num_neighbors,
+            device=device,
+            with_edge=with_edge,
+            with_weight=with_weight,
+            strategy=strategy,
+            seed=seed,
+        )
         self.as_pyg_v1 = as_pyg_v1
         wished = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last, **kwargs}
         super().__init__(data, neighbor_sampler, input_nodes, device, seed=seed, **wished)

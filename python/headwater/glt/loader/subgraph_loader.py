@@ -10,8 +10,8 @@ from torch import Tensor
 from .. import _places
 from ..data import Dataset
 from ..sampler import NeighborSampler, NodeSamplerInput
-from ..sampler.neighbor_sampler import check_strategy
 from ..typing import InputNodes, NumNeighbors
+from ._sampler import sampler_of
 from .node_loader import NodeLoader
 
 
@@ -38,18 +38,15 @@ class SubGraphLoader(NodeLoader):
     ) -> None:
         if isinstance(data.graph, dict):
             raise ValueError("SubGraphLoader is for graphs with one type of nodes")
-        check_strategy(strategy)
-        if neighbor_sampler is None:
-            neighbor_sampler = NeighborSampler(
-                data.graph,
-                num_neighbors,
-                device=device,
-                with_edge=with_edge,
-                strategy=strategy,
-                edge_dir=data.edge_dir,
-                seed=seed,
-                num_nodes=data.node_counts(),
-            )
+        neighbor_sampler = sampler_of(
+            neighbor_sampler,
+            data,
+            num_neighbors,
+            device=device,
+            with_edge=with_edge,
+            strategy=strategy,
+            seed=seed,
+        )
         wished = {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last, **kwargs}
         super().__init__(data, neighbor_sampler, input_nodes, device, seed=seed, **wished)
 

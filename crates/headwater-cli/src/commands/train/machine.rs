@@ -28,11 +28,10 @@ impl Machine {
     /// Chooses for a run of which this was said.
     pub fn choose(config: &RunConfig, given: RunFile) -> anyhow::Result<Self> {
         let is_free = config.device == DeviceName::Auto;
-        let Choice { config, gpu, why } = choose(config.clone())?;
+        let Choice { config, gpu, why } = choose(config.clone(), &given)?;
         if let (Some(why), true) = (why, is_free) {
             report::note(format!("on the CPU: {}", why.lines().next().unwrap_or_default()));
         }
-        config.check_given(&given)?;
         Ok(Self { config, gpu, is_free, given })
     }
 

@@ -189,6 +189,9 @@ fn scores_of_every_kind() {
         let learnt = weights(folder.path());
         assert!(learnt == *first.get_or_insert_with(|| learnt.clone()), "{}", scores.name());
     }
+    let all = RunConfig { scores: Score::OutDegree, features: Features::AllGpu, ..short(Architecture::Sage, false) };
+    let all = Trainer::open_on(&gpu, all, planted(data.path()), &data.path().join("all")).unwrap();
+    assert!(all.remarks().iter().any(|said| said.ends_with("by its score (out-degree)")), "{:?}", all.remarks());
     // A degree knows nothing of the run.
     assert!(shares[2] > shares[0] && shares.iter().any(|share| *share != shares[0]), "{shares:?}");
 }

@@ -14,7 +14,7 @@ use crate::checkpoint::Checkpoints;
 use crate::labels::Labels;
 use crate::loss::UNLABELLED;
 use crate::metric::Metric;
-use crate::run_config::{Architecture, OptimiserName, RunConfig, RunFile, Watch};
+use crate::run_config::{Architecture, DeviceName, OptimiserName, PrecisionName, RunConfig, RunFile, Watch};
 use crate::task::{Inverse, Task};
 
 fn history(folder: &Path) -> Vec<EpochReport> {
@@ -190,6 +190,19 @@ fn with_rows(task: Task, change: impl Fn(f32) -> f32) -> Task {
     let bytes: Vec<u8> = bytemuck::cast_slice(&values).to_vec();
     let source = Source::memory(Foreign::new(Arc::new(bytes)), Vec::new(), *table.source().format()).unwrap();
     Task { features: vec![Some(HostTable::of(source))], ..task }
+}
+
+#[test]
+fn a_run_that_a_gpu_began_says_what_is_other_here() {
+    let folder = tempfile::tempdir().unwrap();
+    for (precision, is_said) in [(PrecisionName::Bf16, true), (PrecisionName::Tf32x3, false)] {
+        let base = config(Architecture::Gcn, true);
+        let base = RunConfig { precision, device: DeviceName::Cpu, normalise_features: Some(false), ..base };
+        let out = folder.path().join(format!("{precision:?}"));
+        let trainer = Trainer::open(base, planted(folder.path()), out.as_path()).unwrap();
+        let said = trainer.remarks().iter().any(|said| said.contains("bf16 is how a GPU computes"));
+        assert_eq!(said, is_said, "{:?}", trainer.remarks());
+    }
 }
 
 #[test]

@@ -32,18 +32,34 @@ pub struct Measured {
     pub width: usize,
     pub model: String,
     pub features: String,
-    /// Rows of features in GPU memory.
-    pub hot_rows: u64,
-    pub gather_sms: u32,
-    /// Translations of host addresses that a gather had under way in the end.
-    pub gather_window: Option<u64>,
     pub batch: usize,
     pub batches: u64,
     /// Of one batch after the other, all stages overlapped.
     pub batch_ms: f64,
     /// Half of the batches took no longer.
     pub median_ms: f64,
-    /// By the GPU's clock. They overlap, so they may add up to more than a batch.
+    /// What only a GPU has; absent for a run on the CPU.
+    #[serde(flatten)]
+    pub on_gpu: Option<OnGpu>,
+    /// CPU cores that were busy.
+    pub cores: f64,
+    pub watts: Option<f64>,
+    pub joules_per_epoch: Option<f64>,
+    pub epoch_s: f64,
+    pub loss: f64,
+    /// Kernels of a step and their milliseconds, where somebody asked for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<(String, f64)>,
+}
+
+/// What was measured of a GPU. Stages are timed by its clock; they overlap, so they may add up to more than a batch.
+#[derive(Debug, Clone, Serialize)]
+pub struct OnGpu {
+    /// Rows of features in GPU memory.
+    pub hot_rows: u64,
+    pub gather_sms: u32,
+    /// Translations of host addresses that a gather had under way in the end.
+    pub gather_window: Option<u64>,
     pub sample_ms: f64,
     pub blocks_ms: f64,
     pub gather_ms: f64,
@@ -61,15 +77,6 @@ pub struct Measured {
     pub host_rows: f64,
     /// Megabytes of features that crossed the link for a batch, as they are stored where the GPU reads them.
     pub link_mb: f64,
-    /// CPU cores that were busy.
-    pub cores: f64,
-    pub watts: Option<f64>,
-    pub joules_per_epoch: Option<f64>,
-    pub epoch_s: f64,
-    pub loss: f64,
-    /// Kernels of a step and their milliseconds, where somebody asked for them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub kernels: Vec<(String, f64)>,
 }
 
 /// What to measure.
@@ -124,9 +131,47 @@ impl Measure<'_> {
         if let Some(path) = &args.trace {
             trace::write(path, &stretches, &[])?;
         }
+        let on_gpu = match trainer.feature_mode() {
+            Some(mode) => Some(self.on_gpu(trainer, mode, &stretches, (seen.skipped, batches))?),
+            None => None,
+        };
+        let width = task.widths().first().copied().flatten().unwrap_or(0);
+        let per_epoch = self.batches_per_epoch() as f64;
+        let used = seen.used;
+        Ok(Measured {
+            suite: format!("{:?}", plan.suite).to_lowercase(),
+            shape: plan.shape.clone(),
+            nodes: task.graph.nodes(),
+            edges: task.graph.edges(),
+            width,
+            model: plan.model.clone(),
+            features: plan.features.name().to_owned(),
+            batch: args.batch,
+            batches,
+            batch_ms: 1e3 * seconds / batches as f64,
+            median_ms: seen.median_ms(),
+            on_gpu,
+            cores: used.map_or(0.0, |used| used.cpu_seconds / seconds),
+            watts: used.and_then(|used| used.joules).map(|joules| joules / seconds),
+            joules_per_epoch: used.and_then(|used| used.joules).map(|joules| joules / batches as f64 * per_epoch),
+            epoch_s: seconds / batches as f64 * per_epoch,
+            loss: seen.loss,
+            kernels: if args.kernels { trainer.kernels()? } else { Vec::new() },
+        })
+    }
+
+    /// `counted` says how many batches are left out, and how many behind them count.
+    fn on_gpu(
+        &self,
+        trainer: &mut Trainer,
+        mode: Mode,
+        stretches: &[Stretch],
+        counted: (usize, u64),
+    ) -> anyhow::Result<OnGpu> {
+        let (skipped, batches) = counted;
         let by_batch = stretches.chunk_by(|one, next| one.batch == next.batch);
         let counted = usize::try_from(batches).unwrap_or(usize::MAX);
-        let own: Vec<&Stretch> = by_batch.skip(seen.skipped).take(counted).flatten().collect();
+        let own: Vec<&Stretch> = by_batch.skip(skipped).take(counted).flatten().collect();
         let mean = |stage: Stage| {
             let all: Vec<f64> =
                 own.iter().filter(|own| own.stage == stage).map(|own| own.end_ms - own.begin_ms).collect();
@@ -136,61 +181,31 @@ impl Measure<'_> {
         let all_batches = stretches.iter().filter(|stretch| stretch.stage == Stage::Gather).count().max(1) as f64;
         let served = trainer.feature_rows()?;
         let (hot, host) = (served.gpu_rows as f64 / all_batches, served.host_rows as f64 / all_batches);
-        let width = task.widths().first().copied().flatten().unwrap_or(0);
-        let per_epoch = self.batches_per_epoch() as f64;
-        let used = seen.used;
-        let step_beside_ms = steps(trainer)?;
-        let is_on_gpu = trainer.feature_mode().is_some();
-        let gather_window = trainer.gather_window();
-        Ok(Measured {
-            suite: format!("{:?}", plan.suite).to_lowercase(),
-            shape: plan.shape.clone(),
-            nodes: task.graph.nodes(),
-            edges: task.graph.edges(),
-            width,
-            model: plan.model.clone(),
-            features: plan.features.name().to_owned(),
-            hot_rows: match trainer.feature_mode() {
-                Some(Mode::Tiered { hot_rows }) => hot_rows,
-                Some(Mode::AllGpu) => task.graph.nodes(),
+        let mut step_beside_ms = Vec::new();
+        for company in Company::ALL {
+            step_beside_ms.extend(trainer.repeat_step(TIMED, company)?.map(|ms| (company, ms)));
+        }
+        Ok(OnGpu {
+            hot_rows: match mode {
+                Mode::Tiered { hot_rows } => hot_rows,
+                Mode::AllGpu => self.task.graph.nodes(),
                 _ => 0,
             },
-            gather_sms: plan.gather_sms,
-            gather_window,
-            batch: args.batch,
-            batches,
-            batch_ms: 1e3 * seconds / batches as f64,
-            median_ms: seen.median_ms(),
+            gather_sms: self.plan.gather_sms,
+            gather_window: trainer.gather_window(),
             sample_ms: mean(Stage::Sample),
             blocks_ms: mean(Stage::Blocks),
             gather_ms: mean(Stage::Gather),
             train_ms: mean(Stage::Train),
             step_alone_ms: step_beside_ms.first().map(|(_, ms)| *ms),
             step_beside_ms,
-            load_ms: if is_on_gpu { trainer.load(batches)? } else { None },
+            load_ms: trainer.load(batches)?,
             busy: busy(&own),
             rows: hot + host,
             host_rows: host,
             link_mb: served.link_bytes as f64 / all_batches / 1e6,
-            cores: used.map_or(0.0, |used| used.cpu_seconds / seconds),
-            watts: used.and_then(|used| used.joules).map(|joules| joules / seconds),
-            joules_per_epoch: used.and_then(|used| used.joules).map(|joules| joules / batches as f64 * per_epoch),
-            epoch_s: seconds / batches as f64 * per_epoch,
-            loss: seen.loss,
-            kernels: if args.kernels { trainer.kernels()? } else { Vec::new() },
         })
     }
-}
-
-/// Milliseconds of steps, alone and beside every other stage.
-fn steps(trainer: &mut Trainer) -> anyhow::Result<Vec<(Company, f64)>> {
-    let mut steps = Vec::new();
-    if trainer.feature_mode().is_some() {
-        for company in Company::ALL {
-            steps.extend(trainer.repeat_step(TIMED, company)?.map(|ms| (company, ms)));
-        }
-    }
-    Ok(steps)
 }
 
 /// A folder of a run that nobody keeps.

@@ -5,7 +5,7 @@ use headwater::cuda::Gpu;
 use serde::Serialize;
 
 use super::Plan;
-use super::measure::Measured;
+use super::measure::{Measured, OnGpu};
 use crate::args::BenchTrainArgs;
 use crate::picture::{self, Chart};
 use crate::report;
@@ -61,23 +61,27 @@ impl<'a> View<'a> {
         if self.args.json {
             report::json(&found)?;
         } else {
+            let on_gpu = found.on_gpu.as_ref();
+            let shown =
+                |value: &dyn Fn(&OnGpu) -> Option<String>| on_gpu.and_then(value).unwrap_or_else(|| "-".to_owned());
+            let ms = |value: &dyn Fn(&OnGpu) -> Option<f64>| shown(&|own| value(own).map(|ms| format!("{ms:.3}")));
             report::line(format!(
-                "{:<5} {:<11} {:>5} {:<6} {:<9} {:>10} {:>10.3} {:>8.3} {:>7.3} {:>7.3} {:>7.3} {:>7.3} {:>7.3} {:>5.0}% {:>8.1} {:>6.2} {:>6}",
+                "{:<5} {:<11} {:>5} {:<6} {:<9} {:>10} {:>10.3} {:>8.3} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6} {:>8} {:>6.2} {:>6}",
                 found.suite,
                 found.shape,
                 found.width,
                 found.model,
                 found.features,
-                found.hot_rows,
+                shown(&|own| Some(own.hot_rows.to_string())),
                 found.batch_ms,
                 found.median_ms,
-                found.sample_ms,
-                found.blocks_ms,
-                found.gather_ms,
-                found.train_ms,
-                found.step_alone_ms.unwrap_or(0.0),
-                100.0 * found.busy,
-                found.link_mb,
+                ms(&|own| Some(own.sample_ms)),
+                ms(&|own| Some(own.blocks_ms)),
+                ms(&|own| Some(own.gather_ms)),
+                ms(&|own| Some(own.train_ms)),
+                ms(&|own| own.step_alone_ms),
+                shown(&|own| Some(format!("{:.0}%", 100.0 * own.busy))),
+                shown(&|own| Some(format!("{:.1}", own.link_mb))),
                 found.cores,
                 found.watts.map_or_else(|| "-".to_owned(), |watts| format!("{watts:.0}")),
             ));
@@ -163,10 +167,12 @@ fn ratios(all: &[Measured]) -> Vec<Ratios> {
 fn charts(all: &[Measured]) -> Vec<Chart> {
     let mut charts: Vec<Chart> = Vec::new();
     for own in all {
+        let on_gpu = own.on_gpu.as_ref();
+        let hot_rows = on_gpu.map_or(0, |own| own.hot_rows);
         let (x_label, x) = match own.suite.as_str() {
             "width" => ("elements of a row", own.width as f64),
-            "hot" => ("share of rows in GPU memory", own.hot_rows as f64 / own.nodes.max(1) as f64),
-            "sms" => ("SMs that gather", f64::from(own.gather_sms)),
+            "hot" => ("share of rows in GPU memory", hot_rows as f64 / own.nodes.max(1) as f64),
+            "sms" => ("SMs that gather", f64::from(on_gpu.map_or(0, |own| own.gather_sms))),
             _ => ("all-gpu, tiered, zero-copy, naive, dma", place(&own.features)),
         };
         let line = match own.suite.as_str() {

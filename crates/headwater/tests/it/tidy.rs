@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const MOST_LINES: usize = 500;
 const MOST_FUNCTION_LINES: usize = 70;
@@ -251,6 +252,37 @@ fn nothing_is_left_unfinished() {
             if ["TODO", "FIXME", "XXX", "todo!(", "unimplemented!("].iter().any(|mark| line.contains(mark)) {
                 problems.push(format!("{}:{}: {}", path.display(), at + 1, line.trim()));
             }
+        }
+    }
+    check(&problems);
+}
+
+/// Where one package asks for other features than the workspace does, whatever lies above is compiled once for each.
+#[test]
+fn the_wheel_is_made_of_what_tests_are_made_of() {
+    let features = |which: &[&str]| -> Vec<String> {
+        let asked = ["tree", "--offline", "--prefix", "none", "--format", "{p} {f}"];
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+        let found = Command::new(cargo).args(asked).args(which).current_dir(root()).output().unwrap();
+        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stderr));
+        let text = String::from_utf8(found.stdout).unwrap();
+        text.lines().map(|line| line.trim_end_matches(" (*)").replace(" (proc-macro)", "")).collect()
+    };
+    let of_tests = features(&["--workspace", "--edges", "normal,build,dev"]);
+    let of_the_wheel = features(&["--package", "headwater-python", "--edges", "normal,build"]);
+    check(&of_the_wheel.into_iter().filter(|line| !of_tests.contains(line)).collect::<Vec<_>>());
+}
+
+/// An example in a crate whose manifest says that there are none would never run.
+#[test]
+fn examples_run_wherever_there_are_some() {
+    let mut problems = Vec::new();
+    for path in files("rs") {
+        let Some(own) = path.ancestors().find(|folder| folder.join("Cargo.toml").is_file()) else { continue };
+        let is_off = fs::read_to_string(own.join("Cargo.toml")).unwrap().contains("doctest = false");
+        let text = fs::read_to_string(&path).unwrap();
+        if is_off && text.lines().any(|line| line.trim_start().trim_start_matches(['/', '!']).trim() == "```") {
+            problems.push(format!("{}: an example in a crate with `doctest = false`", path.display()));
         }
     }
     check(&problems);

@@ -1,7 +1,7 @@
 // Runs the system's C++ compiler on kernel text, with a cache on disk.
 // Two steps: the preprocessor alone, without the device header and without system headers (NVRTC has none),
-// then the rewritten text with the device header. Objects are keyed by everything that went into them and
-// renamed into place, so that processes may share the cache.
+// then the rewritten text with the device header, which is compiled once for all kernels. Objects are keyed by
+// everything that went into them and renamed into place, so that processes may share the cache.
 #include "compiler.hpp"
 
 #include <dlfcn.h>
@@ -67,13 +67,15 @@ Words compiler() {
     return out;
 }
 
+bool is_clang() { return compiler().back().find("clang") != std::string::npos; }
+
 Words object_options() {
-    Words out = {"-std=c++17", "-O1", "-g", "-shared", "-fPIC", "-w", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
+    Words out = {"-std=c++17", "-O1", "-g", "-fPIC", "-w", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
                  "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno", "-fno-omit-frame-pointer"};
     if (!sanitize()) return out;
     out.insert(out.end(), {"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"});
     // Red zones between shared variables too; only GCC knows the option.
-    if (compiler().back().find("clang") == std::string::npos) out.push_back("-fsanitize-sections=hwemu_shared");
+    if (!is_clang()) out.push_back("-fsanitize-sections=hwemu_shared");
     return out;
 }
 
@@ -96,6 +98,16 @@ private:
     std::uint64_t a_ = 0xcbf29ce484222325ull, b_ = 0x243f6a8885a308d3ull;
 };
 
+const char* const device_headers[] = {"device.hpp", "runtime.hpp", "device/vector.hpp", "device/bits.hpp", "device/math.hpp",
+                                      "device/atomic.hpp", "device/warp.hpp"};
+
+// The device headers and how they are compiled.
+void add_device(Hash& hash) {
+    for (const Words& words : {compiler(), object_options()})
+        for (const std::string& word : words) hash.add(word);
+    for (const char* header : device_headers) hash.add(read(own_folder() / header));
+}
+
 std::string key_of(const Source& source) {
     Hash hash;
     hash.add(source.name);
@@ -104,11 +116,8 @@ std::string key_of(const Source& source) {
         hash.add(name);
         hash.add(text);
     }
-    for (const Words& words : {source.preprocessor_options, compiler(), object_options()})
-        for (const std::string& word : words) hash.add(word);
-    for (const char* header : {"device.hpp", "runtime.hpp", "device/vector.hpp", "device/bits.hpp", "device/math.hpp",
-                               "device/atomic.hpp", "device/warp.hpp"})
-        hash.add(read(own_folder() / header));
+    for (const std::string& word : source.preprocessor_options) hash.add(word);
+    add_device(hash);
     return hash.hex();
 }
 
@@ -152,6 +161,35 @@ bool run(const Words& words, const fs::path& folder, std::string& log) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// A name that no other thread and no other process has.
+fs::path own_name(const std::string& key) {
+    static std::atomic<unsigned> number{0};
+    return cache_folder() / (key + "." + std::to_string(getpid()) + "." + std::to_string(number++));
+}
+
+// The device header beside its precompiled form: reading it takes GCC longer than most kernels do. GCC takes the text where
+// the form does not fit, clang always.
+fs::path device_header() {
+    const fs::path plain = own_folder() / "device.hpp";
+    if (is_clang()) return plain;
+    Hash hash;
+    add_device(hash);
+    const fs::path folder = cache_folder() / ("header-" + hash.hex());
+    if (fs::exists(folder)) return folder / "device.hpp";
+    const fs::path made = own_name("header");
+    for (const char* header : device_headers) write(made / header, read(own_folder() / header));
+    Words words = compiler();
+    for (const std::string& word : object_options()) words.push_back(word);
+    words.insert(words.end(), {"-x", "c++-header", "device.hpp", "-o", "device.hpp.gch"});
+    std::string log;
+    std::error_code other;
+    const bool done = run(words, made, log);
+    // Whoever was first has the same.
+    if (done) fs::rename(made, folder, other);
+    if (!done || other) fs::remove_all(made, other);
+    return done ? folder / "device.hpp" : plain;
+}
+
 bool build(const Source& source, const fs::path& folder, std::string& log) {
     for (const auto& [name, text] : source.headers) write(folder / name, text);
     write(folder / source.name, source.text);
@@ -165,18 +203,17 @@ bool build(const Source& source, const fs::path& folder, std::string& log) {
     Words object = compiler();
     for (const std::string& word : object_options()) object.push_back(word);
     object.push_back("-fdebug-prefix-map=" + folder.string() + "=.");
-    object.insert(object.end(), {"-include", own_folder() / "device.hpp", "hwemu-unit.cpp", "-o", "hwemu-object.so"});
+    object.insert(object.end(), {"-shared", "-include", device_header(), "hwemu-unit.cpp", "-o", "hwemu-object.so"});
     return run(object, folder, log);
 }
 
 }  // namespace
 
 std::string compile(const Source& source, std::string& log) {
-    static std::atomic<unsigned> number{0};
     const std::string key = key_of(source);
     const fs::path object = cache_folder() / (key + ".so");
     if (fs::exists(object)) return object;
-    const fs::path folder = cache_folder() / (key + "." + std::to_string(getpid()) + "." + std::to_string(number++));
+    const fs::path folder = own_name(key);
     fs::create_directories(folder);
     const bool built = build(source, folder, log);
     if (built) fs::rename(folder / "hwemu-object.so", object);

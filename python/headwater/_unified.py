@@ -140,6 +140,10 @@ class UnifiedTensor(Tensor):
         # Whoever loads it gets an ordinary tensor.
         return _plain(self).__reduce_ex__(protocol)
 
+    def __copy__(self) -> UnifiedTensor:
+        # The same memory, as torch's own.
+        return self.detach().requires_grad_(self.requires_grad)
+
     def __deepcopy__(self, memo: dict) -> UnifiedTensor:
         made = unified(_plain(self).detach().clone(), affinity=self._affinity).requires_grad_(self.requires_grad)
         made.grad = deepcopy(self.grad, memo)

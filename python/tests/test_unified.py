@@ -211,6 +211,10 @@ def test_saved_ones_are_ordinary(side):
     file.seek(0)
     loaded = torch.load(file, weights_only=True)["x"]
     assert type(loaded) is torch.Tensor and torch.equal(loaded, own.host)
+    # A shallow copy has the same memory, and asks for its own gradient.
+    same = copy.copy(own)
+    assert isinstance(same, UnifiedTensor) and same.data_ptr() == own.data_ptr()
+    assert copy.copy(unified(torch.ones(2)).requires_grad_()).requires_grad
     twin = copy.deepcopy(own)
     assert twin.is_unified and twin.affinity == "host" and twin.data_ptr() != own.data_ptr()
 

@@ -309,3 +309,29 @@ fn help_has_examples() {
         assert!(succeeds(&[verb, "--help"]).contains("Examples:"), "{verb}");
     }
 }
+
+#[test]
+fn exported_nodes_have_the_names_they_came_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let below = |name: &str| folder.path().join(name).display().to_string();
+    let data = |name: &str, file: &str| fs::read(folder.path().join(name).join(file)).unwrap()[4096..].to_vec();
+    let longs = |name: &str, file: &str| -> Vec<i64> {
+        data(name, file).chunks(8).map(|eight| i64::from_le_bytes(eight.try_into().unwrap())).collect()
+    };
+    // Of numbers that are not those of the nodes.
+    fs::write(below("numbers.csv"), "10,30\n30,20\n20,10\n20,30\n").unwrap();
+    succeeds(&["ingest", &below("numbers.csv"), "-o", &below("numbers")]);
+    succeeds(&["reorder", &below("numbers"), "-o", &below("reordered"), "--by", "in-degree"]);
+    succeeds(&["export", &below("reordered"), "--npy", &below("of-numbers")]);
+    let ids = longs("of-numbers", "original_id.npy");
+    assert_eq!((ids[0], ids.len()), (30, 3), "{ids:?}: most edges end at 30");
+    // Of names.
+    fs::write(below("names.csv"), "ann,jürgen\njürgen,eve\neve,ann\n").unwrap();
+    succeeds(&["ingest", &below("names.csv"), "-o", &below("names")]);
+    succeeds(&["export", &below("names"), "--npy", &below("of-names")]);
+    let (bytes, offsets) = (data("of-names", "original_id.npy"), longs("of-names", "original_id_offsets.npy"));
+    let offsets: Vec<usize> = offsets.into_iter().map(|at| usize::try_from(at).unwrap()).collect();
+    let names: Vec<&str> =
+        offsets.windows(2).map(|pair| std::str::from_utf8(&bytes[pair[0]..pair[1]]).unwrap()).collect();
+    assert_eq!(names, ["ann", "eve", "jürgen"]);
+}

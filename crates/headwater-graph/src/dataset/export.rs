@@ -22,7 +22,9 @@ use crate::progress::Progress;
 use crate::topology::{Topology, index};
 
 /// Writes `indptr`, `indices`, `feat`, `label`, `train_idx`, `val_idx` and `test_idx` as `.npy` files into a new folder,
-/// all or nothing. The dataset is verified first. `edge_ids`, `weight`, `time` and `edge_feat` (by edge id) come with them where the dataset has them.
+/// all or nothing. The dataset is verified first. `edge_ids`, `weight`, `time` and `edge_feat` (by edge id) come with them
+/// where the dataset has them, and so does what nodes were called before they were numbered or reordered: `original_id` has
+/// their numbers, or the UTF-8 bytes of their names, those of node i from `original_id_offsets[i]` to that of i + 1.
 pub fn export_npy(dataset: &Dataset, dir: &Path, progress: &dyn Progress) -> Result<()> {
     let staged = Staged::create(dir)?;
     dataset.verify_once(progress)?;
@@ -73,6 +75,14 @@ fn export_nodes(dataset: &Dataset, node_type: usize, to: &Export<'_>) -> Result<
             }
             _ => to.integers("label", labels),
         }?;
+    }
+    match dataset.original_ids(node_type)? {
+        Some((numbers, None)) => to.integers("original_id", numbers)?,
+        Some((bytes, Some(offsets))) => {
+            to.plain("original_id", bytes)?;
+            to.integers("original_id_offsets", offsets)?;
+        }
+        None => {}
     }
     for (split, name) in Split::ALL.into_iter().zip(["train_idx", "val_idx", "test_idx"]) {
         if let Some(ids) = dataset.split(node_type, split)? {

@@ -147,17 +147,23 @@ impl Dataset {
         }
     }
 
-    /// What a node was called where the dataset came from, when that is known.
-    pub fn original_id(&self, node_type: usize, node: u64) -> Result<Option<String>> {
+    /// What nodes of a type were called where the dataset came from: numbers, or the bytes of names with where each begins.
+    pub(super) fn original_ids(&self, node_type: usize) -> Result<Option<(&Array, Option<&Array>)>> {
         let Some(files) = self.manifest.nodes.get(node_type).map(|entry| &entry.files) else { return Ok(None) };
         let Some(ids) = &files.original_ids else { return Ok(None) };
-        let ids = self.file(ids)?;
+        let offsets = files.original_id_offsets.as_ref().map(|offsets| self.file(offsets)).transpose()?;
+        Ok(Some((self.file(ids)?, offsets)))
+    }
+
+    /// What a node was called where the dataset came from, when that is known.
+    pub fn original_id(&self, node_type: usize, node: u64) -> Result<Option<String>> {
+        let Some((ids, offsets)) = self.original_ids(node_type)? else { return Ok(None) };
         let limit = self.schema.node_types()[node_type].count;
         let Some(at) = usize::try_from(node).ok().filter(|_| node < limit) else {
             return Err(Error::IdOutOfRange { name: "original ids", position: 0, id: node, limit });
         };
-        let Some(offsets) = &files.original_id_offsets else { return Ok(Some(ids.integer_at(at)?.to_string())) };
-        let offsets = self.file(offsets)?.column::<u64>()?;
+        let Some(offsets) = offsets else { return Ok(Some(ids.integer_at(at)?.to_string())) };
+        let offsets = offsets.column::<u64>()?;
         let range = usize::try_from(offsets[at]).unwrap_or(usize::MAX)..usize::try_from(offsets[at + 1]).unwrap_or(0);
         let name = ids.data().as_slice().get(range).and_then(|bytes| std::str::from_utf8(bytes).ok());
         let wrong = || Error::ArrayFile {

@@ -744,7 +744,7 @@ def link_neighbor_loader(data, sampler, is_given, **more):
 
 def subgraph_loader(data, sampler, is_given, **more):
     more = {"neighbor_sampler": sampler, **more} if is_given else more
-    return glt.loader.SubGraphLoader(data, torch.arange(30), **{"num_neighbors": [2], **more})
+    return glt.loader.SubGraphLoader(data, torch.arange(30), **{"num_neighbors": [3, 2], **more})
 
 
 def of_glt(data):

@@ -167,8 +167,8 @@ fs::path own_name(const std::string& key) {
     return cache_folder() / (key + "." + std::to_string(getpid()) + "." + std::to_string(number++));
 }
 
-// The device header beside its precompiled form: reading it takes GCC longer than most kernels do. GCC takes the text where
-// the form does not fit, clang always.
+// The device header beside its precompiled form: reading the text is half of what GCC does for a small kernel. GCC takes the
+// text where the form does not fit, clang always.
 fs::path device_header() {
     const fs::path plain = own_folder() / "device.hpp";
     if (is_clang()) return plain;

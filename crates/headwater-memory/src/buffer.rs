@@ -181,8 +181,8 @@ impl<T: Pod, P> Buffer<T, P> {
     /// Where `len` elements from `at` on begin.
     fn room(&self, at: usize, len: usize) -> Result<NonNull<T>> {
         let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
-        match self.host_start().or((len == 0).then_some(NonNull::dangling())).filter(|_| fits) {
-            // SAFETY: inside the buffer.
+        match self.host_start().or(self.is_empty().then_some(NonNull::dangling())).filter(|_| fits) {
+            // SAFETY: inside the buffer, or at the beginning of an empty one.
             Some(start) => Ok(unsafe { start.add(at) }),
             None => Err(Error::Misfit { bytes: len.saturating_mul(size_of::<T>()), element_bytes: size_of::<T>() }),
         }
@@ -247,7 +247,7 @@ impl<T: Pod, P: GpuVisible> Buffer<T, P> {
 }
 
 impl<T: Pod> Buffer<T, Host> {
-    /// The elements.
+    /// The elements, where they lie.
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
         // SAFETY: no GPU reaches ordinary memory, so the borrow of this buffer is the whole story.
@@ -293,7 +293,7 @@ impl<T: Pod, P: HostReadable> Buffer<T, P> {
         Ok(())
     }
 
-    /// The elements.
+    /// The elements, where they lie, without a copy.
     ///
     /// # Safety
     /// While the slice lives nobody queues GPU work that writes the buffer.

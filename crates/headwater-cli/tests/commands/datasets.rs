@@ -318,14 +318,14 @@ fn exported_nodes_have_the_names_they_came_with() {
     let longs = |name: &str, file: &str| -> Vec<i64> {
         data(name, file).chunks(8).map(|eight| i64::from_le_bytes(eight.try_into().unwrap())).collect()
     };
-    // Of numbers that are not those of the nodes.
+    // Numbers that are not those of the nodes.
     fs::write(below("numbers.csv"), "10,30\n30,20\n20,10\n20,30\n").unwrap();
     succeeds(&["ingest", &below("numbers.csv"), "-o", &below("numbers")]);
     succeeds(&["reorder", &below("numbers"), "-o", &below("reordered"), "--by", "in-degree"]);
     succeeds(&["export", &below("reordered"), "--npy", &below("of-numbers")]);
     let ids = longs("of-numbers", "original_id.npy");
     assert_eq!((ids[0], ids.len()), (30, 3), "{ids:?}: most edges end at 30");
-    // Of names.
+    // Names have lengths of their own, so they come with offsets.
     fs::write(below("names.csv"), "ann,jürgen\njürgen,eve\neve,ann\n").unwrap();
     succeeds(&["ingest", &below("names.csv"), "-o", &below("names")]);
     succeeds(&["export", &below("names"), "--npy", &below("of-names")]);

@@ -40,7 +40,7 @@ pub struct Measured {
     pub median_ms: f64,
     /// What only a GPU has; absent for a run on the CPU.
     #[serde(flatten)]
-    pub on_gpu: Option<OnGpu>,
+    pub on_gpu: Option<GpuFigures>,
     /// CPU cores that were busy.
     pub cores: f64,
     pub watts: Option<f64>,
@@ -54,7 +54,7 @@ pub struct Measured {
 
 /// What was measured of a GPU. Stages are timed by its clock; they overlap, so they may add up to more than a batch.
 #[derive(Debug, Clone, Serialize)]
-pub struct OnGpu {
+pub struct GpuFigures {
     /// Rows of features in GPU memory.
     pub hot_rows: u64,
     pub gather_sms: u32,
@@ -167,7 +167,7 @@ impl Measure<'_> {
         mode: Mode,
         stretches: &[Stretch],
         counted: (usize, u64),
-    ) -> anyhow::Result<OnGpu> {
+    ) -> anyhow::Result<GpuFigures> {
         let (skipped, batches) = counted;
         let by_batch = stretches.chunk_by(|one, next| one.batch == next.batch);
         let counted = usize::try_from(batches).unwrap_or(usize::MAX);
@@ -185,7 +185,7 @@ impl Measure<'_> {
         for company in Company::ALL {
             step_beside_ms.extend(trainer.repeat_step(TIMED, company)?.map(|ms| (company, ms)));
         }
-        Ok(OnGpu {
+        Ok(GpuFigures {
             hot_rows: match mode {
                 Mode::Tiered { hot_rows } => hot_rows,
                 Mode::AllGpu => self.task.graph.nodes(),

@@ -5,7 +5,7 @@ use headwater::cuda::Gpu;
 use serde::Serialize;
 
 use super::Plan;
-use super::measure::{Measured, OnGpu};
+use super::measure::{GpuFigures, Measured};
 use crate::args::BenchTrainArgs;
 use crate::picture::{self, Chart};
 use crate::report;
@@ -62,9 +62,10 @@ impl<'a> View<'a> {
             report::json(&found)?;
         } else {
             let on_gpu = found.on_gpu.as_ref();
-            let shown =
-                |value: &dyn Fn(&OnGpu) -> Option<String>| on_gpu.and_then(value).unwrap_or_else(|| "-".to_owned());
-            let ms = |value: &dyn Fn(&OnGpu) -> Option<f64>| shown(&|own| value(own).map(|ms| format!("{ms:.3}")));
+            let shown = |value: &dyn Fn(&GpuFigures) -> Option<String>| {
+                on_gpu.and_then(value).unwrap_or_else(|| "-".to_owned())
+            };
+            let ms = |value: &dyn Fn(&GpuFigures) -> Option<f64>| shown(&|own| value(own).map(|ms| format!("{ms:.3}")));
             report::line(format!(
                 "{:<5} {:<11} {:>5} {:<6} {:<9} {:>10} {:>10.3} {:>8.3} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6} {:>8} {:>6.2} {:>6}",
                 found.suite,

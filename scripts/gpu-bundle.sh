@@ -24,7 +24,7 @@ if [ -x target/python/bin/maturin ]; then
     target/python/bin/maturin build --quiet --release --interpreter target/python/bin/python --out target/wheels
     mkdir -p "$out/python"
     cp target/wheels/headwater-*.whl "$out/python/"
-    cp -r python/tests "$out/python/"
+    cp -r python/tests pyproject.toml "$out/python/"
 fi
 
 cp scripts/gpu-run.sh "$out/run.sh"

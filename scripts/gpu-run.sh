@@ -1,41 +1,72 @@
 #!/usr/bin/env bash
-# The GPU suite: run.sh [tests] [python] [sanitizer] [bench]; all of them when none is named. Results go to $OUT or ./out.
+# The GPU suite: run.sh [tests] [python] [sanitizer] [bench]; all of them when none is named. Results go to $OUT or ./out, and
+# what failed is printed.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-out=${OUT:-$here/out}
-mkdir -p "$out"
+export HEADWATER_OUT=${OUT:-$here/out} HEADWATER_CACHE=${HEADWATER_CACHE:-/tmp/headwater-cache} HEADWATER_GPU_SUITE=1
+out=$HEADWATER_OUT
+mkdir -p "$out/logs"
 what="${*:-tests python sanitizer bench}"
-export HEADWATER_CACHE=${HEADWATER_CACHE:-/tmp/headwater-cache} HEADWATER_GPU_SUITE=1
 failed=0
 
+# Device tests pass by skipping where there is no GPU.
+nvidia-smi -L || exit 1
+
+# one LOG LIMIT COMMAND…: runs it for LIMIT seconds at most and prints a line: seconds, exit status, its log's name.
+one() {
+    local log=$1 limit=$2 start=$SECONDS
+    shift 2
+    timeout "$limit" "$@" >"$HEADWATER_OUT/logs/$log.txt" 2>&1
+    local status=$?
+    # Not every device test gets as far as a GPU.
+    grep -q 'terminated before first instrumented API call' "$HEADWATER_OUT/logs/$log.txt" && grep -q '^test result: ok' "$HEADWATER_OUT/logs/$log.txt" && status=0
+    echo "$((SECONDS - start)) s, exit $status: $log"
+}
+export -f one
+
+# report NAME: of the lines of `one` in NAME.txt, those that failed, the slowest and how many there are.
+report() {
+    local lines=$out/$1.txt
+    echo "== $1: $(grep -c 'exit 0:' "$lines") of $(wc -l <"$lines") passed; slowest $(sort -n "$lines" | tail -n 1)"
+    grep -v 'exit 0:' "$lines" && failed=1
+}
+
+# What a program's device tests are called, after the program's name.
+device_tests() {
+    local program=$1 filter=${2:-device}
+    "$program" --list --format terse "$filter" | sed -n "s|^\(.*\): test$|$(basename "$program") \1|p"
+}
+
+# Each test has a process of its own: some take all memory of the device, and a crash takes no other test with it.
 if [[ $what == *tests* ]]; then
-    for program in "$here"/tests/*; do
-        echo "== $(basename "$program")"
-        # A crash or a timeout prints no result of its own, and a variable set in this pipeline is lost after it.
-        timeout 300 "$program" device || echo "FAILED: $(basename "$program") ended with $?"
-    done 2>&1 | tee "$out/tests.txt" | grep -E "^==|^test result|FAILED|panicked|failed|error" || true
-    grep -qE "FAILED|test failed" "$out/tests.txt" && failed=1
+    for program in "$here"/tests/*; do device_tests "$program"; done |
+        xargs -P 8 -L 1 bash -c 'one "$1-${2//:/_}" 400 "'"$here"'/tests/$1" --exact "$2"' one >"$out/tests.txt"
+    report tests
 fi
 
 if [[ $what == *python* ]] && ls "$here"/python/*.whl >/dev/null 2>&1; then
-    echo "== python"
-    mkdir -p "$out/package" && python3 -m zipfile -e "$here"/python/headwater-*.whl "$out/package"
-    PYTHONPATH=$out/package${PYTHONPATH:+:$PYTHONPATH} timeout 300 python3 -m pytest -q -p no:cacheprovider -m gpu \
-        "$here"/python/tests \
-        >"$out/python.txt" 2>&1 || failed=1
-    tail -n 5 "$out/python.txt"
+    mkdir -p "$here/package" && python3 -m zipfile -e "$here"/python/headwater-*.whl "$here/package"
+    (cd "$here/python" && PYTHONPATH=$here/package${PYTHONPATH:+:$PYTHONPATH} one pytest 400 \
+        python3 -m pytest -q -p no:cacheprovider -m gpu tests) >"$out/python.txt"
+    report python
+    grep -E '^(FAILED|ERROR)|passed|failed' "$out/logs/pytest.txt" | cut -c 1-300 | tail -n 15
 fi
 
+# Refused registrations are tried on purpose, so errors of calls are not reported. Races take long to look for, so they are
+# looked for in the kernels whose threads share memory by hand.
 if [[ $what == *sanitizer* ]] && command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck; do
-        echo "== compute-sanitizer $tool"
-        # Refused registrations are tried on purpose, so errors of calls are not reported. Races take long to look for.
-        tests=$([ $tool = racecheck ] && echo gather::tests::device || echo device)
-        timeout 200 compute-sanitizer --tool $tool --report-api-errors no --error-exitcode 9 \
-            "$here/tests/headwater_tensor" $tests --test-threads=1 \
-            >"$out/sanitizer-$tool.txt" 2>&1 || failed=1
-        tail -n 3 "$out/sanitizer-$tool.txt"
-    done
+    unset HEADWATER_GPU_SUITE
+    # Tests of several processes end some of them, and the driver's calls fail in those while the tool writes its summary.
+    check="compute-sanitizer --report-api-errors no --error-exitcode 9"
+    {
+        for name in tensor feature graph train compile; do
+            device_tests "$here/tests/headwater_$name" | grep -v device_beside | sed 's/^/memcheck /'
+        done
+        device_tests "$here/tests/headwater_tensor" gather::tests::device | sed 's/^/racecheck /'
+        device_tests "$here/tests/headwater_compile" block::tests::device | sed 's/^/racecheck /'
+    } | xargs -P 10 -L 1 bash -c 'one "$1-$2-${3//:/_}" 200 '"$check"' --tool "$1" "'"$here"'/tests/$2" --exact "$3"' one >"$out/sanitizer.txt"
+    report sanitizer
+    grep -hE '(ERROR|RACECHECK) SUMMARY' "$out"/logs/{mem,race}check-* | sort | uniq -c | sort -rn | head -n 8
 fi
 
 if [[ $what == *bench* ]]; then

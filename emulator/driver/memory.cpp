@@ -84,9 +84,11 @@ bool known_range(std::uint64_t address, std::size_t bytes) {
     return find_allocation(address) && range_is_valid(address, bytes);
 }
 
-bool overlaps_known(std::uint64_t address, std::size_t bytes) {
+// The first allocation that has bytes of a range.
+const Allocation* overlapping(std::uint64_t address, std::size_t bytes) {
+    if (const Allocation* around = find_allocation(address)) return around;
     auto next = state().allocations.lower_bound(address);
-    return find_allocation(address) || (next != state().allocations.end() && next->first < address + bytes);
+    return next != state().allocations.end() && next->first < address + bytes ? &next->second : nullptr;
 }
 
 bool is_mapped(std::uint64_t address, std::size_t bytes) {
@@ -241,7 +243,8 @@ HWEMU_EXPORT int cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned
     if (int error = forbidden_by_capture()) return error;
     const auto address = reinterpret_cast<std::uint64_t>(pointer);
     if (!pointer || !bytes || (flags & ~15u) || address + bytes < address) return invalid_value;
-    if (overlaps_known(address, bytes)) return host_memory_already_registered;
+    if (const Allocation* known = overlapping(address, bytes))
+        return known->kind == Memory::registered ? host_memory_already_registered : invalid_value;
     if (!is_mapped(address, bytes)) return invalid_value;
     const auto limit = setting("HWEMU_REGISTER_BYTES", ~0ull);
     if (bytes > limit || state().registered_bytes > limit - bytes) return out_of_memory;

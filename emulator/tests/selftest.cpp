@@ -182,6 +182,10 @@ void memory() {
     OK(cu("cuMemHostUnregister", &host[0]));
     EXPECT_CODE(713, cu("cuMemHostUnregister", &host[0]));
     EXPECT_CODE(1, cu("cuPointerGetAttribute", &type, 2, mapped));
+    void* pinned = nullptr;
+    OK(cu("cuMemHostAlloc", &pinned, std::size_t{4096}, 3u));
+    EXPECT_CODE(1, cu("cuMemHostRegister_v2", pinned, std::size_t{8}, 3u));
+    OK(cu("cuMemFreeHost", pinned));
     OK(cu("cuMemAllocManaged", &managed, std::size_t{4096}, 1u));
     OK(cu("cuMemAdvise", managed, std::size_t{4096}, 3, -1));
     EXPECT_CODE(1, cu("cuMemAdvise", to_host, std::size_t{16}, 3, -1));

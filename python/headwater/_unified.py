@@ -118,18 +118,12 @@ class UnifiedTensor(Tensor):
         needs_grad = alias is not None and self.requires_grad and torch.is_grad_enabled()
         return Seen.apply(_plain(self), alias) if needs_grad else alias
 
-    def _rows(self, place: _gpu.Place) -> Optional[Table]:
-        """Its rows for the gather; nothing where the driver has pinned them already, and registers them to nobody."""
-        host, memory = _plain(self).detach(), self._held()
-        made_of = (memory, place.ordinal, host.storage_offset(), host.shape, host.dtype)
+    def _rows(self, place: _gpu.Place) -> Table:
+        """Its rows for the gather."""
+        host = _plain(self).detach()
+        made_of = (self._held(), place.ordinal, host.storage_offset(), host.shape, host.dtype)
         if self._table is None or self._table[0] != made_of:
-            try:
-                table = Table(host, place.ordinal, 0)
-            except RuntimeError:
-                if not memory.is_pinned():
-                    raise
-                table = None
-            self._table = (made_of, table)
+            self._table = (made_of, Table(host, place.ordinal, 0))
         return self._table[1]
 
     @classmethod
@@ -480,11 +474,10 @@ def _gathered(table: UnifiedTensor, ids: Any) -> Any:
     if not is_ids or not is_table or _gpu.current() is None:
         return None
     place, output = _placed([table, ids], "__getitem__", [], {})
-    own_rows = None if place is None else table._rows(place)
-    if own_rows is None:
+    if place is None:
         return None
     flat = place.bring(_plain(ids)).reshape(-1).contiguous()
-    rows = Rows.apply(host, flat, own_rows, place)
+    rows = Rows.apply(host, flat, table._rows(place), place)
     table._held().read_by(place, is_lent=False)
     return _made(rows.view(*ids.shape, *host.shape[1:]), output)
 

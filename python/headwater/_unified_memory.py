@@ -78,16 +78,7 @@ class Memory:
         owner = self.owner()
         if hasattr(owner, "mapped") and owner.device == place.ordinal:
             return owner.mapped()
-        if getattr(owner, "is_pinned", False):
-            return Mapped(self._whole(), place.ordinal, is_pinned=True)
-        try:
-            return Mapped(self._whole(), place.ordinal)
-        except (RuntimeError, ValueError):
-            # Torch calls pinned what anybody has registered, also we for another holder. The driver alone knows what it has
-            # pinned itself: it refuses to do so again.
-            if not self.is_pinned():
-                raise
-            return Mapped(self._whole(), place.ordinal, is_pinned=True)
+        return Mapped(self._whole(), place.ordinal)
 
     def read_by(self, place: _gpu.Place, is_lent: bool) -> None:
         """Queued work of the current stream reads it; where it `is_lent`, so may work that is queued later."""
@@ -111,14 +102,14 @@ class Memory:
 class _Pages:
     """Pages of their own, or memory that torch has pinned."""
 
-    def __init__(self, address: int, is_pinned: bool) -> None:
-        self.address, self.is_pinned = address, is_pinned
+    def __init__(self, address: int) -> None:
+        self.address = address
 
 
-def own(host: Tensor, owner: Any = None, *, is_pinned: bool = False) -> Tensor:
+def own(host: Tensor, owner: Any = None) -> Tensor:
     """Notes that memory was made for GPUs, and who made it."""
     storage = host.untyped_storage()
-    storage._headwater_owner = _Pages(storage.data_ptr(), is_pinned) if owner is None else owner
+    storage._headwater_owner = _Pages(storage.data_ptr()) if owner is None else owner
     return host
 
 
@@ -128,7 +119,7 @@ def copied(value: Tensor) -> Tensor:
     if _gpu.current() is None or value.nbytes == 0:
         return torch.empty(value.shape, dtype=value.dtype).copy_(value)
     if value.nbytes <= _SMALL and torch.cuda.is_available():
-        return own(torch.empty(value.shape, dtype=value.dtype, pin_memory=True), is_pinned=True).copy_(value)
+        return own(torch.empty(value.shape, dtype=value.dtype, pin_memory=True)).copy_(value)
     pages = own(torch.frombuffer(mmap.mmap(-1, value.nbytes), dtype=torch.uint8))
     return pages.view(value.dtype).view(value.shape).copy_(value)
 

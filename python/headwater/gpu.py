@@ -63,8 +63,9 @@ class Place:
         return handle if handle in _lasting else _named(torch.cuda.current_stream(self.device))
 
     def bring(self, value: Tensor, *, non_blocking: bool = False) -> Tensor:
-        """A tensor on this GPU. `non_blocking` is for whoever leaves a pinned tensor as it is until the copy is made."""
-        return value.to(self.device, non_blocking=non_blocking)
+        """A tensor on this GPU. `non_blocking` is for whoever leaves a pinned tensor as it is until the copy is made. Of other
+        host memory the driver has a copy when it returns, so that nobody waits for what the stream has to do before."""
+        return value.to(self.device, non_blocking=non_blocking or not value.is_pinned())
 
     def free_bytes(self) -> int:
         """Memory that nobody holds. What torch keeps for later is given back first."""

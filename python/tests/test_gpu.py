@@ -501,3 +501,27 @@ def test_threads_wait_for_features_that_are_being_computed(gpu):
     torch.cuda._sleep(10**8)
     data.x.add_(1)
     assert all([bool((batch.x == 1).all()) for batch in loader])
+
+
+def test_what_is_brought_waits_for_nothing_and_changes_no_more(gpu):
+    if not torch.cuda.is_available():
+        pytest.skip("the emulator runs streams in order")
+    place = torch_gpu.place_of(gpu)
+    plain, pinned = torch.ones(100_000), torch.ones(100_000).pin_memory()
+    torch.cuda._sleep(10**9)
+    slept = torch.cuda.current_stream().record_event()
+    found = place.bring(plain)
+    plain.zero_()
+    assert not slept.query()
+    found_pinned = place.bring(pinned)
+    pinned.zero_()
+    assert found.min().item() == 1 and found_pinned.min().item() == 1
+
+
+def test_pinned_features_and_edges_are_read_where_they_lie(gpu):
+    if not torch.cuda.is_available():
+        pytest.skip("torch pins nothing without a GPU")
+    data = Data(x=torch.rand(4000, 256).pin_memory(), edge_index=random(4000, (2, 300_000)).pin_memory())
+    for features in ("tiered", "zero-copy", "all-gpu"):
+        for batch in NeighborLoader(data, [8], batch_size=500, device=gpu, features=features):
+            assert torch.equal(batch.x.cpu(), data.x[batch.n_id.cpu()])

@@ -191,6 +191,11 @@ def noted(*given, **named):
     return given[0] if given else None
 
 
+def upended(rows, split_ratio, topo):
+    """Rows in another order, and where they went: what `sort_func` of GraphLearn does."""
+    return rows.flip(0), torch.arange(rows.size(0) - 1, -1, -1)
+
+
 def seen(value, depth=0):
     """Something comparable that follows from what a value holds, and not from where it lies."""
     if isinstance(value, torch.Tensor) or type(value) is headwater.Array:
@@ -258,7 +263,7 @@ def anything(place):
     ends = torch.stack([numbers, numbers.roll(3)])
     yield from (1, 2, 0.5, "time", "weight", "nonsense", True, False, numbers[:7], numbers, order, order.float() + 1)
     yield from (numbers.float().unsqueeze(1), numbers % 3, order.float().unsqueeze(1), order % 2, ends, numbers % 2 == 0)
-    yield from (noted, {"node": numbers[:5]}, {"device": 1.0, "peer": 2.0, "host": 3.0, "disk": 4.0})
+    yield from (noted, upended, {"node": numbers[:5]}, {"device": 1.0, "peer": 2.0, "host": 3.0, "disk": 4.0})
     yield from ("item", {"user": torch.arange(4)}, {("item", "rev_buys", "user"): torch.arange(4)})
     yield from ("node", ("node", "to", "node"), NODES + 3, [1, 2, 3], os.sep, (1, 2, 3), (numbers[:2],) * 3, (90, 90))
     yield from (OtherTensorAttr, OtherEdgeAttr, OtherData, torch.float64, [[0, 1], [2]], torch.Generator().manual_seed(9))
@@ -749,8 +754,8 @@ def subgraph_loader(data, sampler, is_given, **more):
 
 def of_glt(data):
     """All that a dataset of GraphLearn's says."""
-    graph = None if data.graph is None else [data.graph.topo.to_coo(), data.graph.mode]
-    rows = [None if own is None else [own[torch.arange(3)], own.share_ipc()] for own in (data.node_features, data.edge_features)]
+    graph = None if data.graph is None else [data.graph.topo.to_coo(), data.graph.mode, data.graph.place]
+    rows = [None if own is None else [own[torch.arange(3)], own[torch.arange(3)].device, own.share_ipc()] for own in (data.node_features, data.edge_features)]
     return [data.edge_dir, graph, rows, data.node_labels, data.train_idx, data.val_idx, data.test_idx]
 
 
@@ -782,7 +787,8 @@ def init_labels(place, **more):
 
 def of_feature(place, **more):
     feature = glt.data.Feature(torch.arange(NODES * 2).view(-1, 2), **{"with_gpu": False, **more})
-    return [feature[torch.arange(3)], feature.share_ipc()]
+    rows = feature[torch.arange(3)]
+    return [rows, rows.device, feature.share_ipc()]
 
 
 def glt_table(place, **more):

@@ -115,6 +115,7 @@ driver_functions! {
     }
     optional {
         fn cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, pointer: CUdeviceptr);
+        fn cuPointerGetAttribute(data: *mut c_void, attribute: c_int, pointer: CUdeviceptr);
         fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize);
         fn cuDeviceGetDevResource(device: CUdevice, resource: *mut CUdevResource, kind: CUdevResourceType);
         fn cuDevSmResourceSplitByCount(

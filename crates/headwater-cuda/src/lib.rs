@@ -68,7 +68,7 @@ pub use library::Missing;
 pub use module::{Defines, Source};
 pub use nvml::{Reading, Sensors};
 pub use passing::PassingStream;
-pub use registration::Registration;
+pub use registration::{Registration, is_pinned};
 pub use report::{Found, GpuReport, Report};
 pub use scratch::{Scratch, SpareStream};
 pub use share::{GreenContext, SmShare};

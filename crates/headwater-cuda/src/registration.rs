@@ -1,11 +1,33 @@
 //! Host memory that the driver pins and maps where it lies.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
 
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::span::{check_allocation, count_call};
+
+/// Whether the driver has pinned all of `start..start + bytes` already, for whoever allocated it. It registers none of that again.
+pub fn is_pinned(gpu: &Gpu, start: NonNull<u8>, bytes: usize) -> Result<bool> {
+    const MEMORY_TYPE: c_int = 2;
+    const IS_MANAGED: c_int = 8;
+    const RANGE_START: c_int = 11;
+    const RANGE_BYTES: c_int = 12;
+    const HOST: u64 = 1;
+    let driver = gpu.bind()?;
+    let Some(ask) = driver.cuPointerGetAttribute else { return Ok(false) };
+    let address = start.addr().get() as u64;
+    let of = |attribute| {
+        // Wide enough for each of them; the narrow ones fill its low bytes.
+        let mut value = 0_u64;
+        // SAFETY: writes eight bytes at most. The driver refuses addresses that it does not know.
+        let code = unsafe { ask((&raw mut value).cast::<c_void>(), attribute, address) };
+        (code == 0).then_some(value)
+    };
+    let (Some(HOST), Some(0)) = (of(MEMORY_TYPE), of(IS_MANAGED)) else { return Ok(false) };
+    let (Some(first), Some(length)) = (of(RANGE_START), of(RANGE_BYTES)) else { return Ok(false) };
+    Ok(first <= address && address.saturating_add(bytes as u64) <= first.saturating_add(length))
+}
 
 /// Host memory registered with the driver. Unregisters when dropped.
 #[derive(Debug)]

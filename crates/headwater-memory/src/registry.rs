@@ -6,7 +6,8 @@
 //! unregistered. A chunk also holds the owner of the memory it was registered for, because a neighbour that shares it
 //! may keep it registered for longer, and pages must not be unmapped under a registration. Owners that move their bytes
 //! unmap them all the same: a GPU goes on reading the old pages, also when something else has come to lie at their
-//! addresses. So a chunk whose holders have all moved is registered anew for the next who asks.
+//! addresses. So a chunk whose holders have all moved is registered anew for the next who asks. Memory that its owner has pinned
+//! needs no registration, and the driver refuses one.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use headwater_cuda::{Allocation, Gpu, RegisteredParts, Registration, Span};
+use headwater_cuda::{Allocation, Gpu, RegisteredParts, Registration, Span, is_pinned};
 
 use crate::error::{Error, Result};
 use crate::foreign::Moved;
@@ -65,10 +66,11 @@ static TABLE: Mutex<BTreeMap<usize, Chunk>> = Mutex::new(BTreeMap::new());
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Registered {
-    /// Registers every page that `start..start + bytes` touches. Overlapping and repeated requests are fine.
+    /// Registers every page that `start..start + bytes` touches. Overlapping and repeated requests are fine, and so is memory
+    /// that is pinned already.
     ///
     /// # Safety
-    /// The range stays mapped as long as `keeper` is held.
+    /// The range stays mapped as long as `keeper` is held, and pinned if it is.
     pub unsafe fn new(gpu: &Gpu, start: NonNull<u8>, bytes: usize, keeper: Keeper) -> Result<Self> {
         // SAFETY: passed on.
         unsafe { Self::in_chunks(gpu, start, bytes, (&keeper, None), CHUNK_BYTES) }
@@ -90,6 +92,9 @@ impl Registered {
         forget_moved(gpu, &mut table, &pages, &mut gone)?;
         let known: Vec<Range<usize>> = overlapping(&table, &pages).collect();
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        if known.is_empty() && is_pinned(gpu, start, bytes)? {
+            return Ok(Self { number, chunks: Vec::new() });
+        }
         let holder = || Holder { number, moved: moved.clone() };
         let mut held = Self { number, chunks: known.iter().map(|range| range.start).collect() };
         for start in &held.chunks {
@@ -150,7 +155,7 @@ impl Drop for Registered {
 /// A GPU-visible span over memory somebody else owns, without a copy. `keeper` owns the memory and is held by the span.
 ///
 /// # Safety
-/// `start..start + bytes` stays mapped, and is not reused for anything else, as long as `keeper` is held.
+/// `start..start + bytes` stays mapped, pinned if it is, and is not reused for anything else, as long as `keeper` is held.
 pub unsafe fn lay_over(gpu: &Gpu, start: NonNull<u8>, bytes: usize, keeper: Keeper) -> Result<Span> {
     // SAFETY: the caller's promise.
     unsafe { lay_over_in_chunks(gpu, start, bytes, (keeper, None), CHUNK_BYTES, Access::All) }
@@ -359,6 +364,36 @@ mod tests {
         stream.copy(&lent, &near).unwrap();
         drop((host, lent));
         assert_eq!(registry_use(), RegistryUse { chunks: 0, bytes: 0 });
+    }
+
+    #[test]
+    fn device_memory_that_is_pinned_already_is_taken_as_it_is() {
+        let _alone = ALONE.lock();
+        let Ok(gpu) = Gpu::open(0) else { return eprintln!("no GPU: skipped") };
+        let stream = headwater_cuda::Stream::new(&gpu).unwrap();
+        let bytes = 3 * PAGE_BYTES;
+        let pinned = Allocation::pinned(&gpu, bytes).unwrap();
+        let start = Span::whole(pinned.clone()).host_pointer().unwrap();
+        let lay = |start, bytes| {
+            // SAFETY: the allocation is held as the keeper.
+            unsafe { lay_over(&gpu, start, bytes, pinned.clone()) }
+        };
+        // SAFETY: inside the allocation.
+        let later = unsafe { start.add(100) };
+        for (start, bytes) in [(start, bytes), (later, 5000), (later, bytes - 100)] {
+            let host = lay(start, bytes).unwrap();
+            assert_eq!(registry_use(), RegistryUse { chunks: 0, bytes: 0 });
+            let mut back = vec![0; bytes];
+            stream.fill(&host, 7).unwrap();
+            stream.download(&host, &mut back).unwrap();
+            assert!(back.iter().all(|byte| *byte == 7));
+        }
+        // What reaches beyond it is not all pinned, and cannot be registered.
+        assert!(lay(later, bytes).unwrap_err().to_string().contains("cuMemHostRegister failed"));
+        let managed = Allocation::managed(&gpu, bytes).unwrap();
+        let start = Span::whole(managed.clone()).host_pointer().unwrap();
+        // SAFETY: the allocation is held as the keeper.
+        assert!(unsafe { lay_over(&gpu, start, bytes, managed) }.is_err());
     }
 
     fn holders_at(start: NonNull<u8>) -> usize {

@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
-use crate::dlpack::{Lent, Taken};
+use crate::dlpack::Taken;
 use crate::dtype::Dtype;
 use crate::error::of_cuda;
 
@@ -183,13 +183,6 @@ pub fn at(gpu: &Gpu, address: usize, bytes: usize) -> Span {
     // SAFETY: `gpu.py`, `autograd.py` and `layer_graph.py` of `python/headwater` alone call this, with tensors of this GPU and of
     // this length that torch keeps until the stream is past the work that is queued here.
     Span::whole(unsafe { Allocation::lent(gpu, address as u64, bytes, Arc::new(())) })
-}
-
-/// Host memory that was pinned by its owner, which GPUs read at the address that the CPU has.
-pub fn pinned(gpu: &Gpu, lent: Lent) -> Span {
-    let (pointer, bytes) = lent.range();
-    // SAFETY: the lender promises so many pinned bytes there and is held.
-    Span::whole(unsafe { Allocation::lent(gpu, pointer, bytes, Arc::new(lent)) })
 }
 
 /// Whether tests run on the emulator, whose devices read the host's memory.

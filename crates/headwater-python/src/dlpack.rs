@@ -129,11 +129,6 @@ impl Taken {
         [HOST, PINNED_HOST].contains(&self.device.0)
     }
 
-    /// Whether it is host memory that GPUs read already.
-    pub fn is_pinned(&self) -> bool {
-        self.device.0 == PINNED_HOST
-    }
-
     /// The number of the GPU it lies with.
     pub fn gpu(&self) -> Option<usize> {
         usize::try_from(self.device.1).ok().filter(|_| self.device.0 == CUDA)

@@ -13,7 +13,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::cuda::{gpu, is_emulated, pinned};
+use crate::cuda::{gpu, is_emulated};
 use crate::dlpack::{self, Lent};
 use crate::dtype::Dtype;
 use crate::error::{of_cuda, of_memory};
@@ -56,22 +56,17 @@ impl Drop for Memory {
 impl Mapped {
     /// Registers the memory of a tensor in host memory, which is held. Memory that is pinned already is taken as it is.
     #[new]
-    #[pyo3(signature = (array, device = 0, *, is_pinned = false))]
-    fn new(py: Python<'_>, array: &Bound<'_, PyAny>, device: usize, is_pinned: bool) -> PyResult<Self> {
+    #[pyo3(signature = (array, device = 0))]
+    fn new(py: Python<'_>, array: &Bound<'_, PyAny>, device: usize) -> PyResult<Self> {
         let gpu = gpu(device)?;
         let lent = Lent::new(array, "array")?;
         let (shape, dtype) = (lent.shape.clone(), lent.dtype);
-        // Torch does not say so itself.
-        let span = if is_pinned || lent.is_pinned() {
-            pinned(&gpu, lent)
-        } else {
-            look_around(py)?;
-            let bytes = match Lenders::of(array, "array")?.moved() {
-                Some(moved) => Foreign::watched(Arc::new(lent), moved),
-                None => Foreign::new(Arc::new(lent)),
-            };
-            py.detach(|| bytes.map_into(&gpu)).map_err(of_memory)?
+        look_around(py)?;
+        let bytes = match Lenders::of(array, "array")?.moved() {
+            Some(moved) => Foreign::watched(Arc::new(lent), moved),
+            None => Foreign::new(Arc::new(lent)),
         };
+        let span = py.detach(|| bytes.map_into(&gpu)).map_err(of_memory)?;
         Ok(Self { memory: Memory::new(span, gpu), shape, dtype })
     }
 

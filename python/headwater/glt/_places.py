@@ -52,6 +52,13 @@ def resolve(device: Device) -> torch.device:
     return torch.device("cuda", number)
 
 
+def checked_mode(mode: Any, name: str) -> str:
+    """The mode that a keyword of this name means."""
+    if str(mode).upper() not in MODES:
+        raise ValueError(f"{name} is {mode!r}; it should be 'CPU', 'ZERO_COPY' or 'CUDA'")
+    return str(mode).upper()
+
+
 def of_mode(mode: str, device: Device) -> torch.device:
     """The device that works on a graph of a mode. Only whoever asks for the GPU's own memory is refused without one."""
     if mode == "CPU":

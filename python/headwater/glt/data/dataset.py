@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Literal, Optional, Tuple, Union
 import torch
 from torch import Tensor
 
+from .. import _places
 from ..typing import EdgeType, NodeIndex, NodeLabel, NodeType, TensorDataType
 from ..utils.tensor import apply_to_all_tensor, convert_to_tensor, shared
 from .device_group import DeviceGroup
@@ -59,6 +60,7 @@ class Dataset:
     ) -> None:
         """Makes the graph. `directed` matters to the order of features alone: see `init_node_features`."""
         self._directed = directed
+        graph_mode = _places.checked_mode(graph_mode, "graph_mode")
         if edge_index is None:
             return
         kept = "CSR" if self.edge_dir == "out" else "CSC"

@@ -21,9 +21,7 @@ class Graph:
 
     def __init__(self, topo: Topology, mode: str = "ZERO_COPY", device: Optional[int] = None) -> None:
         self.topo = topo
-        self.mode = str(mode).upper()
-        if self.mode not in _places.MODES:
-            raise ValueError(f"mode is {mode!r}; it should be 'CPU', 'ZERO_COPY' or 'CUDA'")
+        self.mode = _places.checked_mode(mode, "mode")
         self.device = device
         # A device that is not there is said here and not by the first sample.
         if device is not None and self.mode != "CPU" and _places.has_gpu():

@@ -10,10 +10,10 @@ DEVICE_TESTS := device
 # Property tests draw the same cases in every run of make; `cargo test` draws others each time.
 export PROPTEST_RNG_SEED ?= 1
 
-.PHONY: test lint unit doctest emulated emulator-test python wheel bench docs fuzz gpu-bundle clean
+.PHONY: test lint unit doctest emulated emulator-test python races wheel bench docs fuzz gpu-bundle clean
 
 test:
-	@MAKE=$(MAKE) scripts/stages.sh lint unit doctest docs emulated python
+	@MAKE=$(MAKE) scripts/stages.sh lint unit doctest docs emulated python races
 
 lint:
 	cargo fmt --all --check
@@ -52,6 +52,18 @@ python: $(PYTHON)/stamp
 	$(PYTHON)/bin/python -m pytest --quiet
 	emulator/build.sh $(EMULATOR)-plain
 	HEADWATER_EMULATOR=$(CURDIR)/$(EMULATOR)-plain emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet -m gpu
+
+# Tests of streams on an emulator that holds their work back, takes it in another order than it was queued in, and looks for
+# races (emulator/README.md). ORDER seeds the order.
+ORDER ?= 1
+RACE_CRATES := -p headwater-cuda -p headwater-memory -p headwater-feature -p headwater-graph -p headwater
+races: export HWEMU_ORDER = $(ORDER)
+races: export HEADWATER_EMULATOR = $(CURDIR)/$(EMULATOR)-plain
+races: $(PYTHON)/stamp
+	emulator/build.sh $(EMULATOR)-plain
+	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$(CURDIR)/emulator/run.sh \
+	$(if $(NEXTEST),cargo nextest run $(RACE_CRATES) -E 'test($(DEVICE_TESTS))',cargo test $(RACE_CRATES) --lib --tests --quiet $(DEVICE_TESTS) -- --test-threads=1)
+	HWEMU_COUNT_RACES=1 emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet python/tests/test_races.py
 
 $(PYTHON)/stamp: python/requirements.txt
 	python3 -m venv $(PYTHON)

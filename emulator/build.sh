@@ -3,7 +3,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:?usage: build.sh OUT [--sanitize]}
-flags=(-std=c++17 -O1 -g -fPIC -shared -fvisibility=hidden -fno-omit-frame-pointer -Wall -Wextra -Werror)
+flags=(-std=c++17 -O2 -g -fPIC -shared -fvisibility=hidden -fno-omit-frame-pointer -Wall -Wextra -Werror)
 if [ "${2:-}" = --sanitize ]; then
     flags+=(-fsanitize=address,undefined -fno-sanitize-recover=undefined)
 fi
@@ -36,6 +36,13 @@ library libcuda.so "$here"/driver/*.cpp "$here"/driver/*.hpp "$here"/runtime.hpp
 driver=$!
 library libnvrtc.so "$here"/nvrtc/*.cpp "$here"/nvrtc/*.hpp
 wait "$driver"
+
+# What kernels call at every access, where they are watched.
+if stale "$out/watch.o" "$here/device/watch.cpp" "$here/build.sh"; then
+    $cxx -std=c++17 -O2 -fPIC -fvisibility=hidden -Wall -Wextra -Werror -c "$here/device/watch.cpp" -o "$out/watch.o.new"
+    mv "$out/watch.o.new" "$out/watch.o"
+    echo "$cxx ${flags[*]}" >"$out/watch.o.flags"
+fi
 
 # The header that kernels are compiled with lies beside libnvrtc.so.
 mkdir -p "$out/device"

@@ -35,6 +35,8 @@ struct Machine {
     // Waits for the lanes of `mask` and returns what they brought; valid until this thread's next call.
     const Lanes* (*sync_warp)(WarpOp op, unsigned mask, unsigned long long value, const char* file, unsigned line);
     void (*count_load)(const void* address, unsigned bytes);
+    // Where operations are held, every access of a kernel: 0 read, 1 written, 2 by an atomic.
+    void (*access)(const void* address, unsigned bytes, unsigned kind);
     void (*give_way)();
     [[noreturn]] void (*fail)(int code, const char* what, const char* file, unsigned line);
 };

@@ -8,7 +8,7 @@ export HWEMU_CACHE=$work/cache
 
 "$here/build.sh" "$work/plain"
 "$here/build.sh" "$work/sanitised" --sanitize
-for name in selftest ipc settings; do
+for name in selftest ipc settings order; do
     if [ "$here/tests/$name.cpp" -nt "$work/bin/$name" ] || [ "$here/tests/client.hpp" -nt "$work/bin/$name" ]; then
         g++ -std=c++17 -O0 -Wall -Wextra "$here/tests/$name.cpp" -o "$work/bin/$name" -ldl
     fi
@@ -47,6 +47,11 @@ suite() {
 
 echo "== plain"
 suite plain A=1
+echo "== held"
+for seed in 1 2 3; do
+    env HWEMU_ORDER=$seed HWEMU_COUNT_RACES=1 "$work/bin/order" "$kernels" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+done
+dies_with "nothing orders the two" env HWEMU_ORDER=1 "$work/bin/order" "$kernels"
 echo "== sanitised"
 sanitised=("LD_PRELOAD=$(gcc -print-file-name=libasan.so)" "ASAN_OPTIONS=detect_leaks=0")
 suite sanitised "${sanitised[@]}"

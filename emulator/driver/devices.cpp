@@ -109,7 +109,7 @@ unsigned long long count_allocations(std::initializer_list<Memory> kinds, bool b
     unsigned long long sum = 0;
     for (const auto& [base, allocation] : state().allocations)
         for (Memory kind : kinds)
-            if (allocation.kind == kind) sum += bytes ? allocation.bytes : 1;
+            if (allocation.kind == kind && !allocation.is_leaving) sum += bytes ? allocation.bytes : 1;
     return sum;
 }
 
@@ -254,7 +254,15 @@ HWEMU_EXPORT int cuCtxGetCurrent(void** context) {
 HWEMU_EXPORT int cuCtxSynchronize() {
     Call call;
     if (int error = call.needs_context()) return error;
-    return forbidden_by_capture();
+    if (int error = forbidden_by_capture()) return error;
+    Point all = default_stream(current_device())->point;
+    for (const auto& [handle, stream] : state().streams.all())
+        if (stream->device == current_device()) all.join(stream->point);
+    for (const auto& [handle, executable] : state().executables.all()) all.join(executable->last);
+    all.join(state().gone);
+    const int code = finish(all);
+    state().gone.is_reached();
+    return code;
 }
 
 HWEMU_EXPORT unsigned long long hwemu_live(const char* what) {

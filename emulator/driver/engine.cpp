@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fibre.hpp"
+#include "races.hpp"
 #include "requests.hpp"
 
 namespace hwemu {
@@ -116,6 +117,7 @@ Engine::Engine() {
     machine.count_load = [](const void* address, unsigned bytes) {
         record_load(engine().machine.current, address, bytes);
     };
+    machine.access = access;
     machine.give_way = [] { engine().give_way(); };
     machine.fail = [](int code, const char* what, const char* file, unsigned line) {
         engine().fail(code, what + (" at " + Site{file, line}.text()));

@@ -1,5 +1,5 @@
 // Stream capture and graphs. A graph is the list of operations in the order in which they were issued, which
-// is an order that respects every dependency between the captured streams.
+// is an order that respects every dependency between the captured streams, each with those that it waits for.
 #include "state.hpp"
 
 namespace hwemu {
@@ -18,10 +18,6 @@ bool all_joined(const Capture& capture) {
     for (const auto& [stream, branch] : capture.branches)
         if (stream != capture.origin && branch.joined != branch.done) return false;
     return true;
-}
-
-std::shared_ptr<Graph>* add_graph(Registry<std::shared_ptr<Graph>>& to, const std::shared_ptr<Graph>& graph) {
-    return to.add(std::make_unique<std::shared_ptr<Graph>>(graph));
 }
 
 }  // namespace
@@ -63,7 +59,7 @@ HWEMU_EXPORT int cuStreamEndCapture(void* handle, void** out) {
     end_capture(capture);
     if (capture->invalidated) return stream_capture_invalidated;
     if (!all_joined(*capture)) return stream_capture_unjoined;
-    *out = add_graph(state().graphs, capture->graph);
+    *out = state().graphs.add(std::make_unique<std::shared_ptr<Graph>>(capture->graph));
     return success;
 }
 
@@ -81,7 +77,9 @@ HWEMU_EXPORT int cuGraphInstantiateWithFlags(void** out, void* graph, unsigned l
     Call call;
     if (int error = call.needs_context()) return error;
     if (!out || !state().graphs.has(graph)) return invalid_value;
-    *out = add_graph(state().executables, *static_cast<std::shared_ptr<Graph>*>(graph));
+    auto executable = std::make_unique<Executable>();
+    executable->graph = *static_cast<std::shared_ptr<Graph>*>(graph);
+    *out = state().executables.add(std::move(executable));
     return success;
 }
 
@@ -91,18 +89,23 @@ HWEMU_EXPORT int cuGraphLaunch(void* executable, void* handle) {
     Stream* stream = find_stream(handle);
     if (!stream) return invalid_handle;
     if (!state().executables.has(executable)) return invalid_value;
-    const auto graph = *static_cast<std::shared_ptr<Graph>*>(executable);
-    return submit(stream, [graph] {
+    auto* launched = static_cast<Executable*>(executable);
+    if (holds() && !stream->capture) return submit_graph(stream, *launched);
+    const auto run = [graph = launched->graph] {
         for (const auto& operation : graph->operations)
-            if (int code = operation()) return code;
+            if (int code = operation.work.run ? operation.work.run() : 0) return code;
         return 0;
-    });
+    };
+    return submit(stream, {"graph", run, {}, {}});
 }
 
 HWEMU_EXPORT int cuGraphExecDestroy(void* executable) {
     Call call;
     if (!state().initialised) return not_initialized;
-    return state().executables.remove(executable) ? success : invalid_value;
+    if (!state().executables.has(executable)) return invalid_value;
+    state().gone.join(static_cast<Executable*>(executable)->last);
+    state().executables.remove(executable);
+    return success;
 }
 
 HWEMU_EXPORT int cuGraphDestroy(void* graph) {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "ipc.hpp"
+#include "races.hpp"
 #include "state.hpp"
 
 namespace hwemu {
@@ -56,21 +57,31 @@ int allocate(Memory kind, DevicePointer* out, std::size_t bytes, Device* device)
     return success;
 }
 
-// Gives an allocation of any kind back. The caller has checked that it may.
-void release(Allocation* allocation) {
-    if (on_device(allocation->kind))
-        state().devices[static_cast<std::size_t>(allocation->device)]->used_bytes -= allocation->bytes;
-    if (allocation->kind == Memory::host) state().pinned_bytes -= allocation->bytes;
-    if (allocation->mapping)
-        unmap_file(*allocation);
-    else if (allocation->kind != Memory::registered)
-        std::free(reinterpret_cast<void*>(allocation->base));
-    state().allocations.erase(allocation->base);
+// Nobody counts it any more.
+void uncount(const Allocation& allocation) {
+    if (on_device(allocation.kind))
+        state().devices[static_cast<std::size_t>(allocation.device)]->used_bytes -= allocation.bytes;
+    if (allocation.kind == Memory::host) state().pinned_bytes -= allocation.bytes;
+}
+
+// Gives an allocation of any kind back. The caller has checked that it may, and is named if it is the host.
+void release(Allocation* allocation, const char* call = nullptr) {
+    if (!allocation->is_leaving) uncount(*allocation);
+    const Allocation gone = *allocation;
+    auto* memory = reinterpret_cast<void*>(gone.base);
+    state().allocations.erase(gone.base);
+    if (call) check_given_back(gone, call);
+    if (gone.mapping)
+        unmap_file(gone);
+    else if (gone.kind == Memory::pool && !call && holds())
+        bury(gone, memory);
+    else if (gone.kind != Memory::registered)
+        std::free(memory);
 }
 
 Allocation* find_base(std::uint64_t address) {
     Allocation* allocation = find_allocation(address);
-    return allocation && allocation->base == address ? allocation : nullptr;
+    return allocation && allocation->base == address && !allocation->is_leaving ? allocation : nullptr;
 }
 
 // A range that begins in a known allocation must end in it. Unknown memory is the host's own.
@@ -112,6 +123,7 @@ void release_pool(DevicePointer base) {
 }
 
 Graph::~Graph() {
+    if (!owned.empty()) finish_all();
     for (DevicePointer address : owned) release_pool(address);
 }
 
@@ -154,7 +166,7 @@ HWEMU_EXPORT int cuMemFree_v2(DevicePointer address) {
     if (!address) return success;
     Allocation* allocation = find_base(address);
     if (!allocation || !on_device(allocation->kind)) return invalid_value;
-    release(allocation);
+    release(allocation, "cuMemFree");
     return success;
 }
 
@@ -168,13 +180,15 @@ HWEMU_EXPORT int cuMemAllocAsync(DevicePointer* out, std::size_t bytes, void* st
         return success;
     }
     if (int error = allocate(Memory::pool, out, bytes, stream->device)) return error;
-    if (!stream->capture) return success;
+    Work work{"allocation", nullptr, {{*out, bytes, true}}, {}};
+    if (!stream->capture) return holds() ? submit(stream, std::move(work)) : success;
     // The graph owns the memory and finds it full of garbage on every launch.
     stream->capture->graph->owned.push_back(*out);
-    return submit(stream, [base = *out, bytes] {
+    work.run = [base = *out, bytes] {
         fill_unchecked(reinterpret_cast<void*>(base), bytes);
         return 0;
-    });
+    };
+    return submit(stream, std::move(work));
 }
 
 HWEMU_EXPORT int cuMemFreeAsync(DevicePointer address, void* stream_handle) {
@@ -186,8 +200,17 @@ HWEMU_EXPORT int cuMemFreeAsync(DevicePointer address, void* stream_handle) {
     Allocation* allocation = find_base(address);
     if (!allocation || (allocation->kind != Memory::pool && allocation->kind != Memory::device)) return invalid_value;
     if (stream->capture) return capture_owning(address) == stream->capture.get() ? success : invalid_value;
-    release(allocation);
-    return success;
+    if (!holds()) {
+        release(allocation);
+        return success;
+    }
+    uncount(*allocation);
+    allocation->is_leaving = true;
+    const auto run = [address] {
+        release(find_allocation(address));
+        return 0;
+    };
+    return submit(stream, {"free", run, {{address, allocation->bytes, true}}, {}});
 }
 
 HWEMU_EXPORT int cuDeviceGetDefaultMemPool(void** pool, int device) {
@@ -233,7 +256,7 @@ HWEMU_EXPORT int cuMemFreeHost(void* address) {
     if (int error = forbidden_by_capture()) return error;
     Allocation* allocation = find_base(reinterpret_cast<std::uint64_t>(address));
     if (!allocation || allocation->kind != Memory::host) return invalid_value;
-    release(allocation);
+    release(allocation, "cuMemFreeHost");
     return success;
 }
 
@@ -262,7 +285,7 @@ HWEMU_EXPORT int cuMemHostUnregister(void* pointer) {
     if (!allocation || allocation->kind != Memory::registered) return host_memory_not_registered;
     if (allocation->base != reinterpret_cast<std::uint64_t>(pointer)) return invalid_value;
     state().registered_bytes -= allocation->bytes;
-    release(allocation);
+    release(allocation, "cuMemHostUnregister");
     return success;
 }
 
@@ -329,10 +352,25 @@ HWEMU_EXPORT int cuMemcpyAsync(DevicePointer to, DevicePointer from, std::size_t
     if (!stream) return invalid_handle;
     if (!bytes) return success;
     if (!range_is_valid(to, bytes) || !range_is_valid(from, bytes)) return invalid_value;
-    return submit(stream, [=] {
-        std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
-        return 0;
-    });
+    const bool from_pageable = !find_allocation(from), to_pageable = !find_allocation(to);
+    const std::string name = "copy of " + std::to_string(bytes) + " bytes";
+    Work work{name, nullptr, {{from, bytes, false}, {to, bytes, true}}, {}};
+    if (holds() && from_pageable && !stream->capture) {
+        // The driver reads pageable memory before it returns.
+        const auto* first = reinterpret_cast<const unsigned char*>(from);
+        work.run = [to, copy = std::vector<unsigned char>(first, first + bytes)] {
+            std::memcpy(reinterpret_cast<void*>(to), copy.data(), copy.size());
+            return 0;
+        };
+    } else {
+        work.run = [=] {
+            std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+            return 0;
+        };
+    }
+    const int code = submit(stream, std::move(work));
+    // It has written pageable memory when it returns.
+    return code || !to_pageable || stream->capture ? code : finish(stream->point);
 }
 
 HWEMU_EXPORT int cuMemsetD8Async(DevicePointer address, unsigned char value, std::size_t count, void* stream_handle) {
@@ -342,10 +380,11 @@ HWEMU_EXPORT int cuMemsetD8Async(DevicePointer address, unsigned char value, std
     if (!stream) return invalid_handle;
     if (!count) return success;
     if (!known_range(address, count)) return invalid_value;
-    return submit(stream, [=] {
+    const auto run = [=] {
         std::memset(reinterpret_cast<void*>(address), value, count);
         return 0;
-    });
+    };
+    return submit(stream, {"fill of " + std::to_string(count) + " bytes", run, {{address, count, true}}, {}});
 }
 
 HWEMU_EXPORT int cuMemsetD32Async(DevicePointer address, unsigned value, std::size_t count, void* stream_handle) {
@@ -355,9 +394,10 @@ HWEMU_EXPORT int cuMemsetD32Async(DevicePointer address, unsigned value, std::si
     if (!stream) return invalid_handle;
     if (!count) return success;
     if (address % 4 || count > ~std::size_t{0} / 4 || !known_range(address, count * 4)) return invalid_value;
-    return submit(stream, [=] {
+    const auto run = [=] {
         auto* words = reinterpret_cast<unsigned*>(address);
         for (std::size_t i = 0; i < count; ++i) words[i] = value;
         return 0;
-    });
+    };
+    return submit(stream, {"fill of " + std::to_string(4 * count) + " bytes", run, {{address, 4 * count, true}}, {}});
 }

@@ -56,6 +56,17 @@ public:
     }
     void** pointers() { return pointers_.data(); }
 
+    // The allocations that the values point into, wherever in them.
+    std::vector<std::uint64_t> buffers() const {
+        std::vector<std::uint64_t> found;
+        const auto* words = reinterpret_cast<const std::uint64_t*>(storage_.data());
+        for (std::size_t i = 0; i < storage_.size() * sizeof(Line) / sizeof(std::uint64_t); ++i)
+            if (const Allocation* allocation = find_allocation(words[i])) found.push_back(allocation->base);
+        std::sort(found.begin(), found.end());
+        found.erase(std::unique(found.begin(), found.end()), found.end());
+        return found;
+    }
+
 private:
     struct alignas(64) Line {
         unsigned char bytes[64];
@@ -98,6 +109,7 @@ HWEMU_EXPORT int cuModuleUnload(void* handle) {
     Call call;
     if (!state().initialised) return not_initialized;
     if (!state().modules.has(handle)) return invalid_handle;
+    finish_all();
     auto* module = static_cast<LoadedModule*>(handle);
     for (auto& [name, function] : module->functions) state().functions.erase(function.get());
     void* library = module->library;
@@ -185,7 +197,8 @@ HWEMU_EXPORT int cuLaunchKernel(void* handle, unsigned grid_x, unsigned grid_y, 
         if (!parameters[i]) return invalid_value;
     auto arguments = std::make_shared<Arguments>(*kernel, parameters);
     const Module* module = &function->owner->module;
-    return submit(stream, [=] {
-        return run_grid({module, kernel, grid, block, shared_bytes, arguments->pointers()});
-    });
+    const auto run = [=] { return run_grid({module, kernel, grid, block, shared_bytes, arguments->pointers()}); };
+    std::vector<std::uint64_t> buffers;
+    if (holds()) buffers = arguments->buffers();
+    return submit(stream, {std::string("kernel ") + kernel->name, run, {}, std::move(buffers)});
 }

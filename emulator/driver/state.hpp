@@ -14,8 +14,11 @@
 
 #include "abi.hpp"
 #include "engine.hpp"
+#include "operations.hpp"
 
 namespace hwemu {
+
+class Shadow;
 
 enum class Memory { device, pool, managed, host, registered, ipc };
 
@@ -31,6 +34,10 @@ struct Allocation {
     std::size_t mapping_bytes = 0;
     unsigned opened = 0;
     IpcMemHandle handle{};
+    // Freed in the order of a stream that has not come that far.
+    bool is_leaving = false;
+    // Who used it, where operations are held.
+    mutable std::shared_ptr<Shadow> shadow;
 };
 
 struct Device {
@@ -42,10 +49,24 @@ struct Device {
 
 struct Stream;
 
+// An operation of a graph, and the operations before it that it waits for.
+struct Captured {
+    Work work;
+    unsigned lane;
+    std::vector<std::size_t> behind;
+};
+
 struct Graph {
-    std::vector<std::function<int()>> operations;
+    std::vector<Captured> operations;
+    unsigned lanes = 0;                // streams that were captured
     std::vector<DevicePointer> owned;  // memory that was allocated while capturing
     ~Graph();
+};
+
+struct Executable {
+    std::shared_ptr<Graph> graph;
+    std::vector<unsigned> lanes;
+    Point last;  // launches of one graph follow each other
 };
 
 struct Capture {
@@ -57,13 +78,21 @@ struct Capture {
     // Per stream of the capture: how much it did, and how much of that another stream has waited for.
     struct Branch {
         unsigned done = 0, joined = 0;
+        unsigned lane = ~0u;
+        std::vector<std::size_t> behind;  // what the next operation waits for
     };
     std::map<Stream*, Branch> branches;
 };
 
+// A lane of its own.
+unsigned new_lane();
+
 struct Stream {
     Device* device;
+    bool is_default = false, is_blocking = false;
     std::shared_ptr<Capture> capture;
+    unsigned lane = new_lane();
+    Point point{};
 };
 
 struct Event {
@@ -74,6 +103,8 @@ struct Event {
     std::weak_ptr<Capture> capture;
     Stream* stream = nullptr;
     unsigned position = 0;
+    std::vector<std::size_t> behind;  // of a capture
+    Point point;
 };
 
 struct LoadedModule;
@@ -125,10 +156,12 @@ struct State {
     Registry<Event> events;
     Registry<LoadedModule> modules;
     std::set<const Function*> functions;
-    Registry<std::shared_ptr<Graph>> graphs, executables;
+    Registry<std::shared_ptr<Graph>> graphs;
+    Registry<Executable> executables;
     Registry<GreenContext> green;
     Registry<DevResource> descriptions;
     std::set<Capture*> captures;
+    Point gone;      // what streams and graphs had to do that were destroyed
     int failed = 0;  // the error that HWEMU_STICKY=1 keeps
 };
 
@@ -154,8 +187,8 @@ private:
 
 // The stream behind a handle; the handles 0 to 2 are the default stream of the current device. Null if unknown.
 Stream* find_stream(const void* handle);
-// Runs an operation now, or adds it to the graph that the stream captures.
-int submit(Stream* stream, std::function<int()> operation);
+// The stream of a device that has no handle of its own.
+Stream* default_stream(Device* device);
 // 0, or 900 when a capture in progress forbids calls that touch the whole device; such a call ends the capture.
 int forbidden_by_capture();
 // Keeps a failure of device work: returned at once, or later by every call when HWEMU_STICKY=1.

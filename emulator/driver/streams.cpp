@@ -1,4 +1,4 @@
-// Streams, events, host functions. Work runs at once, on the calling thread, or joins a capture.
+// Streams, events, host functions.
 #include <algorithm>
 
 #include "state.hpp"
@@ -10,24 +10,18 @@ Stream* find_stream(const void* handle) {
         if (!state().streams.has(handle)) return nullptr;
         return static_cast<Stream*>(const_cast<void*>(handle));
     }
-    static std::map<Device*, std::unique_ptr<Stream>> defaults;
-    auto& stream = defaults[current_device()];
-    if (!stream) {
-        stream = std::make_unique<Stream>();
-        stream->device = current_device();
-    }
-    return stream.get();
+    return default_stream(current_device());
 }
 
-int submit(Stream* stream, std::function<int()> operation) {
-    if (Capture* capture = stream->capture.get()) {
-        if (capture->invalidated) return stream_capture_invalidated;
-        ++capture->branches[stream].done;
-        capture->graph->operations.push_back(std::move(operation));
-        return success;
+Stream* default_stream(Device* device) {
+    static auto* defaults = new std::map<Device*, std::unique_ptr<Stream>>;
+    auto& stream = (*defaults)[device];
+    if (!stream) {
+        stream = std::make_unique<Stream>();
+        stream->device = device;
+        stream->is_default = true;
     }
-    const int code = operation();
-    return code ? device_failure(code) : success;
+    return stream.get();
 }
 
 int device_failure(int code) {
@@ -74,9 +68,10 @@ int call_host(void (*function)(void*), void* data) {
     return 0;
 }
 
-int make_stream(void** out, Device* device) {
+int make_stream(void** out, Device* device, bool is_blocking) {
     auto stream = std::make_unique<Stream>();
     stream->device = device;
+    stream->is_blocking = is_blocking;
     *out = state().streams.add(std::move(stream));
     return success;
 }
@@ -90,7 +85,7 @@ HWEMU_EXPORT int cuStreamCreateWithPriority(void** out, unsigned flags, int) {
     Call call;
     if (int error = call.needs_context()) return error;
     if (!out || flags > 1) return invalid_value;
-    return make_stream(out, current_device());
+    return make_stream(out, current_device(), flags == 0);
 }
 
 HWEMU_EXPORT int cuGreenCtxStreamCreate(void** out, void* green, unsigned flags, int) {
@@ -99,7 +94,7 @@ HWEMU_EXPORT int cuGreenCtxStreamCreate(void** out, void* green, unsigned flags,
     if (!state().initialised) return not_initialized;
     if (!state().green.has(green)) return invalid_context;
     if (!out || flags != 1) return invalid_value;
-    return make_stream(out, static_cast<GreenContext*>(green)->device);
+    return make_stream(out, static_cast<GreenContext*>(green)->device, false);
 }
 
 HWEMU_EXPORT int cuStreamDestroy_v2(void* handle) {
@@ -111,6 +106,8 @@ HWEMU_EXPORT int cuStreamDestroy_v2(void* handle) {
         capture->branches.erase(static_cast<Stream*>(handle));
         if (capture->origin == handle) state().captures.erase(capture.get());
     }
+    auto* stream = static_cast<Stream*>(handle);
+    if (!stream->point.is_reached()) state().gone.join(stream->point);
     state().streams.remove(handle);
     return success;
 }
@@ -118,13 +115,17 @@ HWEMU_EXPORT int cuStreamDestroy_v2(void* handle) {
 HWEMU_EXPORT int cuStreamSynchronize(void* handle) {
     Call call;
     if (int error = call.needs_context()) return error;
-    return cannot_wait(find_stream(handle));
+    Stream* stream = find_stream(handle);
+    if (int error = cannot_wait(stream)) return error;
+    return finish(stream->point);
 }
 
 HWEMU_EXPORT int cuStreamQuery(void* handle) {
     Call call;
     if (int error = call.needs_context()) return error;
-    return cannot_wait(find_stream(handle));
+    Stream* stream = find_stream(handle);
+    if (int error = cannot_wait(stream)) return error;
+    return query(stream->point);
 }
 
 HWEMU_EXPORT int cuStreamWaitEvent(void* handle, void* event_handle, unsigned flags) {
@@ -135,7 +136,10 @@ HWEMU_EXPORT int cuStreamWaitEvent(void* handle, void* event_handle, unsigned fl
     if (flags > 1) return invalid_value;
     const auto* event = static_cast<Event*>(event_handle);
     const auto captured = event->capture.lock();
-    if (!captured && !stream->capture) return success;
+    if (!captured && !stream->capture) {
+        stream->point.join(event->point);
+        return success;
+    }
     if (!captured) {
         if (!event->recorded) return success;
         stream->capture->invalidated = true;
@@ -148,7 +152,10 @@ HWEMU_EXPORT int cuStreamWaitEvent(void* handle, void* event_handle, unsigned fl
     stream->capture = captured;
     if (event->stream != stream) {
         // The stream that waits has new work to be joined; the one waited for is joined up to the event.
-        ++captured->branches[stream].done;
+        auto& waits = captured->branches[stream];
+        ++waits.done;
+        for (std::size_t other : event->behind)
+            if (std::find(waits.behind.begin(), waits.behind.end(), other) == waits.behind.end()) waits.behind.push_back(other);
         auto& waited = captured->branches[event->stream];
         waited.joined = std::max(waited.joined, event->position);
     }
@@ -183,8 +190,10 @@ HWEMU_EXPORT int cuEventRecord(void* handle, void* stream_handle) {
     if (stream->capture) {
         event->stream = stream;
         event->position = stream->capture->branches[stream].done;
+        event->behind = stream->capture->branches[stream].behind;
         return success;
     }
+    event->point = stream->point;
     event->recorded = true;
     event->recorded_ms = now_ms();
     return success;
@@ -193,13 +202,15 @@ HWEMU_EXPORT int cuEventRecord(void* handle, void* stream_handle) {
 HWEMU_EXPORT int cuEventQuery(void* handle) {
     Call call;
     if (int error = call.needs_context()) return error;
-    return event_result(handle);
+    if (int error = event_result(handle)) return error;
+    return query(static_cast<Event*>(handle)->point);
 }
 
 HWEMU_EXPORT int cuEventSynchronize(void* handle) {
     Call call;
     if (int error = call.needs_context()) return error;
-    return event_result(handle);
+    if (int error = event_result(handle)) return error;
+    return finish(static_cast<Event*>(handle)->point);
 }
 
 HWEMU_EXPORT int cuEventElapsedTime(float* ms, void* from, void* to) {
@@ -219,5 +230,5 @@ HWEMU_EXPORT int cuLaunchHostFunc(void* handle, void (*function)(void*), void* d
     Stream* stream = find_stream(handle);
     if (!stream) return invalid_handle;
     if (!function) return invalid_value;
-    return submit(stream, [=] { return call_host(function, data); });
+    return submit(stream, {"host function", [=] { return call_host(function, data); }, {}, {}});
 }

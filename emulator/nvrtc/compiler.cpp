@@ -67,11 +67,19 @@ Words compiler() {
     return out;
 }
 
+// Whether operations of streams are held, and kernels tell what they read and write.
+bool watched() {
+    const char* text = std::getenv("HWEMU_ORDER");
+    return text && *text && !sanitize();
+}
+
 bool is_clang() { return compiler().back().find("clang") != std::string::npos; }
 
 Words object_options() {
     Words out = {"-std=c++17", "-O1", "-g", "-fPIC", "-w", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti",
                  "-fno-strict-aliasing", "-ffp-contract=off", "-fno-math-errno", "-fno-omit-frame-pointer"};
+    // The calls of ThreadSanitizer, which the emulator answers itself (watch.cpp).
+    if (watched()) out.push_back("-fsanitize=thread");
     if (!sanitize()) return out;
     out.insert(out.end(), {"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"});
     // Red zones between shared variables too; only GCC knows the option.
@@ -106,6 +114,7 @@ void add_device(Hash& hash) {
     for (const Words& words : {compiler(), object_options()})
         for (const std::string& word : words) hash.add(word);
     for (const char* header : device_headers) hash.add(read(own_folder() / header));
+    if (watched()) hash.add(read(own_folder() / "watch.o"));
 }
 
 std::string key_of(const Source& source) {
@@ -203,8 +212,15 @@ bool build(const Source& source, const fs::path& folder, std::string& log) {
     Words object = compiler();
     for (const std::string& word : object_options()) object.push_back(word);
     object.push_back("-fdebug-prefix-map=" + folder.string() + "=.");
-    object.insert(object.end(), {"-shared", "-include", device_header(), "hwemu-unit.cpp", "-o", "hwemu-object.so"});
-    return run(object, folder, log);
+    if (!watched()) {
+        object.insert(object.end(), {"-shared", "-include", device_header(), "hwemu-unit.cpp", "-o", "hwemu-object.so"});
+        return run(object, folder, log);
+    }
+    // Linked without the sanitizer's own library.
+    object.insert(object.end(), {"-c", "-include", device_header(), "hwemu-unit.cpp", "-o", "hwemu-unit.o"});
+    Words link = compiler();
+    link.insert(link.end(), {"-shared", "hwemu-unit.o", own_folder() / "watch.o", "-o", "hwemu-object.so"});
+    return run(object, folder, log) && run(link, folder, log);
 }
 
 }  // namespace

@@ -186,10 +186,16 @@ std::string table_of(const std::vector<Found>& kernels) {
 }
 
 const char attach[] = R"(
+#ifdef __SANITIZE_THREAD__
+extern "C" __attribute__((visibility("hidden"))) void (*hwemu_watch)(const void*, unsigned, unsigned);
+#endif
 extern "C" unsigned char __start_hwemu_shared[] __attribute__((weak, visibility("hidden")));
 extern "C" unsigned char __stop_hwemu_shared[] __attribute__((weak, visibility("hidden")));
 extern "C" __attribute__((visibility("default"))) ::hwemu::Module hwemu_attach(::hwemu::Machine* machine) {
     ::hwemu_machine = machine;
+#ifdef __SANITIZE_THREAD__
+    ::hwemu_watch = machine->access;
+#endif
     return {hwemu_text::hwemu_kernels, sizeof hwemu_text::hwemu_kernels / sizeof hwemu_text::hwemu_kernels[0] - 1,
             __start_hwemu_shared, __stop_hwemu_shared};
 }

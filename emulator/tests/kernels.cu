@@ -156,3 +156,7 @@ extern "C" __global__ void toy_gather(const float* table, const unsigned* rows, 
 #if 0
 extern "C" __global__ void not_there(undeclared x) {}
 #endif
+
+extern "C" __global__ void increment(int* numbers) { numbers[threadIdx.x] += 1; }
+
+extern "C" __global__ void count_threads(unsigned* number) { atomicAdd(number, 1u); }

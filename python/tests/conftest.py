@@ -5,6 +5,9 @@ import os
 
 import pytest
 
+# The emulator holds work of streams back and looks for races between them.
+IS_HELD = bool(os.environ.get("HEADWATER_EMULATOR") and os.environ.get("HWEMU_ORDER"))
+
 
 def pytest_configure(config):
     # Here and not in the project's settings: GPU machines have the tests and no project.
@@ -20,14 +23,41 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """The name of a GPU. On the emulator torch has none, and its tensors in host memory stand in for those of a GPU: what is
-    brought there is a copy, as it would be, and `Place.log` has what was marked and waited for."""
+    """The name of a GPU. On the emulator torch has none, and its tensors in host memory stand in for those of a GPU."""
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
-        return "cuda"
+        yield "cuda"
+        return
     if not os.environ.get("HEADWATER_EMULATOR"):
         pytest.skip("there is no GPU, and no emulator is set")
+    if not IS_HELD:
+        stand_in(monkeypatch, emulated())
+        yield "cuda"
+        return
+    import held
+
+    before = held.driver.races() - held.caught_races
+    stand_in(monkeypatch, held.Held)
+    with held.uses():
+        yield "cuda"
+        held.driver("cuCtxSynchronize")
+    assert held.driver.races() - held.caught_races == before, held.driver.last_race()
+
+
+def stand_in(monkeypatch, place):
     import headwater.gpu
+
+    monkeypatch.setattr(headwater.gpu, "Place", place)
+    monkeypatch.setattr(headwater.gpu, "current", lambda: place(None))
+    monkeypatch.setattr(headwater.gpu, "holding", lambda tensors: place(None))
+    monkeypatch.setattr(headwater.gpu, "lies_there", lambda tensor: True)
+
+
+def emulated():
+    """A GPU whose work is done when it is queued: what is brought there is a copy, as it would be, and `log` has what was marked and
+    waited for."""
+    import headwater.gpu
+    import torch
 
     class Emulated(headwater.gpu.Place):
         log = []
@@ -72,8 +102,4 @@ def gpu(monkeypatch):
         def is_capturing(self):
             return False
 
-    monkeypatch.setattr(headwater.gpu, "Place", Emulated)
-    monkeypatch.setattr(headwater.gpu, "current", lambda: Emulated(None))
-    monkeypatch.setattr(headwater.gpu, "holding", lambda tensors: Emulated(None))
-    monkeypatch.setattr(headwater.gpu, "lies_there", lambda tensor: True)
-    return "cuda"
+    return Emulated

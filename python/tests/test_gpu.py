@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 import headwater  # noqa: E402
+from conftest import IS_HELD  # noqa: E402
 from headwater import gpu as torch_gpu  # noqa: E402
 from headwater.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader, NeighborSampler  # noqa: E402
 from headwater.pyg.tables import Tables, budget_bytes, hot_counts  # noqa: E402
@@ -252,7 +253,10 @@ def test_no_gpu_is_said(data):
 
 
 def on(gpu, tensor):
-    return tensor.to(gpu) if torch.cuda.is_available() else tensor
+    """A tensor where a GPU has it. The emulator's has it in memory of its own where it holds work back."""
+    if torch.cuda.is_available():
+        return tensor.to(gpu)
+    return torch_gpu.Place(None).bring(tensor) if IS_HELD else tensor
 
 
 @pytest.mark.parametrize("hot", [0, 3, 40])

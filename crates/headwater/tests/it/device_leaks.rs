@@ -55,6 +55,7 @@ fn workload(gpu: &Gpu) {
     let _ = Allocation::shareable(gpu, usize::MAX / 2).unwrap_err();
     // SAFETY: null is the legacy default stream.
     let legacy = unsafe { Stream::foreign(gpu, std::ptr::null_mut()) }.unwrap();
+    legacy.wait_for(&other).unwrap();
     add(&legacy, near.whole(), 1).unwrap();
     drop((graph, near));
     stream.synchronize().unwrap();

@@ -34,8 +34,7 @@ emulated: emulator-test
 	$(if $(NEXTEST),cargo nextest run --workspace -E 'test($(DEVICE_TESTS))',cargo test --workspace --lib --tests --quiet $(DEVICE_TESTS) -- --test-threads=1)
 
 emulator-test:
-	emulator/build.sh $(EMULATOR) --sanitize
-	emulator/test.sh $(EMULATOR)-selftest
+	emulator/test.sh $(EMULATOR)-selftest $(EMULATOR)-plain $(EMULATOR)
 
 $(VENV)/nvrtc.stamp:
 	mkdir -p target

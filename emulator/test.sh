@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Builds the emulator and its tests, plain and sanitised, and runs them: test.sh [WORK FOLDER].
+# Builds the emulator and its tests, plain and sanitised, and runs them: test.sh [WORK FOLDER [PLAIN SANITISED]], where the last two
+# are folders that the emulator is built into, or is there already.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=${1:-${TMPDIR:-/tmp}/hwemu-test-$(id -u)}
+plain=${2:-$work/plain} sanitised=${3:-$work/sanitised}
 mkdir -p "$work/bin"
 export HWEMU_CACHE=$work/cache
 
-"$here/build.sh" "$work/plain"
-"$here/build.sh" "$work/sanitised" --sanitize
+"$here/build.sh" "$plain"
+"$here/build.sh" "$sanitised" --sanitize
 for name in selftest ipc settings order; do
     if [ "$here/tests/$name.cpp" -nt "$work/bin/$name" ] || [ "$here/tests/client.hpp" -nt "$work/bin/$name" ]; then
         g++ -std=c++17 -O0 -Wall -Wextra "$here/tests/$name.cpp" -o "$work/bin/$name" -ldl
@@ -33,9 +35,9 @@ dies_with() {
     echo "ok ${*: -1} dies"
 }
 
-# The same binaries against either pair of libraries; $1 names the pair, the rest sets the environment.
+# The same binaries against either pair of libraries; $1 is their folder, the rest sets the environment.
 suite() {
-    export HEADWATER_LIBCUDA=$work/$1/libcuda.so HEADWATER_LIBNVRTC=$work/$1/libnvrtc.so
+    export HEADWATER_LIBCUDA=$1/libcuda.so HEADWATER_LIBNVRTC=$1/libnvrtc.so
     shift
     env "$@" "$work/bin/selftest" "$kernels" 2>"$work/log" || { cat "$work/log" >&2; return 1; }
     env "$@" HWEMU_SCHEDULE=reverse "$work/bin/selftest" "$kernels" >"$work/log" 2>&1 || { cat "$work/log" >&2; return 1; }
@@ -46,20 +48,20 @@ suite() {
 }
 
 echo "== plain"
-suite plain A=1
+suite "$plain" A=1
 echo "== held"
 for seed in 1 2 3; do
     env HWEMU_ORDER=$seed HWEMU_COUNT_RACES=1 "$work/bin/order" "$kernels" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 done
 dies_with "nothing orders the two" env HWEMU_ORDER=1 "$work/bin/order" "$kernels"
 echo "== sanitised"
-sanitised=("LD_PRELOAD=$(gcc -print-file-name=libasan.so)" "ASAN_OPTIONS=detect_leaks=0")
-suite sanitised "${sanitised[@]}"
-dies() { dies_with "$1" env "${sanitised[@]}" "$work/bin/selftest" "$kernels" "$2"; }
+preloaded=("LD_PRELOAD=$(gcc -print-file-name=libasan.so)" "ASAN_OPTIONS=detect_leaks=0")
+suite "$sanitised" "${preloaded[@]}"
+dies() { dies_with "$1" env "${preloaded[@]}" "$work/bin/selftest" "$kernels" "$2"; }
 dies "heap-buffer-overflow" die_out_of_bounds
 dies "use-after-poison" die_behind_device_allocation
 dies "global-buffer-overflow" die_shared_overflow
 dies "heap-buffer-overflow" die_dynamic_shared_overflow
 dies "misaligned address" die_misaligned
-dies_with "heap-buffer-overflow" env "${sanitised[@]}" "$work/bin/plain_client"
+dies_with "heap-buffer-overflow" env "${preloaded[@]}" "$work/bin/plain_client"
 echo "all ok"

@@ -157,9 +157,6 @@ fn arrows_point_down() {
                 problems.push(format!("{folder} depends on {name}"));
             }
         }
-        if folder != "headwater-cuda" && manifest.contains("cudarc") {
-            problems.push(format!("{folder} names cudarc"));
-        }
     }
     check(&problems);
 }

@@ -71,7 +71,7 @@ $(PYTHON)/stamp: python/requirements.txt
 
 # One wheel for every Python from 3.10 on, with any torch or none.
 wheel: $(PYTHON)/stamp
-	$(PYTHON)/bin/maturin build --release --interpreter $(PYTHON)/bin/python --out target/wheels
+	$(PYTHON)/bin/maturin build --profile dist --interpreter $(PYTHON)/bin/python --out target/wheels
 
 # Figures for this machine. On a GPU machine without Rust use the bundle.
 bench:

@@ -6,8 +6,8 @@ out=${1:?usage: gpu-bundle.sh OUT}
 rm -rf "$out"
 mkdir -p "$out/tests"
 
-cargo build --release --quiet -p headwater-cli
-install -s target/release/headwater "$out/headwater"
+cargo build --profile dist --quiet -p headwater-cli
+install -s target/dist/headwater "$out/headwater"
 
 # One program a test target, named after its crate; the Python module has no tests, and would need an interpreter.
 cargo test --workspace --lib --tests --no-run --message-format=json 2>/dev/null |
@@ -21,7 +21,7 @@ for line in sys.stdin:
 
 # The wheel and its tests, where there is an environment that builds it (make wheel).
 if [ -x target/python/bin/maturin ]; then
-    target/python/bin/maturin build --quiet --release --interpreter target/python/bin/python --out target/wheels
+    target/python/bin/maturin build --quiet --profile dist --interpreter target/python/bin/python --out target/wheels
     mkdir -p "$out/python"
     cp target/wheels/headwater-*.whl "$out/python/"
     cp -r python/tests pyproject.toml "$out/python/"

@@ -1,19 +1,17 @@
 //! The driver's functions, looked up once by name.
 //!
-//! The types are cudarc's generated ones. The loading is ours for two reasons: a machine without a driver, or with an old
-//! one, is an ordinary case that must not panic; and results are taken as plain integers, because a newer driver may
-//! return a code that a generated enum does not list.
+//! Types and loading are ours: a machine without a driver, or with an old one, is an ordinary case that must not panic; and
+//! results are taken as plain integers, because a newer driver may return a code that no list of today has.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-use cudarc::driver::sys::{
-    CUcontext, CUdevResource, CUdevResourceDesc, CUdevResourceType, CUdevice, CUdeviceptr, CUevent, CUfunction,
-    CUgraph, CUgraphExec, CUgreenCtx, CUipcMemHandle, CUmemAccessDesc, CUmemoryPool, CUmodule, CUstream, CUuuid,
-};
-
 use crate::error::{Error, Result};
 use crate::library::DRIVER;
+use crate::types::{
+    CUcontext, CUdevResource, CUdevResourceDesc, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec,
+    CUgreenCtx, CUipcMemHandle, CUmemAccessDesc, CUmemoryPool, CUmodule, CUstream, CUuuid,
+};
 
 /// The oldest driver API that has everything in the required part of the table.
 const OLDEST_VERSION: c_int = 12_000;
@@ -117,7 +115,7 @@ driver_functions! {
         fn cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, pointer: CUdeviceptr);
         fn cuPointerGetAttribute(data: *mut c_void, attribute: c_int, pointer: CUdeviceptr);
         fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize);
-        fn cuDeviceGetDevResource(device: CUdevice, resource: *mut CUdevResource, kind: CUdevResourceType);
+        fn cuDeviceGetDevResource(device: CUdevice, resource: *mut CUdevResource, kind: c_uint);
         fn cuDevSmResourceSplitByCount(
             result: *mut CUdevResource, groups: *mut c_uint, input: *const CUdevResource,
             remaining: *mut CUdevResource, flags: c_uint, minimum: c_uint);

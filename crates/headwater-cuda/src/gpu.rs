@@ -9,12 +9,11 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute as Attribute};
-
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::module::Modules;
 use crate::stream::Stream;
+use crate::types::{self, CUcontext, CUdevice, CUmemAccessDesc, CUmemLocation, CUmemoryPool, CUuuid};
 
 /// An open GPU.
 #[derive(Clone)]
@@ -220,13 +219,9 @@ impl Gpu {
 
     /// Stream-ordered memory comes from a pool, which peers enter by a call of its own.
     fn enter_pool_of(&self, other: &Self) -> Result<()> {
-        use cudarc::driver::sys::{CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType};
         let Some(set_access) = self.0.driver.cuMemPoolSetAccess else { return Ok(()) };
-        // SAFETY: plain data for which zero is valid; what matters is set below.
-        let mut location: CUmemLocation = unsafe { std::mem::zeroed() };
-        location.type_ = CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
-        location.id = self.0.device;
-        let access = CUmemAccessDesc { location, flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+        let location = CUmemLocation { kind: types::CU_MEM_LOCATION_TYPE_DEVICE, id: self.0.device };
+        let access = CUmemAccessDesc { location, flags: types::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         // SAFETY: the description outlives the call; the default pool lives as long as the device.
         let code = unsafe { set_access(other.pool()?, &raw const access, 1) };
         self.0.driver.check("cuMemPoolSetAccess", code)
@@ -284,7 +279,7 @@ impl Gpu {
         &self.0.modules
     }
 
-    fn pool(&self) -> Result<cudarc::driver::sys::CUmemoryPool> {
+    fn pool(&self) -> Result<CUmemoryPool> {
         let mut pool = std::ptr::null_mut();
         // SAFETY: writes one handle.
         let code = unsafe { (self.0.driver.cuDeviceGetDefaultMemPool)(&raw mut pool, self.0.device) };
@@ -351,11 +346,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn read_facts(driver: &Driver, device: CUdevice) -> Result<Facts> {
-    use Attribute as A;
-    let number = |attribute: Attribute| -> Result<usize> {
+    let number = |attribute: c_int| -> Result<usize> {
         let mut value = 0;
         // SAFETY: writes one integer.
-        let code = unsafe { (driver.cuDeviceGetAttribute)(&raw mut value, attribute as c_int, device) };
+        let code = unsafe { (driver.cuDeviceGetAttribute)(&raw mut value, attribute, device) };
         driver.check("cuDeviceGetAttribute", code)?;
         Ok(usize::try_from(value).unwrap_or(0))
     };
@@ -376,21 +370,21 @@ fn read_facts(driver: &Driver, device: CUdevice) -> Result<Facts> {
         pcie: pcie_link(&pci_bus_id),
         pci_bus_id,
         compute_capability: (
-            small(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            small(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            small(types::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            small(types::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         ),
-        sms: small(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        threads_per_sm: small(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        sms: small(types::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        threads_per_sm: small(types::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
         memory_bytes,
-        l2_bytes: number(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
-        shared_bytes_per_block: number(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-        maps_host_memory: number(A::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0,
-        unified_addressing: number(A::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)? != 0,
+        l2_bytes: number(types::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+        shared_bytes_per_block: number(types::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        maps_host_memory: number(types::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY)? != 0,
+        unified_addressing: number(types::CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING)? != 0,
     })
 }
 
 fn uuid(driver: &Driver, device: CUdevice) -> Result<String> {
-    let mut uuid = cudarc::driver::sys::CUuuid { bytes: [0; 16] };
+    let mut uuid = CUuuid { bytes: [0; 16] };
     // SAFETY: writes 16 bytes.
     driver.check("cuDeviceGetUuid", unsafe { (driver.cuDeviceGetUuid)(&raw mut uuid, device) })?;
     Ok(uuid.bytes.iter().map(|byte| format!("{byte:02x}")).collect())

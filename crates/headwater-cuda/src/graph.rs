@@ -2,12 +2,11 @@
 
 use std::mem::ManuallyDrop;
 
-use cudarc::driver::sys::{CUgraph, CUgraphExec};
-
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, lock};
 use crate::span::Span;
 use crate::stream::Stream;
+use crate::types::{CUgraph, CUgraphExec};
 
 /// A recorded sequence, ready to run. It keeps every buffer its launches touch alive.
 #[derive(Debug)]

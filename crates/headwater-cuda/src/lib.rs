@@ -56,6 +56,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod types;
 
 pub use bandwidth::{Bandwidths, SOURCES};
 pub use cublas::{Gemm, GemmOperand, GemmType, cublas_available};

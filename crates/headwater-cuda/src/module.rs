@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_int, c_void};
 use std::sync::{Arc, Mutex};
 
-use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUmodule};
-
 use crate::cache;
 use crate::error::{Error, LaunchProblem, Result};
 use crate::gpu::{Gpu, lock};
 use crate::kernel::{Grid, Kernel};
 use crate::nvrtc;
 use crate::stream::Stream;
+use crate::types::{
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, CUfunction, CUmodule,
+};
 
 /// Device helpers that stand before every kernel's text.
 const PRELUDE: &str = include_str!("prelude.cuh");
@@ -177,11 +178,9 @@ fn find(gpu: &Gpu, module: CUmodule, entry: &'static str) -> Result<Function> {
     let most = c_int::try_from(gpu.facts().shared_bytes_per_block).unwrap_or(c_int::MAX);
     let mut fixed: c_int = 0;
     // SAFETY: writes one number; the handle was just made.
-    let code = unsafe {
-        (driver.cuFuncGetAttribute)(&raw mut fixed, Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as c_int, raw)
-    };
+    let code = unsafe { (driver.cuFuncGetAttribute)(&raw mut fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, raw) };
     driver.check("cuFuncGetAttribute", code)?;
-    let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_int;
+    let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     // SAFETY: the handle was just made.
     let code = unsafe { (driver.cuFuncSetAttribute)(raw, attribute, most - fixed) };
     driver.check("cuFuncSetAttribute", code)?;

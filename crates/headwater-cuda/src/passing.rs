@@ -9,11 +9,10 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Mutex;
 
-use cudarc::driver::sys::CUstream;
-
 use crate::error::Result;
 use crate::gpu::{Gpu, lock};
 use crate::stream::{Event, Stream};
+use crate::types::CUstream;
 
 /// A stream of our own in place of somebody else's, for as long as this lives.
 pub struct PassingStream {

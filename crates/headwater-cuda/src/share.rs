@@ -6,11 +6,10 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUdevResource, CUdevResourceType};
-
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::stream::{GreenHandle, Stream};
+use crate::types::{CU_DEV_RESOURCE_TYPE_SM, CUdevResource};
 
 /// How much of the GPU a kernel may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,14 +53,14 @@ impl GreenContext {
             return Err(unavailable(format!("driver {} has no green contexts", driver.version())));
         };
         let refused = |error: Error| unavailable(error.to_string());
-        let kind = CUdevResourceType::CU_DEV_RESOURCE_TYPE_SM;
-        // SAFETY: CUdevResource is plain data for which zero is a valid start; each call writes into it.
-        let (mut all, mut part): (CUdevResource, CUdevResource) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        let (mut all, mut part) = (CUdevResource::EMPTY, CUdevResource::EMPTY);
         let (mut groups, mut description, mut raw) = (1, std::ptr::null_mut(), std::ptr::null_mut());
         let none = std::ptr::null_mut();
         // SAFETY: every pointer names a local that outlives the call; the device is open.
         unsafe {
-            driver.check("cuDeviceGetDevResource", query(gpu.device(), &raw mut all, kind)).map_err(refused)?;
+            driver
+                .check("cuDeviceGetDevResource", query(gpu.device(), &raw mut all, CU_DEV_RESOURCE_TYPE_SM))
+                .map_err(refused)?;
             let code = split(&raw mut part, &raw mut groups, &raw const all, none, 0, sms);
             driver.check("cuDevSmResourceSplitByCount", code).map_err(refused)?;
             let code = describe(&raw mut description, &raw mut part, 1);
@@ -69,9 +68,7 @@ impl GreenContext {
             let code = create(&raw mut raw, description, gpu.device(), FOR_DEFAULT_STREAM);
             driver.check("cuGreenCtxCreate", code).map_err(refused)?;
         }
-        // SAFETY: a resource of kind SM has its `sm` member set.
-        let sms = unsafe { part.__bindgen_anon_1.sm.smCount };
-        Ok(Self { handle: Arc::new(GreenHandle { raw, gpu: gpu.clone() }), sms })
+        Ok(Self { handle: Arc::new(GreenHandle { raw, gpu: gpu.clone() }), sms: part.smCount })
     }
 
     /// SMs set aside.

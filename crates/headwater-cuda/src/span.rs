@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Gpu, lock};
 use crate::host_memory::HostMemory;
 use crate::stream::{Event, Kept, Stream};
+use crate::types::CUipcMemHandle;
 
 const OUT_OF_MEMORY: c_int = 2;
 
@@ -161,7 +162,7 @@ impl Allocation {
         const LAZY_PEER_ACCESS: c_uint = 1;
         let driver = gpu.bind()?;
         let mut pointer = 0;
-        let raw = cudarc::driver::sys::CUipcMemHandle { reserved: handle.bytes.map(u8::cast_signed) };
+        let raw = CUipcMemHandle { reserved: handle.bytes.map(u8::cast_signed) };
         // SAFETY: writes one pointer; the handle is passed by value.
         let code = unsafe { (driver.cuIpcOpenMemHandle_v2)(&raw mut pointer, raw, LAZY_PEER_ACCESS) };
         driver.check("cuIpcOpenMemHandle", code)?;
@@ -311,7 +312,7 @@ impl Allocation {
     /// A handle another process can import. Only [`Allocation::shareable`] memory has one.
     pub fn ipc_handle(&self) -> Result<IpcHandle> {
         let driver = self.gpu.bind()?;
-        let mut raw = cudarc::driver::sys::CUipcMemHandle { reserved: [0; 64] };
+        let mut raw = CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: writes one handle; the driver refuses memory of another kind.
         driver.check("cuIpcGetMemHandle", unsafe { (driver.cuIpcGetMemHandle)(&raw mut raw, self.pointer) })?;
         Ok(IpcHandle { bytes: raw.reserved.map(i8::cast_unsigned), length_bytes: self.bytes })

@@ -8,13 +8,12 @@ use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use cudarc::driver::sys::{CUevent, CUgreenCtx, CUstream};
-
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, lock};
 use crate::span::{Allocation, Span, uses_so_far};
 use crate::trace::Traced;
+use crate::types::{CUevent, CUgreenCtx, CUstream};
 
 const NON_BLOCKING: c_uint = 1;
 const NOT_READY: c_int = 600;

@@ -44,7 +44,7 @@ pub(super) fn write_bytes(
         return Err(Error::Length { name: "the slice", found, expected, of: "the array's shape" });
     }
     progress.begin(&format!("writing {}", file.name()), file.data_bytes);
-    file.write(|range, store| {
+    file.write(&|range, store| {
         progress.advance(range.end - range.start);
         store(&bytes[index(range.start)..index(range.end)])
     })
@@ -57,7 +57,7 @@ pub(super) fn write_rows<T: NpyElement>(
     fill: impl Fn(Range<u64>, &mut [T]) + Sync,
     progress: &dyn Progress,
 ) -> Result<FileEntry> {
-    write_filled(path, T::KIND, shape, elements_of(shape.get(1..).unwrap_or_default()), fill, progress)
+    write_filled(path, T::KIND, shape, elements_of(shape.get(1..).unwrap_or_default()), &fill, progress)
 }
 
 /// As [`write_rows`], for elements of any kind as their bytes.
@@ -69,7 +69,7 @@ pub(super) fn write_raw_rows(
     progress: &dyn Progress,
 ) -> Result<FileEntry> {
     let row_bytes = elements_of(shape.get(1..).unwrap_or_default()).saturating_mul(kind.size_bytes() as u64);
-    write_filled(path, kind, shape, row_bytes, fill, progress)
+    write_filled(path, kind, shape, row_bytes, &fill, progress)
 }
 
 /// A row is `row_elements` of `T`, whatever the file calls them.
@@ -78,14 +78,14 @@ fn write_filled<T: bytemuck::Pod + Send>(
     kind: NpyType,
     shape: &[u64],
     row_elements: u64,
-    fill: impl Fn(Range<u64>, &mut [T]) + Sync,
+    fill: &(dyn Fn(Range<u64>, &mut [T]) + Sync),
     progress: &dyn Progress,
 ) -> Result<FileEntry> {
     let row_bytes = row_elements.saturating_mul(size_of::<T>() as u64);
     let file = ArrayFile::create(path, kind, shape, block_bytes(row_bytes))?;
     progress.begin(&format!("writing {}", file.name()), file.data_bytes);
     let idle: Mutex<Vec<Vec<T>>> = Mutex::default();
-    file.write(|range, store| {
+    file.write(&|range, store| {
         if range.is_empty() {
             return store(&[]);
         }
@@ -108,6 +108,9 @@ fn block_bytes(row_bytes: u64) -> u64 {
     let few_rows = row_bytes.saturating_mul(64).min(WIDE_BLOCK_BYTES).max(row_bytes);
     few_rows.max(BLOCK_BYTES).checked_next_power_of_two().unwrap_or(1 << 63)
 }
+
+/// What makes the bytes of a range of an array's data.
+type Produce<'a> = dyn Fn(Range<u64>, &dyn Fn(&[u8]) -> Result<BlockSum>) -> Result<BlockSum> + Sync + 'a;
 
 /// A file of known length.
 struct ArrayFile {
@@ -137,11 +140,9 @@ impl ArrayFile {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// `produce` hands the bytes of a range of the data to the function it is given.
-    fn write(
-        &self,
-        produce: impl Fn(Range<u64>, &dyn Fn(&[u8]) -> Result<BlockSum>) -> Result<BlockSum> + Sync,
-    ) -> Result<FileEntry> {
+    /// `produce` hands the bytes of a range of the data to the function it is given. It is called through a pointer, once a
+    /// block, so that the splitting between threads is compiled once and not for every kind of array.
+    fn write(&self, produce: &Produce<'_>) -> Result<FileEntry> {
         let bytes = HEADER_BYTES + self.data_bytes;
         let block = |at: u64| {
             let start = at * self.block_bytes;

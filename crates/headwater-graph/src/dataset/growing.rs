@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use headwater_tensor::npy::NpyElement;
+use headwater_tensor::npy::{NpyElement, NpyType};
 use rayon::prelude::*;
 
 use super::array_file::{BLOCK_BYTES, HEADER_BYTES, create, elements_of, header};
@@ -26,43 +26,71 @@ const PENDING_BYTES: usize = 4 << 20;
 /// An array being written, made by [`super::DatasetWriter::append`]. It counts only once it is closed.
 #[derive(Debug)]
 pub struct Growing<T> {
+    bytes: GrowingBytes,
+    of: PhantomData<T>,
+}
+
+impl<T: NpyElement> Growing<T> {
+    pub(super) fn begin(files: Arc<Files>, name: String, row_shape: &[u64]) -> Result<Self> {
+        Ok(Self { bytes: GrowingBytes::begin(files, name, T::KIND, row_shape)?, of: PhantomData })
+    }
+
+    /// More elements. Rows may be cut anywhere.
+    pub fn push(&mut self, elements: &[T]) -> Result<()> {
+        self.bytes.push(elements.len() as u64, bytemuck::cast_slice(elements))
+    }
+
+    /// Rows pushed so far, the last of which may not be whole yet.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.bytes.rows()
+    }
+
+    /// Writes what is left and the header. Returns the number of rows.
+    pub fn close(self) -> Result<u64> {
+        self.bytes.close()
+    }
+}
+
+/// The same for elements of any kind as their bytes: compiled once.
+#[derive(Debug)]
+struct GrowingBytes {
     files: Arc<Files>,
     name: String,
     path: PathBuf,
     file: File,
+    kind: NpyType,
     row_shape: Vec<u64>,
     row_elements: u64,
     elements: u64,
     /// What is not yet written; it continues the file at a multiple of a block.
     pending: Vec<u8>,
     sums: Vec<BlockSum>,
-    of: PhantomData<T>,
 }
 
-impl<T: NpyElement> Growing<T> {
-    pub(super) fn begin(files: Arc<Files>, name: String, row_shape: &[u64]) -> Result<Self> {
+impl GrowingBytes {
+    fn begin(files: Arc<Files>, name: String, kind: NpyType, row_shape: &[u64]) -> Result<Self> {
         let path = files.folder().join(&name);
         // One row must have a header.
-        header(T::KIND, &[&[1], row_shape].concat())?;
+        header(kind, &[&[1], row_shape].concat())?;
         let file = create(&path)?;
         Ok(Self {
             files,
             name,
             path,
             file,
+            kind,
             row_shape: row_shape.to_vec(),
             row_elements: elements_of(row_shape),
             elements: 0,
             pending: vec![0; index(HEADER_BYTES)],
             sums: Vec::new(),
-            of: PhantomData,
         })
     }
 
-    /// More elements. Rows may be cut anywhere.
-    pub fn push(&mut self, elements: &[T]) -> Result<()> {
-        self.elements += elements.len() as u64;
-        for piece in bytemuck::cast_slice::<T, u8>(elements).chunks(PENDING_BYTES) {
+    fn push(&mut self, elements: u64, bytes: &[u8]) -> Result<()> {
+        self.elements += elements;
+        for piece in bytes.chunks(PENDING_BYTES) {
             self.pending.extend_from_slice(piece);
             if self.pending.len() >= PENDING_BYTES {
                 let whole_blocks = self.pending.len() - self.pending.len() % index(BLOCK_BYTES);
@@ -72,14 +100,11 @@ impl<T: NpyElement> Growing<T> {
         Ok(())
     }
 
-    /// Rows pushed so far, the last of which may not be whole yet.
-    #[must_use]
-    pub fn rows(&self) -> u64 {
+    fn rows(&self) -> u64 {
         self.elements.div_ceil(self.row_elements.max(1))
     }
 
-    /// Writes what is left and the header. Returns the number of rows.
-    pub fn close(mut self) -> Result<u64> {
+    fn close(mut self) -> Result<u64> {
         let rows = self.rows();
         if rows * self.row_elements != self.elements {
             let (found, expected) = (self.elements, rows * self.row_elements);
@@ -87,11 +112,11 @@ impl<T: NpyElement> Growing<T> {
         }
         self.flush(self.pending.len())?;
         let shape = [&[rows], &self.row_shape[..]].concat();
-        let (header, data_bytes) = header(T::KIND, &shape)?;
+        let (header, data_bytes) = header(self.kind, &shape)?;
         let bytes = HEADER_BYTES + data_bytes;
         self.file.write_all_at(&header, 0).map_err(refused("write", &self.path))?;
         self.sums[0] = self.first_block(bytes.min(BLOCK_BYTES))?;
-        let entry = FileEntry { dtype: T::KIND.name().to_owned(), shape, bytes, blake3: join(&self.sums) };
+        let entry = FileEntry { dtype: self.kind.name().to_owned(), shape, bytes, blake3: join(&self.sums) };
         self.files.put(&self.name, entry);
         Ok(rows)
     }

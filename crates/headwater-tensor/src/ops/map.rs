@@ -14,7 +14,7 @@ pub(crate) const PART: usize = 1 << 14;
 /// `out[i] = f(a[i])`. The caller has checked that `out` has as many elements as `a`.
 pub(crate) fn map1<A: Copy + Sync, O: Send>(a: View<'_, A>, out: &mut [O], f: impl Fn(A) -> O + Sync) {
     let loops = Loops::new([a.layout()]);
-    in_parts(out, |start, part| {
+    in_parts(out, &|start, part| {
         loops.for_each_run(start..start + part.len(), |run| {
             let to = &mut part[run.first..run.first + run.len];
             match Operand::new(a.data(), run.offsets[0], run.strides[0], run.len) {
@@ -35,7 +35,7 @@ pub(crate) fn map2<A: Copy + Sync, B: Copy + Sync, O: Send>(
 ) {
     use Operand::{Packed, Same};
     let loops = Loops::new([a.layout(), b.layout()]);
-    in_parts(out, |start, part| {
+    in_parts(out, &|start, part| {
         loops.for_each_run(start..start + part.len(), |run| {
             let to = &mut part[run.first..run.first + run.len];
             let left = Operand::new(a.data(), run.offsets[0], run.strides[0], run.len);
@@ -60,7 +60,7 @@ pub(crate) fn map3<A: Copy + Sync, B: Copy + Sync, C: Copy + Sync, O: Send>(
 ) {
     use Operand::Packed;
     let loops = Loops::new([a.layout(), b.layout(), c.layout()]);
-    in_parts(out, |start, part| {
+    in_parts(out, &|start, part| {
         loops.for_each_run(start..start + part.len(), |run| {
             let to = &mut part[run.first..run.first + run.len];
             let first = Operand::new(a.data(), run.offsets[0], run.strides[0], run.len);
@@ -78,7 +78,10 @@ pub(crate) fn map3<A: Copy + Sync, B: Copy + Sync, C: Copy + Sync, O: Send>(
 }
 
 /// Calls `body` with the first position and the elements of each part of the output.
-pub(crate) fn in_parts<O: Send>(out: &mut [O], body: impl Fn(usize, &mut [O]) + Sync) {
+///
+/// Parts are large and operators many: the body is called through a pointer, so that the splitting between threads is compiled
+/// once for each type of output instead of once for each operator.
+pub(crate) fn in_parts<O: Send>(out: &mut [O], body: &(dyn Fn(usize, &mut [O]) + Sync)) {
     if out.len() <= 2 * PART {
         body(0, out);
     } else {

@@ -15,7 +15,7 @@ use crate::view::{View, check_output};
 pub fn copy<T: Element>(from: View<'_, T>, out: &mut [T]) -> Result<()> {
     check_output(out, from.count())?;
     let loops = Loops::new([from.layout()]);
-    in_parts(out, |start, part| copy_range(&loops, from.data(), start, part));
+    in_parts(out, &|start, part| copy_range(&loops, from.data(), start, part));
     Ok(())
 }
 
@@ -51,13 +51,13 @@ pub fn concat<T: Element>(views: &[View<'_, T>], axis: usize, out: &mut [T]) -> 
 
 /// Sets every element.
 pub fn fill<T: Element>(value: T, out: &mut [T]) {
-    in_parts(out, |_, part| part.fill(value));
+    in_parts(out, &|_, part| part.fill(value));
 }
 
 /// `out[i] = start + i * step`. Refuses a float start or step for an integer output rather than round it.
 pub fn arange<T: Element>(start: Scalar, step: Scalar, out: &mut [T]) -> Result<()> {
     match (start, step) {
-        (Scalar::Int(start), Scalar::Int(step)) => in_parts(out, |first, part| {
+        (Scalar::Int(start), Scalar::Int(step)) => in_parts(out, &|first, part| {
             for (i, o) in (first as u64..).zip(part) {
                 *o = T::narrow(Scalar::Int(start.wrapping_add(step.wrapping_mul(i.cast_signed()))));
             }
@@ -65,7 +65,7 @@ pub fn arange<T: Element>(start: Scalar, step: Scalar, out: &mut [T]) -> Result<
         _ if !T::DTYPE.is_float() => return Err(Error::Unsupported { op: "arange of floats", dtype: T::DTYPE }),
         _ => {
             let (start, step) = (real(start), real(step));
-            in_parts(out, |first, part| {
+            in_parts(out, &|first, part| {
                 for (i, o) in (first..).zip(part) {
                     *o = T::narrow(Scalar::Float(start + i as f64 * step));
                 }

@@ -1,4 +1,4 @@
-//! Matrix products on the CPU, by the `gemm` crate.
+//! Matrix products on the CPU, by the `gemm` crates.
 //!
 //! The 16-bit types are turned into f32 first, one matrix of the batch at a time. `gemm` has a kernel of its own for f16,
 //! but it rounds its running sums to f16 whenever a block of `k` ends; here a sum is rounded once.

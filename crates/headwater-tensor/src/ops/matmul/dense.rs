@@ -1,8 +1,8 @@
-//! The one call into the `gemm` crate, whose entry takes raw pointers.
+//! The one call into the `gemm` crates, whose entries take raw pointers.
 //!
 //! Everything it is told about its operands comes from views, which have been proven to lie inside their slices.
 
-use gemm::Parallelism;
+use gemm_common::Parallelism;
 
 use super::MatmulSizes;
 use crate::dtype::Element;
@@ -155,6 +155,12 @@ struct Operand<'a, T> {
     column_stride: isize,
 }
 
+impl<T> Operand<'_, T> {
+    fn transposed(self) -> Self {
+        Self { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
+    }
+}
+
 impl<'a, T> Matrix<'a, T> {
     fn operand(self) -> Operand<'a, T> {
         Operand { data: self.data, row_stride: self.row_stride, column_stride: self.column_stride }
@@ -172,19 +178,27 @@ struct Call {
 }
 
 impl Call {
-    #[expect(unsafe_code, reason = "the only entry of the gemm crate takes raw pointers")]
+    #[expect(unsafe_code, reason = "the entries of the gemm crates take raw pointers")]
     fn run<T: Float>(self, left: Operand<'_, T>, right: Operand<'_, T>, out: &mut [T]) {
+        // The kernels write columns: rows of the output are columns of the transposed product, right times left. An output of
+        // one column is both, and stays as it is.
+        let (mut rows, mut columns) = ((self.m, self.out_row_stride), (self.n, 1));
+        let (mut left, mut right) = (left, right);
+        if columns.1 < rows.1 {
+            (rows, columns) = (columns, rows);
+            (left, right) = (right.transposed(), left.transposed());
+        }
         // SAFETY: both callers have compared sizes and strides with the slices: every element gemm reads lies in them, and
         // rows of the output lie in `out` without overlapping. `out` is borrowed for writing, and is read only when the
-        // product is added to it. T is f32 or f64: `Float` is closed.
+        // product is added to it. No stride is negative. The function is the one for T.
         unsafe {
-            gemm::gemm(
-                self.m,
-                self.n,
+            T::gemm()(
+                rows.0,
+                columns.0,
                 self.k,
                 out.as_mut_ptr(),
-                1,
-                self.out_row_stride,
+                columns.1,
+                rows.1,
                 self.adds,
                 left.data.as_ptr(),
                 left.column_stride,
@@ -203,16 +217,51 @@ impl Call {
     }
 }
 
-/// The types `gemm` multiplies as they are. Anything else would make it panic.
+/// What the gemm crates call `GemmTy`: sizes, the output and whether it is added to, both operands, two factors, whether each
+/// matrix is conjugated, and how many threads. Strides are those of columns, then of rows.
+type Gemm<T> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut T,
+    isize,
+    isize,
+    bool,
+    *const T,
+    isize,
+    isize,
+    *const T,
+    isize,
+    isize,
+    T,
+    T,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
+
+/// The types that are multiplied as they are.
 pub(super) trait Float: Element {
     /// One.
     const ONE: Self;
+
+    /// The product for this CPU.
+    fn gemm() -> Gemm<Self>;
 }
 
 impl Float for f32 {
     const ONE: f32 = 1.0;
+
+    fn gemm() -> Gemm<f32> {
+        gemm_f32::gemm::f32::get_gemm_fn()
+    }
 }
 
 impl Float for f64 {
     const ONE: f64 = 1.0;
+
+    fn gemm() -> Gemm<f64> {
+        gemm_f64::gemm::f64::get_gemm_fn()
+    }
 }

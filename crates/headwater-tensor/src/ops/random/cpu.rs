@@ -18,7 +18,7 @@ pub fn uniform(seed: u64, dtype: DType, out: &mut [u8]) -> Result<()> {
         DType::F16 => from_words(seed, out, |word| f16::from_f32((word >> 21) as f32 * 2f32.powi(-11))),
         DType::BF16 => from_words(seed, out, |word| bf16::from_f32((word >> 24) as f32 * 2f32.powi(-8))),
         DType::F64 => {
-            in_parts(typed_mut::<f64>(out)?, |start, part| {
+            in_parts(typed_mut::<f64>(out)?, &|start, part| {
                 for (i, to) in (start as u64..).zip(part) {
                     let words = philox(seed, i / 2);
                     let (low, high) = if i % 2 == 0 { (words[0], words[1]) } else { (words[2], words[3]) };
@@ -33,7 +33,7 @@ pub fn uniform(seed: u64, dtype: DType, out: &mut [u8]) -> Result<()> {
 }
 
 fn from_words<T: Element>(seed: u64, out: &mut [u8], number: impl Fn(u32) -> T + Sync) -> Result<()> {
-    in_parts(typed_mut::<T>(out)?, |start, part| {
+    in_parts(typed_mut::<T>(out)?, &|start, part| {
         // Parts begin at a multiple of four, so a block is never computed twice.
         for (block, four) in (start as u64 / 4..).zip(part.chunks_mut(4)) {
             four.iter_mut().zip(philox(seed, block)).for_each(|(to, word)| *to = number(word));

@@ -34,11 +34,11 @@ pub(super) fn fold_axis<T: Element, F: Fold<T>>(a: View<'_, T>, axis: usize, out
     let mut blocks = length.div_ceil(BLOCK).max(1);
     let mut states = vec![F::empty(); count * blocks];
     let walk = Walk { data: a.data(), stride: a.layout().strides()[axis], length, outputs: Loops::new([outputs]) };
-    for_pieces(&mut states, count, length, |block, first, piece| walk.fold_block::<F>(block, first, piece));
+    for_pieces(&mut states, count, length, &|block, first, piece| walk.fold_block::<F>(block, first, piece));
     while blocks > 1 {
         let next_blocks = blocks.div_ceil(BLOCK);
         let mut next = vec![F::empty(); count * next_blocks];
-        for_pieces(&mut next, count, blocks, |block, first, piece| {
+        for_pieces(&mut next, count, blocks, &|block, first, piece| {
             let rows = block * BLOCK..blocks.min((block + 1) * BLOCK);
             for (i, state) in piece.iter_mut().enumerate() {
                 let mut lanes = [F::empty(); LANES];
@@ -53,8 +53,9 @@ pub(super) fn fold_axis<T: Element, F: Fold<T>>(a: View<'_, T>, axis: usize, out
     states
 }
 
-/// Calls `body` with block, first output and states of each piece of a table of blocks by outputs.
-fn for_pieces<S: Send>(table: &mut [S], outputs: usize, length: usize, body: impl Fn(usize, usize, &mut [S]) + Sync) {
+/// Calls `body` with block, first output and states of each piece of a table of blocks by outputs. Pieces are large: the body
+/// is called through a pointer, so that the splitting is compiled once for each type of state.
+fn for_pieces<S: Send>(table: &mut [S], outputs: usize, length: usize, body: &(dyn Fn(usize, usize, &mut [S]) + Sync)) {
     if outputs == 0 {
         return;
     }

@@ -37,10 +37,13 @@ device_tests() {
     "$program" --list --format terse "$filter" | sed -n "s|^\(.*\): test$|$(basename "$program") \1|p"
 }
 
-# Each test has a process of its own: some take all memory of the device, and a crash takes no other test with it.
+# Each test has a process of its own, so that a crash takes no other test with it. Those that take all memory of the device go last,
+# one at a time.
 if [[ $what == *tests* ]]; then
-    for program in "$here"/tests/*; do device_tests "$program"; done |
-        xargs -P 8 -L 1 bash -c 'one "$1-${2//:/_}" 400 "'"$here"'/tests/$1" --exact "$2"' one >"$out/tests.txt"
+    takes_all='memory_runs_out|others_took|never_fit'
+    all=$(for program in "$here"/tests/*; do device_tests "$program"; done)
+    each() { xargs -P "$1" -L 1 bash -c 'one "$1-${2//:/_}" 400 "'"$here"'/tests/$1" --exact "$2"' one; }
+    { grep -Ev "$takes_all" <<<"$all" | each 8; grep -E "$takes_all" <<<"$all" | each 1; } >"$out/tests.txt"
     report tests
 fi
 

@@ -62,7 +62,7 @@ races: $(PYTHON)/stamp
 	emulator/build.sh $(EMULATOR)-plain
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$(CURDIR)/emulator/run.sh \
 	$(if $(NEXTEST),cargo nextest run $(RACE_CRATES) -E 'test($(DEVICE_TESTS))',cargo test $(RACE_CRATES) --lib --tests --quiet $(DEVICE_TESTS) -- --test-threads=1)
-	HWEMU_COUNT_RACES=1 emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet python/tests/test_races.py
+	HWEMU_COUNT_RACES=1 emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet -m streams
 
 $(PYTHON)/stamp: python/requirements.txt
 	python3 -m venv $(PYTHON)

@@ -14,7 +14,7 @@ from headwater.pyg.tables import Tables  # noqa: E402
 from test_gpu import ids_of, random, shapes_of_batches  # noqa: E402
 from torch_geometric.data import Data  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not IS_HELD, reason="needs the emulator with HWEMU_ORDER")
+pytestmark = [pytest.mark.streams, pytest.mark.skipif(not IS_HELD, reason="needs the emulator with HWEMU_ORDER")]
 
 SHAPES = shapes_of_batches()
 

@@ -10,7 +10,7 @@ DEVICE_TESTS := device
 # Property tests draw the same cases in every run of make; `cargo test` draws others each time.
 export PROPTEST_RNG_SEED ?= 1
 
-.PHONY: test lint unit doctest emulated emulator-test python races wheel bench docs fuzz gpu-bundle clean
+.PHONY: test lint unit doctest emulated emulator-test installed python races wheel bench docs fuzz gpu-bundle clean
 
 test:
 	@MAKE=$(MAKE) scripts/stages.sh lint unit doctest docs emulated python races
@@ -42,12 +42,14 @@ $(VENV)/nvrtc.stamp:
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check nvidia-cuda-nvrtc-cu12==$(NVRTC_VERSION)
 	echo $(CURDIR)/$$(ls -d $(VENV)/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12) > $@
 
-# The wheel, installed with torch and PyG into an environment of its own, and its tests, those marked `gpu` on the emulator too.
-# Without optimisation of our own crates.
-python: $(PYTHON)/stamp
+# The wheel, installed with torch and PyG into an environment of its own. Without optimisation of our own crates.
+installed: $(PYTHON)/stamp
 	rm -rf target/wheels/dev
 	$(PYTHON)/bin/maturin build --quiet --profile dev --interpreter $(PYTHON)/bin/python --out target/wheels/dev
 	$(PYTHON)/bin/pip install --quiet --force-reinstall --no-deps target/wheels/dev/*.whl
+
+# Its tests, those marked `gpu` on the emulator too.
+python: installed
 	$(PYTHON)/bin/python -m pytest --quiet
 	emulator/build.sh $(EMULATOR)-plain
 	HEADWATER_EMULATOR=$(CURDIR)/$(EMULATOR)-plain emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet -m gpu
@@ -55,13 +57,11 @@ python: $(PYTHON)/stamp
 # Tests of streams on an emulator that holds their work back, takes it in another order than it was queued in, and looks for
 # races (emulator/README.md). ORDER seeds the order.
 ORDER ?= 1
-RACE_CRATES := -p headwater-cuda -p headwater-memory -p headwater-feature -p headwater-graph -p headwater
 races: export HWEMU_ORDER = $(ORDER)
 races: export HEADWATER_EMULATOR = $(CURDIR)/$(EMULATOR)-plain
-races: $(PYTHON)/stamp
+races: installed
 	emulator/build.sh $(EMULATOR)-plain
-	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$(CURDIR)/emulator/run.sh \
-	$(if $(NEXTEST),cargo nextest run $(RACE_CRATES) -E 'test($(DEVICE_TESTS))',cargo test $(RACE_CRATES) --lib --tests --quiet $(DEVICE_TESTS) -- --test-threads=1)
+	scripts/race-tests.sh
 	HWEMU_COUNT_RACES=1 emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet -m streams
 
 $(PYTHON)/stamp: python/requirements.txt

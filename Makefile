@@ -10,18 +10,26 @@ DEVICE_TESTS := device
 # Property tests draw the same cases in every run of make; `cargo test` draws others each time.
 export PROPTEST_RNG_SEED ?= 1
 
-.PHONY: test lint unit doctest emulated emulator-test installed python races wheel bench docs fuzz gpu-bundle clean
+.PHONY: test check lint unit kernels doctest emulated emulator-test installed python races wheel bench docs fuzz gpu-bundle clean
 
 test:
-	@MAKE=$(MAKE) scripts/stages.sh lint unit doctest docs emulated python races
+	@MAKE=$(MAKE) scripts/stages.sh lint unit kernels doctest docs emulated python races
+
+# For daily work: format, lints and tests of the crates that changed.
+check:
+	scripts/check.sh
 
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 
-# Without a GPU: every CPU path, every refusal, and every kernel through the real compiler.
-unit: $(VENV)/nvrtc.stamp
-	HEADWATER_REAL_NVRTC=$$(cat $(VENV)/nvrtc.stamp) $(if $(NEXTEST),cargo nextest run --workspace,cargo test --workspace --lib --bins --tests --quiet)
+# Without a GPU: every CPU path and every refusal.
+unit:
+	$(if $(NEXTEST),cargo nextest run --workspace,cargo test --workspace --lib --bins --tests --quiet)
+
+# Kernels through the real compiler.
+kernels: $(VENV)/nvrtc.stamp
+	HEADWATER_REAL_NVRTC=$$(cat $(VENV)/nvrtc.stamp) cargo test --workspace --test it --quiet -- --exact nvrtc::every_kernel_compiles
 
 doctest:
 	cargo test --workspace --doc --quiet
@@ -51,7 +59,7 @@ installed: $(PYTHON)/stamp
 # Its tests, those marked `gpu` on the emulator too.
 python: installed
 	$(PYTHON)/bin/python -m pytest --quiet
-	emulator/build.sh $(EMULATOR)-plain
+	$(MAKE) -s -j2 -C emulator OUT=$(CURDIR)/$(EMULATOR)-plain
 	HEADWATER_EMULATOR=$(CURDIR)/$(EMULATOR)-plain emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet -m gpu
 
 # Tests of streams on an emulator that holds their work back, takes it in another order than it was queued in, and looks for
@@ -60,13 +68,12 @@ ORDER ?= 1
 races: export HWEMU_ORDER = $(ORDER)
 races: export HEADWATER_EMULATOR = $(CURDIR)/$(EMULATOR)-plain
 races: installed
-	emulator/build.sh $(EMULATOR)-plain
+	$(MAKE) -s -j2 -C emulator OUT=$(CURDIR)/$(EMULATOR)-plain
 	scripts/race-tests.sh
 	HWEMU_COUNT_RACES=1 emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet -m streams
 
 $(PYTHON)/stamp: python/requirements.txt
-	python3 -m venv $(PYTHON)
-	$(PYTHON)/bin/pip install --quiet --disable-pip-version-check -r python/requirements.txt
+	scripts/python-environment.sh $(PYTHON)
 	touch $@
 
 # One wheel for every Python from 3.10 on, with any torch or none.

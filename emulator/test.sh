@@ -8,8 +8,9 @@ plain=${2:-$work/plain} sanitised=${3:-$work/sanitised}
 mkdir -p "$work/bin"
 export HWEMU_CACHE=$work/cache
 
-"$here/build.sh" "$plain"
-"$here/build.sh" "$sanitised" --sanitize
+jobs=-j$(nproc)
+make -s "$jobs" -C "$here" OUT="$(realpath -m "$plain")"
+make -s "$jobs" -C "$here" OUT="$(realpath -m "$sanitised")" SANITIZE=1
 for name in selftest ipc settings order; do
     if [ "$here/tests/$name.cpp" -nt "$work/bin/$name" ] || [ "$here/tests/client.hpp" -nt "$work/bin/$name" ]; then
         g++ -std=c++17 -O0 -Wall -Wextra "$here/tests/$name.cpp" -o "$work/bin/$name" -ldl

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Makes targets one after the other, and says how long each took and how much of the CPUs: stages.sh TARGET... Stops at the first
-# that fails.
+# that fails. One that the machine lacks something for is not run, and fails the whole in the end.
 set -uo pipefail
-times=()
-report() { printf '%s\n' "${times[@]}"; }
+cd "$(dirname "$0")/.."
+lines=() missing=()
 # Sets cpu to the CPU seconds of everything that ended below this shell. A pipe would ask another shell.
 clock=$(mktemp)
 trap 'rm -f "$clock"' EXIT
@@ -15,15 +15,21 @@ for stage in "$@"; do
     SECONDS=0
     read_cpu
     before=$cpu
+    if ! lacks=$(scripts/needs.sh "$stage"); then
+        echo "$lacks"
+        missing+=("$lacks")
+        continue
+    fi
     "${MAKE:-make}" --no-print-directory "$stage"
     code=$?
     read_cpu
-    times+=("$(printf '%-10s %5d s %6d CPU s' "$stage" "$SECONDS" "$((cpu - before))")")
+    lines+=("$(printf '%-10s %5d s %6d CPU s' "$stage" "$SECONDS" "$((cpu - before))")")
     if [ "$code" -ne 0 ]; then
-        report
+        printf '%s\n' "${lines[@]}"
         echo "failed: $stage"
         exit "$code"
     fi
 done
-report
+printf '%s\n' "${lines[@]}" "${missing[@]}"
+[ "${#missing[@]}" -eq 0 ] || exit 1
 echo "all checks passed"

@@ -19,6 +19,8 @@ std::atomic<unsigned long long>& driver_calls() {
     return calls;
 }
 
+unsigned sm_count() { return static_cast<unsigned>(setting("HWEMU_SMS", 16)); }
+
 unsigned long long setting(const char* name, unsigned long long otherwise) {
     const char* text = std::getenv(name);
     return text && *text ? std::strtoull(text, nullptr, 0) : otherwise;
@@ -74,7 +76,7 @@ int attribute_value(int attribute, int device) {
         case 13: return 1980000;             // clock, kHz
         case 14: return 512;                 // texture alignment
         case 15: return 1;                   // copies overlap kernels
-        case 16: return static_cast<int>(setting("HWEMU_SMS", 132));
+        case 16: return static_cast<int>(sm_count());
         case 19: return 1;                   // maps host memory
         case 31: return 1;                   // concurrent kernels
         case 32: return 1;                   // ECC

@@ -35,6 +35,12 @@ struct Site {
     std::string text() const { return std::string(file) + ":" + std::to_string(line); }
 };
 
+// What lanes brought to a rendezvous, kept until each of them has come to its next or ended.
+struct Meeting {
+    Lanes lanes;
+    unsigned holders;
+};
+
 struct Task {
     Thread thread;
     Phase state;
@@ -43,8 +49,13 @@ struct Task {
     WarpOp op;
     unsigned mask;
     unsigned long long brought;
-    Lanes lanes;
+    Meeting* meeting;
     unsigned votes;
+};
+
+// Lanes of a warp, a bit each: those that wait for others of it, and those that have ended or never were.
+struct Warp {
+    unsigned waiting, gone;
 };
 
 double now_seconds() {
@@ -84,12 +95,18 @@ private:
     bool same_barrier() const;
     const Lanes* sync_warp(WarpOp op, unsigned mask, unsigned long long value, Site site);
     bool warp_complete(const Task* task);
+    Meeting* new_meeting(unsigned mask);
+    void leave_meeting(Task* task);
+    Warp& warp_of(const Task* task) { return warps_[task->thread.linear / 32]; }
     void give_way();
 
     Task* current() { return reinterpret_cast<Task*>(machine.current); }
 
     const Launch* launch_ = nullptr;
     std::vector<Task> tasks_;
+    std::vector<Warp> warps_;
+    std::deque<Meeting> meetings_;
+    std::vector<Meeting*> free_meetings_;
     std::vector<unsigned> order_;
     unsigned started_ = 0, finished_ = 0, at_barrier_ = 0, votes_ = 0;
     std::deque<Task*> ready_;
@@ -156,7 +173,10 @@ void Engine::run_block(const Launch& launch) {
         const Index index = {i % launch.block.x, i / launch.block.x % launch.block.y, i / launch.block.x / launch.block.y};
         task.thread = {index, i, i % 32, 0, 0};
         task.state = Phase::fresh;
+        task.meeting = nullptr;
     }
+    warps_.assign((tasks_.size() + 31) / 32, Warp{0, 0});
+    if (tasks_.size() % 32) warps_.back().gone = ~0u << tasks_.size() % 32;
     order_threads();
     started_ = finished_ = at_barrier_ = votes_ = 0;
     ready_.clear();
@@ -171,6 +191,8 @@ void Engine::run_block(const Launch& launch) {
             fibre->rewind();
             idle_.push_back(fibre.get());
         }
+        free_meetings_.clear();
+        meetings_.clear();
     }
     end_block_of_loads(code_ != 0);
 }
@@ -224,6 +246,8 @@ Fibre* Engine::idle_fibre() {
                 e.machine.current = &task->thread;
                 e.launch_->kernel->run_thread(e.launch_->arguments);
                 task->state = Phase::done;
+                e.leave_meeting(task);
+                e.warp_of(task).gone |= 1u << task->thread.lane;
                 ++e.finished_;
                 e.spinning_since_ = 0;
             }
@@ -275,6 +299,7 @@ bool Engine::same_barrier() const {
 
 const Lanes* Engine::sync_warp(WarpOp op, unsigned mask, unsigned long long value, Site site) {
     Task* self = current();
+    leave_meeting(self);
     self->site = site;
     self->op = op;
     self->mask = mask;
@@ -282,39 +307,55 @@ const Lanes* Engine::sync_warp(WarpOp op, unsigned mask, unsigned long long valu
     if (!(mask >> self->thread.lane & 1))
         fail(719, "a lane is not in its own mask at " + site.text());
     self->state = Phase::at_warp;
+    warp_of(self).waiting |= 1u << self->thread.lane;
     if (!warp_complete(self)) {
         wait(self, Phase::at_warp);
-        return &self->lanes;
+        return &self->meeting->lanes;
     }
+    warp_of(self).waiting &= ~mask;
     Task* warp = self - self->thread.lane;
-    for (unsigned i = 0; i < 32; ++i)
-        if (mask >> i & 1) self->lanes.value[i] = warp[i].brought;
-    for (unsigned i = 0; i < 32; ++i) {
-        if (!(mask >> i & 1) || &warp[i] == self) continue;
-        if (op != WarpOp::sync) warp[i].lanes = self->lanes;
-        wake(&warp[i]);
+    Meeting* meeting = new_meeting(mask);
+    for (unsigned left = mask; left; left &= left - 1) {
+        const unsigned lane = static_cast<unsigned>(__builtin_ctz(left));
+        meeting->lanes.value[lane] = warp[lane].brought;
+        warp[lane].meeting = meeting;
+        if (&warp[lane] != self) wake(&warp[lane]);
     }
     self->state = Phase::ready;
-    return &self->lanes;
+    return &meeting->lanes;
 }
 
 // Whether every lane that `task` names waits for the same lanes in the same place. CUDA lets lanes meet in
 // different __syncwarp calls, and in no other.
 bool Engine::warp_complete(const Task* task) {
+    const Warp& here = warp_of(task);
+    if (const unsigned gone = here.gone & task->mask) {
+        const auto lane = static_cast<unsigned>(__builtin_ctz(gone));
+        const bool existed = task->thread.linear - task->thread.lane + lane < tasks_.size();
+        fail(719, "lane " + std::to_string(lane) + " of the mask " + (existed ? "has exited" : "does not exist") + " at " +
+                      task->site.text());
+    }
+    if ((here.waiting & task->mask) != task->mask) return false;
     const Task* warp = task - task->thread.lane;
-    const Task* const end = tasks_.data() + tasks_.size();
-    for (unsigned i = 0; i < 32; ++i) {
-        if (!(task->mask >> i & 1)) continue;
-        const Task* other = warp + i;
-        if (other >= end)
-            fail(719, "lane " + std::to_string(i) + " of the mask does not exist at " + task->site.text());
-        if (other->state == Phase::done)
-            fail(719, "lane " + std::to_string(i) + " of the mask has exited at " + task->site.text());
-        if (other->state != Phase::at_warp) return false;
-        if (other->mask != task->mask || other->op != task->op) return false;
-        if (task->op != WarpOp::sync && !(other->site == task->site)) return false;
+    for (unsigned left = task->mask; left; left &= left - 1) {
+        const Task& other = warp[__builtin_ctz(left)];
+        if (other.mask != task->mask || other.op != task->op) return false;
+        if (task->op != WarpOp::sync && !(other.site == task->site)) return false;
     }
     return true;
+}
+
+Meeting* Engine::new_meeting(unsigned mask) {
+    if (free_meetings_.empty()) free_meetings_.push_back(&meetings_.emplace_back());
+    Meeting* meeting = free_meetings_.back();
+    free_meetings_.pop_back();
+    meeting->holders = static_cast<unsigned>(__builtin_popcount(mask));
+    return meeting;
+}
+
+void Engine::leave_meeting(Task* task) {
+    if (task->meeting && --task->meeting->holders == 0) free_meetings_.push_back(task->meeting);
+    task->meeting = nullptr;
 }
 
 void Engine::give_way() {

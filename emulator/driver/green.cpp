@@ -33,7 +33,7 @@ HWEMU_EXPORT int cuDeviceGetDevResource(int device, DevResource* out, int type) 
     if (!is_device(device)) return invalid_device;
     if (!out) return invalid_value;
     if (type != sm_resource) return invalid_resource_type;
-    *out = multiprocessors(static_cast<unsigned>(setting("HWEMU_SMS", 132)));
+    *out = multiprocessors(sm_count());
     return success;
 }
 

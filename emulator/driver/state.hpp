@@ -171,6 +171,9 @@ std::atomic<unsigned long long>& driver_calls();
 // A number from the environment.
 unsigned long long setting(const char* name, unsigned long long otherwise);
 
+// SMs of a device. Few: kernels with a grid for every SM are most of what there is to emulate, and more find nothing else.
+unsigned sm_count();
+
 // The device of the calling thread's context; null without one.
 Device*& current_device();
 

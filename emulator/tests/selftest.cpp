@@ -195,6 +195,10 @@ void memory() {
 void green_contexts() {
     struct Resource { int type; unsigned char padding[92]; unsigned sms; unsigned char rest[44]; } all, part, rest;
     OK(cu("cuDeviceGetDevResource", 0, &all, 1));
+    EXPECT(all.sms == 16);
+    setenv("HWEMU_SMS", "132", 1);
+    OK(cu("cuDeviceGetDevResource", 0, &all, 1));
+    unsetenv("HWEMU_SMS");
     EXPECT(all.sms == 132);
     unsigned groups = 1;
     OK(cu("cuDevSmResourceSplitByCount", &part, &groups, static_cast<const Resource*>(&all), &rest, 0u, 20u));

@@ -10,7 +10,7 @@ use crate::inter::Program;
 use crate::pass::autodiff::gradient_name;
 use crate::pass::plans_test::{Case, fast};
 use crate::pass::{Compiled, Optimisations, Statistics, compile};
-use crate::testing::{Arrays, Recipe, check_gradients, given, numbers};
+use crate::testing::{Arrays, Recipe, check_gradients, given, is_thorough, numbers};
 
 fn layer(name: &str, options: &[(&str, OptionValue)]) -> Program {
     crate::testing::layer(name, &[("d_in", 4), ("d_out", 6), ("heads", 2), ("d_hidden", 5)], options)
@@ -194,7 +194,8 @@ fn factors_that_repeat_rows_are_no_factors_of_them() {
 #[test]
 fn every_layer_of_every_width_gives_the_numbers_of_its_definition() {
     let graph = || Recipe::block().graph(2);
-    for width in 1..=33 {
+    let widths = if is_thorough() { (1..=33).collect() } else { vec![1, 2, 3, 5, 8, 16, 17, 31, 32, 33] };
+    for width in widths {
         for layer in layers_of(34 - width, width) {
             let case = Case::new(layer, graph(), 4);
             let compiled = compile(&case.layer, &Statistics::of(&case.graph), Optimisations::ALL).unwrap();

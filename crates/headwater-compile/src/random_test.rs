@@ -7,7 +7,7 @@ use crate::pass::autodiff::{gradient_name, gradients};
 use crate::pass::plans_test::{Back, Bounds, Case, ON_CPU, STEP, check_plans, difference};
 use crate::pass::{Compiled, Optimisations, Statistics, compile};
 use crate::random_layer::{Dice, random_layer};
-use crate::testing::{Arrays, read};
+use crate::testing::{Arrays, few_or_all, read};
 
 /// A random layer on a random graph. Texts that mean nothing, such as weights of pairs on no edges, are drawn again.
 fn case(dice: &mut Dice, seed: u64, is_smooth: bool) -> (String, Case) {
@@ -66,15 +66,16 @@ pub(crate) fn wrong(case: &Case, compiled: &Compiled, backs: &[(&Back<'_>, f64)]
 }
 
 /// Runs a check for as many seeds as the environment says, or `usual`, and then says which of them failed.
-fn for_seeds(usual: u64, check: impl Fn(u64) + std::panic::RefUnwindSafe) {
-    let count = std::env::var("HEADWATER_RANDOM_LAYERS").ok().and_then(|count| count.parse().ok()).unwrap_or(usual);
+fn for_seeds(usual: usize, check: impl Fn(u64) + std::panic::RefUnwindSafe) {
+    let count =
+        std::env::var("HEADWATER_RANDOM_LAYERS").ok().and_then(|count| count.parse().ok()).unwrap_or(usual as u64);
     let failed: Vec<u64> = (0..count).filter(|seed| std::panic::catch_unwind(|| check(*seed)).is_err()).collect();
     assert!(failed.is_empty(), "of {count} seeds these failed: {failed:?}");
 }
 
 #[test]
 fn random_layers_give_the_numbers_of_their_definition() {
-    for_seeds(100, |seed| {
+    for_seeds(few_or_all(30, 100), |seed| {
         let (text, mut dice, case) = random_case(seed);
         for _ in 0..2 {
             let compiled = random_compiled(&mut dice, &case);
@@ -86,7 +87,7 @@ fn random_layers_give_the_numbers_of_their_definition() {
 
 #[test]
 fn all_plans_of_random_layers_give_the_numbers_of_their_definition() {
-    for_seeds(16, |seed| {
+    for_seeds(few_or_all(6, 16), |seed| {
         let (_, case) = case(&mut Dice::new(1000 + seed), seed, false);
         check_plans(&case, &ON_CPU, Bounds { forward: 6, joint: 1 });
     });
@@ -100,7 +101,7 @@ fn loss(layer: &Program, case: &Case, arrays: &Arrays) -> f64 {
 
 #[test]
 fn gradients_of_random_layers_are_those_of_central_differences() {
-    for_seeds(24, |seed| {
+    for_seeds(few_or_all(8, 24), |seed| {
         let mut dice = Dice::new(2000 + seed);
         let (text, case) = case(&mut dice, seed, true);
         let named = gradients(&case.layer, "out").unwrap().outputs;

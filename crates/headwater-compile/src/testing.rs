@@ -11,6 +11,16 @@ use crate::inter::{Op, Program, Unary};
 use crate::pass::autodiff::{gradient_name, gradients};
 use crate::pass::select::{Fusion, select};
 
+/// Whether tests take all of what they sample with every change: in `make soak` and in the GPU suite.
+pub fn is_thorough() -> bool {
+    ["HEADWATER_SOAK", "HEADWATER_GPU_SUITE"].into_iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// How many cases a test takes.
+pub fn few_or_all(few: usize, all: usize) -> usize {
+    if is_thorough() { all } else { few }
+}
+
 /// Named arrays.
 pub type Arrays = BTreeMap<String, Vec<f64>>;
 

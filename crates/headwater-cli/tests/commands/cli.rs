@@ -19,16 +19,21 @@ fn readme_commands_run() {
     let clone = tempfile::tempdir().unwrap();
     std::fs::create_dir(clone.path().join("target")).unwrap();
     for command in commands {
-        // Tests run a program that is hardly optimised: one epoch shows that it trains.
-        let few: &[&str] = if command == "train" { &["--epochs", "1"] } else { &[] };
+        // Tests run a program that is not optimised: one epoch of a narrow model shows that it trains.
+        let few = if command == "train" { "--epochs 1 --hidden 32 --fanout 3,2" } else { "" };
         let mut program = Command::new(program());
-        let output = program.args(command.split_whitespace()).args(few).current_dir(clone.path()).output().unwrap();
+        let output = program
+            .args(command.split_whitespace())
+            .args(few.split_whitespace())
+            .current_dir(clone.path())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(!stdout(&output).is_empty() || command.contains("--plot"), "{command} printed nothing");
         if command.starts_with("train") || command.starts_with("infer") {
             let reached = test_percent(&stdout(&output));
-            // Of sixteen classes one epoch tells half, and features alone a tenth.
-            let least = if few.is_empty() { 70.0 } else { 40.0 };
+            // Of sixteen classes that tells a quarter, and features alone a tenth.
+            let least = if few.is_empty() { 70.0 } else { 20.0 };
             assert!(reached.is_some_and(|percent| percent > least), "{command}: {}", stdout(&output));
         }
     }

@@ -21,7 +21,7 @@ use crate::pass::autodiff::gradient_name;
 use crate::pass::reorder::changes;
 use crate::pass::select::{Fusion, select};
 use crate::pass::split::{Recompute, Split, split};
-use crate::testing::{Arrays, Recipe, given, numbers};
+use crate::testing::{Arrays, Recipe, few_or_all, given, numbers};
 
 pub(crate) const STEP: u64 = 5;
 
@@ -315,10 +315,10 @@ fn check_layers(layers: Vec<Program>, bounds: Bounds) {
 
 #[test]
 fn every_plan_of_layers_that_read_both_ends_gives_the_numbers_of_its_definition() {
-    check_layers(attentions(), Bounds { forward: 12, joint: 1 });
+    check_layers(attentions(), Bounds { forward: few_or_all(4, 12), joint: 1 });
 }
 
 #[test]
 fn every_plan_of_every_layer_gives_the_numbers_of_its_definition() {
-    check_layers(variants(), Bounds { forward: 24, joint: 1 });
+    check_layers(variants(), Bounds { forward: few_or_all(6, 24), joint: 1 });
 }

@@ -31,5 +31,6 @@ mod device_two_processes;
 mod emulator;
 mod kernels;
 mod nvrtc;
+mod scripts;
 mod socket;
 mod tidy;

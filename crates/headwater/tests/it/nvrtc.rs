@@ -4,8 +4,8 @@ use headwater::cuda::{Defines, Source};
 
 use crate::child::in_child;
 
-/// One in this many builds is compiled for the older architecture too; every text is among them.
-const OLDER_EVERY: usize = 8;
+/// With every change one in this many builds is compiled, the first of every text among them; in `make soak` all of them are.
+const EVERY: usize = 8;
 
 /// Every text with every set of defines it is used with.
 fn builds() -> Vec<(&'static Source, Defines)> {
@@ -29,29 +29,27 @@ fn every_kernel_compiles() {
     // The compiler is not built for the sanitizers' allocator.
     let environment = [("HEADWATER_LIBNVRTC", compiler.as_str()), ("LD_PRELOAD", "")];
     in_child("nvrtc::every_kernel_compiles", &environment, || {
-        let all = builds();
         let (major, minor) = headwater::compile::cuda::LEAST_CAPABILITY;
-        let oldest = format!("sm_{major}{minor}");
-        let mut last = "";
-        let compile = |(source, defines): &(&'static Source, Defines), arch: &str| {
-            let image = source.compile(defines, arch).unwrap_or_else(|why| panic!("{defines:?}: {why}"));
-            assert_eq!(&image[1..4], b"ELF", "{}", source.name);
-        };
-        for (at, build) in all.iter().enumerate() {
-            if at % OLDER_EVERY == 0 || build.0.name != last {
-                compile(build, &oldest);
-            }
-            last = build.0.name;
-        }
+        let architectures = [format!("sm_{major}{minor}"), "sm_90".to_owned()];
+        let every = if std::env::var_os("HEADWATER_SOAK").is_some() { 1 } else { EVERY };
+        let mut texts = std::collections::HashSet::new();
+        let mut chosen: Vec<_> = builds().into_iter().enumerate().collect();
+        chosen.retain(|(at, (source, _))| texts.insert(source.name) || at % every == 0);
+        let work: Vec<_> =
+            chosen.iter().flat_map(|(_, build)| architectures.iter().map(move |arch| (build, arch))).collect();
         let next = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            for _ in 0..2 {
+            for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
                 scope.spawn(|| {
-                    while let Some(build) = all.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-                        compile(build, "sm_90");
+                    while let Some(((source, defines), arch)) =
+                        work.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
+                    {
+                        let image = source.compile(defines, arch).unwrap_or_else(|why| panic!("{defines:?}: {why}"));
+                        assert_eq!(&image[1..4], b"ELF", "{}", source.name);
                     }
                 });
             }
         });
+        eprintln!("{} builds", work.len());
     });
 }

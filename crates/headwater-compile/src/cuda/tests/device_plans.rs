@@ -16,12 +16,7 @@ use crate::models_test::{layers_of, variants};
 use crate::pass::plans_test::{Back, Case, FORMS, STEP, attentions, check_some_plans, difference};
 use crate::pass::{Optimisations, Statistics, compile};
 use crate::random_test::{random_case, random_compiled, wrong};
-use crate::testing::{Arrays, Recipe, read};
-
-/// How many cases there are here: few on the emulator.
-fn count(few: usize, many: usize) -> usize {
-    if std::env::var_os("HEADWATER_GPU_SUITE").is_some() { many } else { few }
-}
+use crate::testing::{Arrays, Recipe, few_or_all, is_thorough, read};
 
 /// Kernels run by the GPU.
 #[expect(clippy::cast_possible_truncation, reason = "kernels compute in single precision")]
@@ -44,7 +39,7 @@ fn plans_that_other_statistics_choose() {
     let layers: Vec<_> = attentions().into_iter().chain(variants()).collect();
     for (at, layer) in layers.into_iter().enumerate() {
         let case = Case::new(layer, Recipe::block().graph(2), 4);
-        for walk in 0..count(1, 3) {
+        for walk in 0..few_or_all(1, 3) {
             let form = FORMS[(3 * at + walk) % FORMS.len()];
             check_some_plans(&case, &[(back, FAR)], form, Key::new(at as u64).of(walk as u64));
         }
@@ -55,7 +50,7 @@ fn plans_that_other_statistics_choose() {
 fn random_layers() {
     let Some(gpu) = gpu() else { return };
     let back: &Back<'_> = &|kernels, graph, arrays| run(&gpu, kernels, graph, arrays);
-    for seed in 0..count(6, 100) as u64 {
+    for seed in 0..few_or_all(6, 100) as u64 {
         let (text, mut dice, case) = random_case(seed + 5000);
         println!("{seed}\n{text}");
         let compiled = random_compiled(&mut dice, &case);
@@ -82,7 +77,7 @@ fn parts_of_rows() {
 #[test]
 fn products_of_every_width() {
     let Some(gpu) = gpu() else { return };
-    let widths: Vec<usize> = if count(0, 1) == 1 { (1..=33).collect() } else { vec![1, 2, 3, 5, 8, 17, 33] };
+    let widths: Vec<usize> = if is_thorough() { (1..=33).collect() } else { vec![1, 2, 3, 5, 8, 17, 33] };
     for (from, is_turned) in [(3, false), (1, true)] {
         let given: Vec<String> = widths
             .iter()
@@ -110,7 +105,7 @@ fn products_of_every_width() {
 #[test]
 fn layers_of_every_width() {
     let Some(gpu) = gpu() else { return };
-    for width in (1..=33).step_by(count(32, 1)) {
+    for width in (1..=33).step_by(few_or_all(32, 1)) {
         for (at, layer) in layers_of(34 - width, width).into_iter().enumerate() {
             // All widths of every layer take long even there: each layer has every fourth of them, and 1 and 33.
             if !(width == 1 || width == 33 || (width + at) % 4 == 0) {

@@ -6,7 +6,7 @@
 
 use half::{bf16, f16};
 use headwater_tensor::DType;
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -134,15 +134,14 @@ pub fn encode(rows: &[f32], format: &RowFormat) -> Encoded {
     let has_scales = format.stored == Stored::I8;
     let mut bytes = vec![0u8; count * format.stride_bytes];
     let mut scales = vec![0f32; if has_scales { count } else { 0 }];
-    let parts =
-        bytes.par_chunks_mut(ROWS * format.stride_bytes.max(1)).zip(rows.par_chunks(ROWS * format.elements.max(1)));
+    let parts = bytes.chunks_mut(ROWS * format.stride_bytes.max(1)).zip(rows.chunks(ROWS * format.elements.max(1)));
     if has_scales {
-        parts.zip(scales.par_chunks_mut(ROWS)).for_each(|((to, from), scales)| {
+        parallel::for_each(parts.zip(scales.chunks_mut(ROWS)), |_, ((to, from), scales)| {
             let rows = to.chunks_mut(format.stride_bytes).zip(from.chunks(format.elements));
             rows.zip(scales).for_each(|((to, from), scale)| *scale = encode_row(from, format.stored, to));
         });
     } else {
-        parts.for_each(|(to, from)| {
+        parallel::for_each(parts, |_, (to, from)| {
             let rows = to.chunks_mut(format.stride_bytes.max(1)).zip(from.chunks(format.elements.max(1)));
             rows.for_each(|(to, from)| {
                 encode_row(from, format.stored, to);

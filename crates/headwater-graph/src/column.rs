@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use headwater_memory::{Buffer, Foreign, Host};
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use crate::error::{Error, Result};
 
@@ -44,9 +44,7 @@ impl<T: Pod + Send + Sync> Column<T> {
     pub fn in_memory(&self) -> Result<Self> {
         let mut copy = Buffer::<T, Host>::new(self.len())?;
         let (from, to) = (self.as_slice(), copy.as_mut_slice());
-        to.par_chunks_mut(COPIED_TOGETHER)
-            .zip(from.par_chunks(COPIED_TOGETHER))
-            .for_each(|(to, from)| to.copy_from_slice(from));
+        parallel::for_parts(to, COPIED_TOGETHER, &|start, to| to.copy_from_slice(&from[start..start + to.len()]));
         Ok(Self { bytes: Foreign::new(Arc::new(LargePages(copy))), of: PhantomData })
     }
 

@@ -1,6 +1,6 @@
 //! How many neighbours nodes have: the shape of a graph in a few numbers.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 use serde::Serialize;
 
 use crate::topology::{Topology, index};
@@ -35,12 +35,16 @@ impl Degrees {
     pub fn of(topology: &Topology) -> Self {
         let offsets = topology.offsets().as_slice();
         let starts = &offsets[..offsets.len() - 1];
-        let counted = starts.par_chunks(ROWS).enumerate().map(|(chunk, starts)| {
+        let chunks: Vec<&[u64]> = starts.chunks(ROWS).collect();
+        let counted = parallel::collect(chunks.len(), |chunk| {
             let ends = &offsets[chunk * ROWS + 1..];
             // Offsets of a mapped file are not known to rise; where they fall there is no list.
-            starts.iter().zip(ends).fold(Count::new(), |count, (start, end)| count.with(end.saturating_sub(*start)))
+            chunks[chunk]
+                .iter()
+                .zip(ends)
+                .fold(Count::new(), |count, (start, end)| count.with(end.saturating_sub(*start)))
         });
-        let count = counted.reduce(Count::new, Count::join);
+        let count = counted.into_iter().fold(Count::new(), Count::join);
         let (rows, edges) = (topology.rows(), topology.edges());
         let used = count.buckets.iter().rposition(|rows| *rows > 0).map_or(0, |last| last + 1);
         Self {

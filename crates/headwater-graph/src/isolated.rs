@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use headwater_memory::host_bytes_available;
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
-use crate::column::Ids;
+use crate::column::{Id, Ids};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::topology::{Layout, Topology, index};
@@ -23,16 +23,22 @@ pub fn isolated(graph: &Graph) -> Result<Vec<u64>> {
         };
         mark_rows(topology, &touched[rows]);
         match topology.neighbours() {
-            Ids::U32(ids) => ids.par_iter().for_each(|id| touched[columns].set(u64::from(*id))),
-            Ids::U64(ids) => ids.par_iter().for_each(|id| touched[columns].set(*id)),
+            Ids::U32(ids) => mark(ids, &touched[columns]),
+            Ids::U64(ids) => mark(ids, &touched[columns]),
         }
     }
     Ok(counts.iter().zip(&touched).map(|(count, marks)| count - marks.count()).collect())
 }
 
+fn mark<I: Id>(ids: &[I], touched: &Marks) {
+    parallel::for_ranges(ids.len(), PIECE, &|range| ids[range].iter().for_each(|id| touched.set(id.wide())));
+}
+
 fn mark_rows(topology: &Topology, touched: &Marks) {
-    let lists = topology.offsets().par_windows(2).enumerate();
-    lists.filter(|(_, ends)| ends[1] > ends[0]).for_each(|(row, _)| touched.set(row as u64));
+    let offsets = topology.offsets().as_slice();
+    parallel::for_ranges(index(topology.rows()), PIECE, &|rows| {
+        rows.filter(|row| offsets[row + 1] > offsets[*row]).for_each(|row| touched.set(row as u64));
+    });
 }
 
 /// A file may claim any number of nodes; one that is not there must not take the memory that is.
@@ -70,7 +76,8 @@ impl Marks {
     }
 
     fn count(&self) -> u64 {
-        self.words.par_iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum()
+        let ones = |word: &AtomicU64| u64::from(word.load(Relaxed).count_ones());
+        parallel::sum(self.words.len(), PIECE, &|range| self.words[range].iter().map(ones).sum())
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use headwater_tensor::parallel::{self, PIECE};
 use rayon::prelude::*;
 
 use crate::build::expect_room;
@@ -67,10 +68,10 @@ impl Topology {
             _ => expect_room("ordering rows", peak_bytes - input_bytes)?,
         }
         let positions = match (order, self.times()) {
-            (RowOrder::Time, Some(times)) => self.positions_by(|at| ascending(times[at])),
+            (RowOrder::Time, Some(times)) => self.positions_by(&|at| ascending(times[at])),
             _ => match self.neighbours() {
-                Ids::U32(ids) => self.positions_by(|at| u64::from(ids[at])),
-                Ids::U64(ids) => self.positions_by(|at| ids[at]),
+                Ids::U32(ids) => self.positions_by(&|at| u64::from(ids[at])),
+                Ids::U64(ids) => self.positions_by(&|at| ids[at]),
             },
         };
         Ok(self.picked(self.offsets().clone(), &positions, edge_ids)?.with_order(order))
@@ -84,8 +85,8 @@ impl Topology {
         }
         self.check()?;
         let times: Vec<i64> = match self.neighbours() {
-            Ids::U32(ids) => ids.par_iter().map(|id| node_times[*id as usize]).collect(),
-            Ids::U64(ids) => ids.par_iter().map(|id| node_times[index(*id)]).collect(),
+            Ids::U32(ids) => parallel::map(ids, |id| node_times[*id as usize]),
+            Ids::U64(ids) => parallel::map(ids, |id| node_times[index(*id)]),
         };
         self.with_times(Column::from(times))
     }
@@ -106,12 +107,12 @@ impl Topology {
             let begin = list.start;
             list.filter(move |at| stays(row, *at, begin))
         };
-        let degrees: Vec<u64> = (0..sorted.rows()).into_par_iter().map(|row| kept(row).count() as u64).collect();
+        let degrees: Vec<u64> = parallel::tabulate(index(sorted.rows()), |row| kept(row as u64).count() as u64);
         let offsets = offsets_of(&degrees);
         let mut positions = vec![0; index(offsets[offsets.len() - 1])];
         let groups = row_groups(&offsets);
         let lengths = groups.iter().map(|rows| index(offsets[rows.end] - offsets[rows.start]));
-        cut(&mut positions, lengths).into_par_iter().zip(&groups).for_each(|(out, rows)| {
+        parallel::for_each(cut(&mut positions, lengths).into_iter().zip(&groups), |_, (out, rows)| {
             let all = rows.clone().flat_map(|row| kept(row as u64));
             out.iter_mut().zip(all).for_each(|(out, at)| *out = at as u64);
         });
@@ -122,7 +123,8 @@ impl Topology {
     /// Length of every list.
     #[must_use]
     pub fn degrees(&self) -> Vec<u64> {
-        self.offsets().par_windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect()
+        let offsets = self.offsets().as_slice();
+        parallel::tabulate(index(self.rows()), |row| offsets[row + 1].saturating_sub(offsets[row]))
     }
 
     /// Whether a row has a neighbour. A binary search where rows are ordered by neighbour, otherwise a scan.
@@ -144,12 +146,13 @@ impl Topology {
     }
 
     /// Where each edge of the sorted rows stands now.
-    fn positions_by(&self, key: impl Fn(usize) -> u64 + Sync) -> Vec<u64> {
+    fn positions_by(&self, key: &(dyn Fn(usize) -> u64 + Sync)) -> Vec<u64> {
         let offsets = self.offsets();
         let mut positions = vec![0; index(self.edges())];
         let groups = row_groups(offsets);
         let lengths = groups.iter().map(|rows| index(offsets[rows.end] - offsets[rows.start]));
-        cut(&mut positions, lengths).into_par_iter().zip(&groups).for_each_init(Vec::new, |pairs, (mut out, rows)| {
+        parallel::for_each(cut(&mut positions, lengths).into_iter().zip(&groups), |_, (mut out, rows)| {
+            let mut pairs = Vec::new();
             for row in rows.clone() {
                 let list = self.list(row as u64);
                 let sorted = crate::pieces::take(&mut out, list.len());
@@ -178,13 +181,13 @@ impl Topology {
 }
 
 fn pick(lane: &Lane<'_>, positions: &[u64]) -> Moved {
-    fn all<T: Copy + Default + Send>(fill: &crate::lane::Fill<'_, T>, positions: &[u64]) -> Vec<T> {
+    fn all<T: Id + Default>(fill: &crate::lane::Fill<'_, T>, positions: &[u64]) -> Vec<T> {
         let one = |at: &u64| {
             let mut value = [T::default()];
             fill(index(*at), &mut value);
             value[0]
         };
-        positions.par_iter().map(one).collect()
+        parallel::map(positions, one)
     }
     match lane {
         Lane::Four(fill) => Moved::Four(all(fill, positions)),
@@ -194,14 +197,14 @@ fn pick(lane: &Lane<'_>, positions: &[u64]) -> Moved {
 
 /// Where lists of these lengths begin, and after the last one where it ends.
 pub(crate) fn offsets_of(degrees: &[u64]) -> Vec<u64> {
-    const PIECE: usize = 1 << 16;
     let mut offsets = vec![0; degrees.len() + 1];
-    let sums: Vec<u64> = degrees.par_chunks(PIECE).map(|degrees| degrees.iter().sum()).collect();
+    let pieces: Vec<&[u64]> = degrees.chunks(PIECE).collect();
+    let sums: Vec<u64> = parallel::collect(pieces.len(), |at| pieces[at].iter().sum());
     let mut total = 0;
     let begins: Vec<u64> = sums.iter().map(|sum| (total, total += sum).0).collect();
-    let pieces = offsets[1..].par_chunks_mut(PIECE).zip(degrees.par_chunks(PIECE)).zip(begins);
-    pieces.for_each(|((offsets, degrees), mut end)| {
-        for (offset, degree) in offsets.iter_mut().zip(degrees) {
+    parallel::for_parts(&mut offsets[1..], PIECE, &|start, offsets| {
+        let mut end = begins[start / PIECE];
+        for (offset, degree) in offsets.iter_mut().zip(&degrees[start..]) {
             end += degree;
             *offset = end;
         }
@@ -213,8 +216,8 @@ pub(crate) fn offsets_of(degrees: &[u64]) -> Vec<u64> {
 pub(crate) fn row_groups(offsets: &[u64]) -> Vec<Range<usize>> {
     const EDGES: u64 = 1 << 14;
     let (rows, edges) = (offsets.len() - 1, offsets[offsets.len() - 1]);
-    let first_row = |group: u64| offsets[..rows].partition_point(|offset| *offset < group * EDGES);
-    let mut bounds: Vec<usize> = (0..=edges / EDGES).into_par_iter().map(first_row).collect();
+    let first_row = |group: usize| offsets[..rows].partition_point(|offset| *offset < group as u64 * EDGES);
+    let mut bounds: Vec<usize> = parallel::tabulate(index(edges / EDGES) + 1, first_row);
     bounds.push(rows);
     bounds.windows(2).map(|pair| pair[0]..pair[1]).filter(|rows| !rows.is_empty()).collect()
 }

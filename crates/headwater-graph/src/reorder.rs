@@ -5,6 +5,7 @@
 //! are written front to back; what is read at random, first the places of many lists and then the map, is asked for many
 //! at a time, so that the misses overlap.
 
+use headwater_tensor::parallel;
 use rayon::prelude::*;
 
 use crate::build::inverse_of;
@@ -46,7 +47,7 @@ impl Permutation {
     pub fn identity(nodes: u64) -> Self {
         fn all<T: Id + Default>(nodes: u64) -> Vec<T> {
             let mut ids = vec![T::default(); index(nodes)];
-            ids.par_chunks_mut(PIECE_EDGES).enumerate().for_each(|(at, ids)| count_from(at * PIECE_EDGES, ids));
+            parallel::for_parts(&mut ids, PIECE_EDGES, &count_from);
             ids
         }
         let ids: Ids = if nodes <= 1 << 32 { all::<u32>(nodes).into() } else { all::<u64>(nodes).into() };
@@ -55,7 +56,7 @@ impl Permutation {
 
     /// The highest score first; among equals the lower id.
     pub fn by_score(scores: &[f64]) -> Result<Self> {
-        if let Some(at) = scores.par_iter().position_first(|score| score.is_nan()) {
+        if let Some(at) = parallel::position(scores, |score| score.is_nan()) {
             return Err(Error::BadScore { position: at as u64 });
         }
         // Adding zero makes one zero of two. The bits of positive floats ascend with them, those of negative ones fall.
@@ -63,12 +64,12 @@ impl Permutation {
             let bits = (score + 0.0).to_bits();
             if bits >> 63 == 0 { bits | (1 << 63) } else { !bits }
         };
-        Self::descending(scores.len(), |at| ascending(scores[at]))
+        Self::descending(scores.len(), &|at| ascending(scores[at]))
     }
 
     /// The highest degree first; among equals the lower id.
     pub fn by_degree(degrees: &[u64]) -> Result<Self> {
-        Self::descending(degrees.len(), |at| degrees[at])
+        Self::descending(degrees.len(), &|at| degrees[at])
     }
 
     /// How many nodes there are.
@@ -110,7 +111,7 @@ impl Permutation {
     /// As [`Permutation::relabel`], for ids that have been checked.
     pub(crate) fn relabelled(&self, ids: &Ids) -> Ids {
         fn all<T: Id, N: Id>(ids: &[T], names: &[N]) -> Vec<T> {
-            ids.par_iter().map(|id| T::narrow(names[index(id.wide())].wide())).collect()
+            parallel::map(ids, |id| T::narrow(names[index(id.wide())].wide()))
         }
         match (ids, &self.new_of_old) {
             (Ids::U32(ids), Ids::U32(names)) => all(ids, names).into(),
@@ -132,26 +133,34 @@ impl Permutation {
             return Ok(());
         }
         let rows = (PIECE_EDGES / row_bytes).max(1);
-        to.par_chunks_mut(rows * row_bytes).enumerate().for_each(|(piece, to)| {
-            for (at, to) in to.chunks_exact_mut(row_bytes).enumerate() {
-                let old = index(self.old_of_new.at(piece * rows + at)) * row_bytes;
+        parallel::for_parts(to, rows * row_bytes, &|start, to| {
+            for (at, to) in (start / row_bytes..).zip(to.chunks_exact_mut(row_bytes)) {
+                let old = index(self.old_of_new.at(at)) * row_bytes;
                 to.copy_from_slice(&from[old..old + row_bytes]);
             }
         });
         Ok(())
     }
 
-    fn descending(nodes: usize, key: impl Fn(usize) -> u64 + Sync) -> Result<Self> {
-        let mut order: Vec<(u64, u64)> = (0..nodes).into_par_iter().map(|at| (!key(at), at as u64)).collect();
+    fn descending(nodes: usize, key: &(dyn Fn(usize) -> u64 + Sync)) -> Result<Self> {
+        // A pair as one number: the key, and below it the position.
+        let pair = |at: usize| u128::from(!key(at)) << 64 | at as u128;
+        let mut order = parallel::tabulate(nodes, pair);
         order.par_sort_unstable();
         let old_of_new: Ids = if nodes as u64 <= 1 << 32 {
-            order.par_iter().map(|(_, at)| u32::narrow(*at)).collect::<Vec<_>>().into()
+            parallel::map(&order, |pair| u32::narrow(low(*pair))).into()
         } else {
-            order.par_iter().map(|(_, at)| *at).collect::<Vec<_>>().into()
+            parallel::map(&order, |pair| low(*pair)).into()
         };
         drop(order);
         Self::from_old_of_new(old_of_new)
     }
+}
+
+/// The lower half of a pair.
+#[expect(clippy::cast_possible_truncation, reason = "the upper half is left out")]
+pub(crate) fn low(pair: u128) -> u64 {
+    pair as u64
 }
 
 impl Topology {
@@ -205,7 +214,7 @@ impl Graph {
 
 fn new_degrees<T: Id>(offsets: &[u64], old_of_new: &[T]) -> Vec<u64> {
     let degree = |old: &T| offsets[index(old.wide()) + 1] - offsets[index(old.wide())];
-    old_of_new.par_iter().map(degree).collect()
+    parallel::map(old_of_new, degree)
 }
 
 /// Lists on their way from where they were to where they belong.
@@ -230,10 +239,10 @@ impl Mover<'_> {
     }
 
     fn move_all<T: Id>(&self, fill: &Fill<'_, T>, names: Option<&Ids>, to: &mut [T]) {
-        to.par_chunks_mut(PIECE_EDGES).enumerate().for_each(|(at, piece)| {
+        parallel::for_parts(to, PIECE_EDGES, &|start, piece| {
             match self.old_of_new {
-                Ids::U32(old) => self.move_piece(old, fill, at * PIECE_EDGES, piece),
-                Ids::U64(old) => self.move_piece(old, fill, at * PIECE_EDGES, piece),
+                Ids::U32(old) => self.move_piece(old, fill, start, piece),
+                Ids::U64(old) => self.move_piece(old, fill, start, piece),
             }
             if let Some(names) = names {
                 relabel(piece, names);

@@ -6,9 +6,9 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
-use crate::column::{Column, Ids};
+use crate::column::{Column, Id, Ids};
 use crate::error::{Error, Result};
 
 /// Which end of an edge owns it.
@@ -84,12 +84,12 @@ impl Topology {
     /// Without ids that are positions: edges have those anyway, and samplers need not read them.
     #[must_use]
     pub fn with_ids_implied(self) -> Self {
-        let are_positions = match &self.edge_ids {
-            Some(Ids::U32(ids)) => ids.par_iter().enumerate().all(|(at, id)| *id as usize == at),
-            Some(Ids::U64(ids)) => ids.par_iter().enumerate().all(|(at, id)| *id == at as u64),
+        let are_implied = match &self.edge_ids {
+            Some(Ids::U32(ids)) => are_positions(ids),
+            Some(Ids::U64(ids)) => are_positions(ids),
             None => return self,
         };
-        if are_positions { Self { edge_ids: None, ..self } } else { self }
+        if are_implied { Self { edge_ids: None, ..self } } else { self }
     }
 
     /// With the weight of every edge: finite, not negative.
@@ -238,7 +238,9 @@ impl Topology {
     /// Checks every offset and every id, as [`Topology::new`] does.
     pub fn check(&self) -> Result<()> {
         self.check_ends()?;
-        let falls = self.offsets.par_windows(2).position_first(|pair| pair[0] > pair[1]);
+        let offsets = self.offsets.as_slice();
+        let falls = |mut rows: Range<usize>| rows.find(|row| offsets[*row] > offsets[row + 1]);
+        let falls = parallel::first(offsets.len().saturating_sub(1), PIECE, &falls);
         if let Some(row) = falls {
             let (before, after) = (self.offsets[row], self.offsets[row + 1]);
             return Err(Error::FallingOffsets { row: row as u64, before, after });
@@ -262,9 +264,14 @@ impl Topology {
     }
 }
 
+/// Whether every id is its own position.
+fn are_positions<T: Id>(ids: &[T]) -> bool {
+    parallel::first(ids.len(), PIECE, &|mut range| range.find(|at| ids[*at].wide() != *at as u64)).is_none()
+}
+
 /// Whether all weights are finite and none is negative.
 pub(crate) fn check_weights(weights: &[f32]) -> Result<()> {
-    let bad = weights.par_iter().position_first(|weight| !(weight.is_finite() && *weight >= 0.0));
+    let bad = parallel::position(weights, |weight| !(weight.is_finite() && *weight >= 0.0));
     bad.map_or(Ok(()), |at| Err(Error::BadWeight { position: at as u64, weight: weights[at] }))
 }
 

@@ -10,7 +10,8 @@
 //! * **Where are its bytes?** [`Tensor`] shares a storage with its views; it is made, moved, laid over memory somebody else
 //!   owns, and read back, on every device.
 //! * **How is it computed?** [`ops`] has one folder for each operator: contract in words, checks, the CPU path, the CUDA
-//!   text, tests. The CPU paths take plain slices as [`View`]s and write packed slices; [`loops`] decides the order.
+//!   text, tests. The CPU paths take plain slices as [`View`]s and write packed slices; [`loops`] decides the order and
+//!   [`parallel`] shares the work out to threads.
 //!
 //! ```
 //! use headwater_tensor::ops::elementwise::{BinaryOp, cpu};
@@ -48,6 +49,7 @@ pub mod layout;
 pub mod loops;
 pub mod npy;
 pub mod ops;
+pub mod parallel;
 pub mod placement;
 mod read;
 mod runtime;

@@ -66,8 +66,9 @@ impl<const N: usize> Loops<N> {
         self.strides.map(|strides| strides[self.rank - 1])
     }
 
-    /// Calls `visit` for each run of the positions in `range`, counted in row-major order.
-    pub fn for_each_run(&self, range: Range<usize>, mut visit: impl FnMut(Run<N>)) {
+    /// Calls `visit` for each run of the positions in `range`, counted in row-major order. Runs are mostly long: `visit` is
+    /// called through a pointer, so that the walk is compiled once and not for each operator.
+    pub fn for_each_run(&self, range: Range<usize>, visit: &mut dyn FnMut(Run<N>)) {
         let inner = self.shape[self.rank - 1];
         if range.is_empty() || inner == 0 {
             return;

@@ -1,6 +1,6 @@
 //! Gradients that are too long together are shortened together.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 /// Numbers that one thread sums at a time. Sums of pieces are added in their order, whoever made them.
 const PIECE: usize = 1 << 14;
@@ -26,7 +26,8 @@ fn squares(values: &[f32]) -> f64 {
     if values.len() <= PIECE {
         return squares_of_piece(values);
     }
-    let sums: Vec<f64> = values.par_chunks(PIECE).map(squares_of_piece).collect();
+    let pieces: Vec<&[f32]> = values.chunks(PIECE).collect();
+    let sums = parallel::collect(pieces.len(), |at| squares_of_piece(pieces[at]));
     sums.iter().sum()
 }
 
@@ -46,7 +47,9 @@ fn squares_of_piece(values: &[f32]) -> f64 {
 #[expect(clippy::cast_possible_truncation, reason = "gradients are f32")]
 fn scale_all<G: AsMut<[f32]>>(gradients: &mut [G], scale: f64) {
     for gradient in gradients {
-        gradient.as_mut().par_chunks_mut(PIECE).flatten().for_each(|value| *value *= scale as f32);
+        parallel::for_parts(gradient.as_mut(), PIECE, &|_, piece| {
+            piece.iter_mut().for_each(|value| *value *= scale as f32);
+        });
     }
 }
 

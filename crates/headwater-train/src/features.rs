@@ -4,7 +4,7 @@
 //! kept as sparse rows where most of them are zeros.
 
 use headwater_compile::cpu::fast::{Given, SparseRows};
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use crate::error::{Error, Result};
 use crate::network::{InputPlan, Inputs, Nodes};
@@ -12,6 +12,9 @@ use crate::task::Task;
 
 /// Part of the features that may be other than zero where they are kept as sparse rows.
 pub(crate) const MOST_FILLED: f64 = 0.25;
+
+/// Rows that a thread looks through at a time.
+const ROWS_TOGETHER: usize = 1 << 8;
 
 /// Reads features for a network.
 #[derive(Debug, Clone)]
@@ -193,16 +196,18 @@ impl Reader<'_> {
     fn first_bad(&self, rows: &Fetched, width: usize) -> Option<(usize, f32)> {
         match rows {
             Fetched::Copied(rows) => {
-                let bad = rows.par_iter().position_first(|value| !value.is_finite())?;
+                let bad = parallel::position(rows, |value| !value.is_finite())?;
                 Some((bad, rows[bad]))
             }
             Fetched::InPlace(numbers) => {
                 let table = self.task.only_table()?;
                 let row = |number: u32| &table[number as usize * width..][..width];
-                numbers.par_iter().enumerate().find_map_first(|(at, number)| {
-                    let bad = row(*number).iter().position(|value| !value.is_finite())?;
-                    Some((at * width + bad, row(*number)[bad]))
-                })
+                let bad_in = |number: u32| row(number).iter().position(|value| !value.is_finite());
+                let at = parallel::first(numbers.len(), ROWS_TOGETHER, &|mut range| {
+                    range.find(|at| bad_in(numbers[*at]).is_some())
+                })?;
+                let bad = bad_in(numbers[at])?;
+                Some((at * width + bad, row(numbers[at])[bad]))
             }
         }
     }

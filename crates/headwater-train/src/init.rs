@@ -7,10 +7,7 @@
 //! `inits`.
 
 use headwater_graph::random::Key;
-use rayon::prelude::*;
-
-/// Numbers that one thread makes at a time.
-const PIECE: usize = 1 << 14;
+use headwater_tensor::parallel;
 
 /// How a parameter begins.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,13 +85,7 @@ fn normal(key: Key, at: u64) -> f64 {
 
 #[expect(clippy::cast_possible_truncation, reason = "parameters are f32")]
 fn fill(count: usize, value: impl Fn(u64) -> f64 + Sync) -> Vec<f32> {
-    let mut values = vec![0.0; count];
-    values.par_chunks_mut(PIECE).enumerate().for_each(|(piece, values)| {
-        for (at, slot) in values.iter_mut().enumerate() {
-            *slot = value((piece * PIECE + at) as u64) as f32;
-        }
-    });
-    values
+    parallel::tabulate(count, |at| value(at as u64) as f32)
 }
 
 #[cfg(test)]

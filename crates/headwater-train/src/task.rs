@@ -9,6 +9,7 @@ use headwater_graph::generate::{Like, Population, Recipe};
 use headwater_graph::reorder::Permutation;
 use headwater_graph::topology::Layout;
 use headwater_graph::{Dataset, Graph, NodeType, Progress, Relation, Schema, Silent, Topology};
+use headwater_tensor::parallel;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -141,9 +142,10 @@ impl Task {
             ids.par_sort_unstable();
             ids
         });
-        let label = |node: u64| i64::try_from(population.label(old(node))).unwrap_or(-1);
+        let label = |node: usize| i64::try_from(population.label(old(node as u64))).unwrap_or(-1);
+        let count = usize::try_from(population.count()).unwrap_or(usize::MAX);
         Ok(Self {
-            labels: Labels::Classes((0..population.count()).into_par_iter().map(label).collect()),
+            labels: Labels::Classes(parallel::tabulate(count, label)),
             features: vec![made_table(&population, &old)?],
             graph,
             node_type: 0,

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use headwater_tensor::npy::{NpyFile, NpyType, write_array};
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use crate::error::{Error, Result};
 
@@ -33,13 +33,14 @@ impl PageSums {
         let file = File::open(path).map_err(refused("open", path))?;
         let file_bytes = file.metadata().map_err(refused("ask for the length of", path))?.len();
         let starts: Vec<u64> = (0..file_bytes).step_by(PART_BYTES).collect();
-        let part = |start: &u64| -> Result<Vec<u32>> {
+        let part = |at: usize| -> Result<Vec<u32>> {
+            let start = starts[at];
             let left = usize::try_from(file_bytes - start).unwrap_or(usize::MAX);
             let mut bytes = vec![0; PART_BYTES.min(left)];
-            file.read_exact_at(&mut bytes, *start).map_err(refused("read", path))?;
+            file.read_exact_at(&mut bytes, start).map_err(refused("read", path))?;
             Ok(bytes.chunks(PAGE_BYTES).map(crc32fast::hash).collect())
         };
-        let parts = starts.par_iter().map(part).collect::<Result<Vec<_>>>()?;
+        let parts = parallel::try_collect(starts.len(), part)?;
         Ok(Self { sums: parts.concat(), file_bytes })
     }
 
@@ -100,8 +101,8 @@ impl PageSums {
             file.read_exact_at(&mut bytes, begin).map_err(refused("read", path))?;
             self.check(path, begin, &bytes)?;
         }
-        let parts = tail[skipped..].par_chunks(PART_BYTES).enumerate();
-        parts.map(|(at, part)| self.check(path, whole_from + (at * PART_BYTES) as u64, part)).collect()
+        let parts = tail[skipped..].chunks(PART_BYTES).enumerate();
+        parallel::try_for_each(parts, |(at, part)| self.check(path, whole_from + (at * PART_BYTES) as u64, part))
     }
 
     /// Checks bytes that were read at `offset`, which is a multiple of a page. What is behind the end of the file is left.

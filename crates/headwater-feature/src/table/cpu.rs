@@ -1,7 +1,7 @@
 //! Rows of a table in host memory, converted: what the kernel gives, and the way without a GPU.
 
 use headwater_tensor::gather::GatherError;
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use crate::error::{Error, Result};
 use crate::rows::{RowFormat, Stored, decode_row, encode_row};
@@ -29,12 +29,12 @@ impl HostRows<'_> {
             return Err(Error::Bytes { name: "the output", found: out.len() as u64, expected });
         }
         let rows = (self.bytes.len() / self.format.stride_bytes.max(1)) as u64;
-        if let Some(at) = ids.par_iter().position_first(|id| *id >= rows) {
+        if let Some(at) = parallel::position(ids, |id| *id >= rows) {
             let bad = GatherError::IdOutOfRange { position: at as u64, id: ids[at].into(), rows };
             return Err(headwater_tensor::Error::from(bad).into());
         }
-        let parts = out.par_chunks_mut((ROWS * row_bytes).max(1)).zip(ids.par_chunks(ROWS));
-        parts.for_each(|(out, ids)| {
+        let parts = out.chunks_mut((ROWS * row_bytes).max(1)).zip(ids.chunks(ROWS));
+        parallel::for_each(parts, |_, (out, ids)| {
             let mut elements = vec![0f32; self.format.elements];
             let rows = out.chunks_mut(row_bytes.max(1)).zip(ids);
             rows.for_each(|(out, id)| self.row(*id, out_type, &mut elements, out));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater_memory::host_bytes_available;
 use headwater_memory::io::{Engine, EngineConfig, FileOptions};
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 use serde::{Deserialize, Serialize};
 
 use super::map::IdMap;
@@ -160,26 +160,24 @@ impl HostTable {
     fn fill(&self, hot: &Hot, places: &[Place], cold: &[u8], out_type: Stored, out: &mut [u8]) {
         let format = self.source.format();
         let (row_bytes, width) = (format.row_bytes(), (format.elements * out_type.bytes()).max(1));
-        let parts = out.par_chunks_mut(ROWS * width).zip(places.par_chunks(ROWS));
-        parts.for_each_init(
-            || vec![0f32; format.elements],
-            |elements, (out, places)| {
-                for (out, place) in out.chunks_mut(width).zip(places) {
-                    match *place {
-                        Place::Cold(at) => out.copy_from_slice(&cold[at * width..][..width]),
-                        Place::Hot(at) => {
-                            let row = &hot.bytes[at * row_bytes..][..row_bytes];
-                            if out_type == format.stored {
-                                out.copy_from_slice(row);
-                            } else {
-                                decode_row(row, format.stored, 1.0, elements);
-                                encode_row(elements, out_type, out);
-                            }
+        let parts = out.chunks_mut(ROWS * width).zip(places.chunks(ROWS));
+        parallel::for_each(parts, |_, (out, places)| {
+            let mut elements = vec![0f32; format.elements];
+            for (out, place) in out.chunks_mut(width).zip(places) {
+                match *place {
+                    Place::Cold(at) => out.copy_from_slice(&cold[at * width..][..width]),
+                    Place::Hot(at) => {
+                        let row = &hot.bytes[at * row_bytes..][..row_bytes];
+                        if out_type == format.stored {
+                            out.copy_from_slice(row);
+                        } else {
+                            decode_row(row, format.stored, 1.0, &mut elements);
+                            encode_row(&elements, out_type, out);
                         }
                     }
                 }
-            },
-        );
+            }
+        });
     }
 
     /// What it gave so far.

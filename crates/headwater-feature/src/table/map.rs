@@ -3,7 +3,7 @@
 use headwater_cuda::{Gpu, Span, Stream};
 use headwater_memory::upload;
 use headwater_tensor::gather::IdType;
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
 use super::cuda::lookup;
 use super::layout::index;
@@ -25,7 +25,7 @@ impl IdMap {
             return Self::U64(row_of_id.to_vec());
         }
         // What does not fit is no row either.
-        Self::U32(row_of_id.par_iter().map(|row| u32::try_from(*row).unwrap_or(u32::MAX)).collect())
+        Self::U32(parallel::map(row_of_id, |row| u32::try_from(*row).unwrap_or(u32::MAX)))
     }
 
     /// Ids that it knows.
@@ -55,20 +55,24 @@ impl IdMap {
     /// The rows of ids. An id without one is an error that names it.
     pub fn rows(&self, ids: &[u64]) -> Result<Vec<u64>> {
         let known = self.len() as u64;
-        ids.par_iter().map(|id| self.row(*id).ok_or(Error::NoRow { id: *id, known })).collect()
+        let rows = parallel::map(ids, |id| self.row(*id).unwrap_or(u64::MAX));
+        match parallel::position(&rows, |row| *row == u64::MAX) {
+            Some(at) => Err(Error::NoRow { id: ids[at], known }),
+            None => Ok(rows),
+        }
     }
 
     /// This map and then `next`, which leads to a table of `rows` rows.
     pub(super) fn then(&self, next: &Self, rows: u64) -> Self {
-        let row = |id| self.row(id as u64).and_then(|row| next.row(row)).unwrap_or(u64::MAX);
-        let all: Vec<u64> = (0..self.len()).into_par_iter().map(row).collect();
+        let row = |id: usize| self.row(id as u64).and_then(|row| next.row(row)).unwrap_or(u64::MAX);
+        let all: Vec<u64> = parallel::tabulate(self.len(), row);
         Self::of(&all, rows)
     }
 
     /// Refuses rows that a table of `rows` rows does not have.
     pub(crate) fn check(&self, rows: u64) -> Result<()> {
         let is_bad = |id: &usize| self.row(*id as u64).is_some_and(|row| row >= rows);
-        match (0..self.len()).into_par_iter().find_first(is_bad) {
+        match parallel::first(self.len(), PIECE, &|mut ids| ids.find(is_bad)) {
             Some(id) => Err(Error::MapRow { id: id as u64, row: self.row(id as u64).unwrap_or(u64::MAX), rows }),
             None => Ok(()),
         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use headwater_cuda::{Allocation, Gpu, Span};
 use headwater_memory::{Buffer, Pinned, SharedHost, Uploader, host_bytes_available, pin, upload};
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::layout::{Layout, index};
 use super::source::Source;
@@ -152,8 +152,8 @@ impl Placing<'_> {
             return Ok((pin(self.gpu, &part)?, None));
         }
         let copy = Buffer::<u8, Pinned>::filled(self.gpu, bytes, |copy| {
-            let parts = copy.par_chunks_mut(PART_BYTES).enumerate();
-            parts.try_for_each(|(at, part)| self.write_host(at * PART_BYTES, part))
+            let parts = copy.chunks_mut(PART_BYTES).enumerate();
+            parallel::try_for_each(parts, |(at, part)| self.write_host(at * PART_BYTES, part))
         })?;
         Ok((copy.whole().clone(), None))
     }
@@ -175,8 +175,8 @@ impl Placing<'_> {
     fn scales(&self) -> Result<Span> {
         let rows = if self.format.stored == Stored::I8 { self.layout.host_end } else { 0 };
         let all = self.source.in_memory().map_or(&[][..], |(_, scales)| scales);
-        let scale = |row| all.get(index(self.source_row(row))).copied().unwrap_or(1.0);
-        let scales: Vec<f32> = (0..rows).into_par_iter().map(scale).collect();
+        let scale = |row: usize| all.get(index(self.source_row(row as u64))).copied().unwrap_or(1.0);
+        let scales: Vec<f32> = parallel::tabulate(index(rows), scale);
         Ok(upload(self.gpu, bytemuck::cast_slice(&scales))?)
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use headwater_cuda::Stream;
 use headwater_memory::{Buffer, Device};
+use headwater_tensor::parallel::{self, PIECE};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -63,7 +64,8 @@ impl TieredTable {
         let copied = if source.disk().is_some() { self.layout.host_end } else { self.layout.interleaved_end };
         let before = self.copied_rows(copied);
         let moved = hottest(reads, copied);
-        let new_rows = moved.par_iter().filter(|row| before.binary_search(row).is_err()).count() as u64;
+        let is_new = |row: &&u64| before.binary_search(row).is_err();
+        let new_rows = parallel::sum(moved.len(), PIECE, &|range| moved[range].iter().filter(is_new).count() as u64);
         // What is still queued may report a bad id, which is no reason to give the table up.
         self.wait_until_unused()?;
         self.fill_anew(&source, &moved)?;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use headwater_memory::Foreign;
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::cpu::HostRows;
 use super::layout::index;
@@ -16,6 +16,8 @@ use crate::rows::{RowFormat, Stored, decode_row, encode_row};
 
 /// Rows that are converted at a time.
 const PART_ROWS: usize = 4096;
+/// Of those, rows that a thread converts at a time.
+const ROWS: usize = 64;
 
 /// All rows of a table. Clones share them.
 #[derive(Debug, Clone)]
@@ -127,11 +129,13 @@ impl Source {
         for (rows, out) in rows.chunks(PART_ROWS).zip(out.chunks_mut((PART_ROWS * out_width).max(1))) {
             let stored = &mut stored[..rows.len() * width];
             file.fetch(rows, stored)?;
-            let pairs = stored.par_chunks(width.max(1)).zip(out.par_chunks_mut(out_width.max(1)));
-            let empty = || vec![0f32; self.format.elements];
-            pairs.for_each_init(empty, |elements, (stored, out)| {
-                decode_row(stored, self.format.stored, 1.0, elements);
-                encode_row(elements, out_type, out);
+            let parts = stored.chunks((ROWS * width).max(1)).zip(out.chunks_mut((ROWS * out_width).max(1)));
+            parallel::for_each(parts, |_, (stored, out)| {
+                let mut elements = vec![0f32; self.format.elements];
+                for (stored, out) in stored.chunks(width.max(1)).zip(out.chunks_mut(out_width.max(1))) {
+                    decode_row(stored, self.format.stored, 1.0, &mut elements);
+                    encode_row(&elements, out_type, out);
+                }
             });
         }
         Ok(())

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::plan::BuildPlan;
 use crate::column::{Id, Ids};
@@ -57,7 +57,8 @@ impl Dealt {
         progress: &dyn Progress,
     ) {
         let strip_edges = keys.len().div_ceil(index(plan.strips)).max(1);
-        let counts: Vec<Vec<usize>> = keys.par_chunks(strip_edges).map(|strip| count(plan, strip)).collect();
+        let keys_of: Vec<&[K]> = keys.chunks(strip_edges).collect();
+        let counts: Vec<Vec<usize>> = parallel::collect(keys_of.len(), |strip| count(plan, keys_of[strip]));
         for (bucket, total) in self.counts.iter_mut().enumerate() {
             *total = counts.iter().map(|strip| strip[bucket]).sum();
         }
@@ -77,17 +78,14 @@ impl Dealt {
             }
         }
         let block_edges = index(plan.block_edges);
-        let work = strips.into_par_iter().zip(keys.par_chunks(strip_edges)).enumerate();
-        work.for_each_init(
-            || Block::new(plan),
-            |block, (at, (mut strip, keys))| {
-                for (nth, keys) in keys.chunks(block_edges).enumerate() {
-                    block.sort(plan.bucket_rows_log2, keys);
-                    strip.receive(block, start + at * strip_edges + nth * block_edges, keys.len(), lanes);
-                    progress.advance(keys.len() as u64);
-                }
-            },
-        );
+        parallel::for_each(strips.into_iter().zip(keys_of), |at, (mut strip, keys)| {
+            let mut block = Block::new(plan);
+            for (nth, keys) in keys.chunks(block_edges).enumerate() {
+                block.sort(plan.bucket_rows_log2, keys);
+                strip.receive(&mut block, start + at * strip_edges + nth * block_edges, keys.len(), lanes);
+                progress.advance(keys.len() as u64);
+            }
+        });
     }
 }
 

@@ -19,7 +19,7 @@ mod sort;
 mod tests;
 mod transpose;
 
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
 use self::plan::MOST_ROWS;
 pub use self::plan::{BuildPlan, BuildSize, build_plan};
@@ -192,7 +192,7 @@ pub(crate) fn inverse_of(ids: &Ids) -> Result<Ids> {
     let count = ids.len() as u64;
     ids.check_below(count, "permutation")?;
     let (offsets, positions) = positions_by(ids, count);
-    match offsets.par_iter().enumerate().position_first(|(at, offset)| at as u64 != *offset) {
+    match parallel::first(offsets.len(), PIECE, &|mut range| range.find(|at| *at as u64 != offsets[*at])) {
         // Up to here every number stands once.
         Some(at) => Err(Error::NotPermutation { id: at as u64 - 1, times: offsets[at] - (at as u64 - 1), count }),
         None => Ok(positions),
@@ -226,11 +226,12 @@ impl Ids {
 
 /// The first id at or above a limit. Blocks are folded without a branch an id, which is several times faster.
 fn first_from<T: Id>(ids: &[T], limit: u64) -> Option<usize> {
-    const BLOCK: usize = 1 << 14;
     // Not `Iterator::max`, which compiles to a comparison at a time.
     let most = |block: &[T]| block.iter().fold(T::narrow(0), |most, id| most.max(*id)).wide();
     let is_bad = |block: &[T]| !block.is_empty() && most(block) >= limit;
-    let block = ids.par_chunks(BLOCK).position_first(is_bad)?;
-    let within = ids[block * BLOCK..].iter().position(|id| id.wide() >= limit)?;
-    Some(block * BLOCK + within)
+    parallel::first(ids.len(), PIECE, &|range| {
+        let block = &ids[range.clone()];
+        let within = if is_bad(block) { block.iter().position(|id| id.wide() >= limit) } else { None };
+        within.map(|within| range.start + within)
+    })
 }

@@ -5,8 +5,9 @@
 //! which is the next row's beginning.
 
 use std::ops::Range;
+use std::slice::ChunksMut;
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::deal::Dealt;
 use super::plan::BuildPlan;
@@ -58,8 +59,8 @@ fn segments(plan: &BuildPlan, edges: usize) -> impl Iterator<Item = Range<usize>
 }
 
 /// The rows of each bucket in `of_rows`.
-fn by_bucket<'a>(plan: &BuildPlan, of_rows: &'a mut [u64]) -> rayon::slice::ChunksMut<'a, u64> {
-    of_rows.par_chunks_mut(1 << plan.bucket_rows_log2)
+fn by_bucket<'a>(plan: &BuildPlan, of_rows: &'a mut [u64]) -> ChunksMut<'a, u64> {
+    of_rows.chunks_mut(1 << plan.bucket_rows_log2)
 }
 
 /// What every bucket has in an array that lies in the order of buckets.
@@ -75,7 +76,7 @@ fn spans<'a, T>(mut rest: &'a [T], counts: &[usize]) -> Vec<&'a [T]> {
 /// Adds a segment's edges to the counts of their rows.
 fn count(plan: &BuildPlan, dealt: &Dealt, counts: &mut [u64]) {
     let spans = spans(&dealt.rows, &dealt.counts);
-    by_bucket(plan, counts).zip(spans).for_each(|(counts, rows)| {
+    parallel::for_each(by_bucket(plan, counts).zip(spans), |_, (counts, rows)| {
         for row in rows {
             counts[usize::from(*row)] += 1;
         }
@@ -84,8 +85,9 @@ fn count(plan: &BuildPlan, dealt: &Dealt, counts: &mut [u64]) {
 
 /// Turns counts into where each row begins. Returns how many edges every bucket has.
 fn begin_rows(plan: &BuildPlan, counts: &mut [u64]) -> Vec<u64> {
-    let buckets: Vec<u64> = by_bucket(plan, counts).map(|counts| counts.iter().sum()).collect();
-    by_bucket(plan, counts).zip(begins(&buckets)).for_each(|(counts, mut begin)| {
+    let of_buckets: Vec<&mut [u64]> = by_bucket(plan, counts).collect();
+    let buckets: Vec<u64> = parallel::collect(of_buckets.len(), |bucket| of_buckets[bucket].iter().sum());
+    parallel::for_each(of_buckets.into_iter().zip(begins(&buckets)), |_, (counts, mut begin)| {
         for count in counts {
             begin += std::mem::replace(count, begin);
         }
@@ -114,7 +116,7 @@ fn place(plan: &BuildPlan, dealt: &Dealt, cursors: &mut [u64], buckets: &[u64], 
         }
     }
     let rows = spans(&dealt.rows, &dealt.counts);
-    by_bucket(plan, cursors).zip(rows).for_each(|(cursors, rows)| {
+    parallel::for_each(by_bucket(plan, cursors).zip(rows), |_, (cursors, rows)| {
         for row in rows {
             cursors[usize::from(*row)] += 1;
         }
@@ -132,10 +134,9 @@ fn place_lane<T: Copy + Send + Sync>(
 ) {
     let (rows, values) = (spans(&dealt.rows, &dealt.counts), spans(from, &dealt.counts));
     let outputs = cut(to, buckets.iter().map(|edges| index(*edges)));
-    let work = by_bucket(plan, cursors).zip(begins(buckets)).zip(rows.into_par_iter().zip(values).zip(outputs));
-    work.for_each_init(Vec::new, |own, ((cursors, begin), ((rows, values), output))| {
-        own.clear();
-        own.extend(cursors.iter().map(|cursor| cursor - begin));
+    let work = by_bucket(plan, cursors).zip(begins(buckets)).zip(rows.into_iter().zip(values).zip(outputs));
+    parallel::for_each(work, |_, ((cursors, begin), ((rows, values), output))| {
+        let mut own: Vec<u64> = cursors.iter().map(|cursor| cursor - begin).collect();
         for (row, value) in rows.iter().zip(values) {
             let cursor = &mut own[usize::from(*row)];
             output[index(*cursor)] = *value;

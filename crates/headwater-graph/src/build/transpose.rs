@@ -1,6 +1,6 @@
 //! Lists turned round: from the other end's point of view, or back into an edge list.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
 use super::{BuildPlan, Coo, EdgeIds, Edges};
 use crate::column::{Id, Ids};
@@ -64,9 +64,8 @@ impl Topology {
 
     fn row_of_every_edge(&self) -> Ids {
         fn all<T: Id + Default>(offsets: &[u64], edges: u64) -> Vec<T> {
-            const PIECE: usize = 1 << 16;
             let mut rows = vec![T::default(); index(edges)];
-            rows.par_chunks_mut(PIECE).enumerate().for_each(|(at, rows)| fill_rows(offsets, at * PIECE, rows));
+            parallel::for_parts(&mut rows, PIECE, &|start, rows| fill_rows(offsets, start, rows));
             rows
         }
         if self.rows() <= 1 << 32 {

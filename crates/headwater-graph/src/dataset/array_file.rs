@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use headwater_tensor::Shape;
 use headwater_tensor::npy::{NpyElement, NpyType, header_bytes_aligned};
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 use rustix::fs::FallocateFlags;
 
 use super::checksum::{BlockSum, block_sum, join};
@@ -150,7 +150,7 @@ impl ArrayFile {
             let data = start.max(HEADER_BYTES) - HEADER_BYTES..end - HEADER_BYTES;
             produce(data, &|data| self.store(start, data))
         };
-        let sums = (0..bytes.div_ceil(self.block_bytes)).into_par_iter().map(block).collect::<Result<Vec<_>>>()?;
+        let sums = parallel::try_collect(index(bytes.div_ceil(self.block_bytes)), |at| block(at as u64))?;
         Ok(FileEntry { dtype: self.kind.name().to_owned(), shape: self.shape.clone(), bytes, blake3: join(&sums) })
     }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use headwater_tensor::npy::{NpyElement, NpyType};
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::array_file::{BLOCK_BYTES, HEADER_BYTES, create, elements_of, header};
 use super::checksum::{BlockSum, block_sum, join};
@@ -124,13 +124,12 @@ impl GrowingBytes {
     /// Writes the first bytes of what is pending. Only the last call may leave a block unfinished.
     fn flush(&mut self, bytes: usize) -> Result<()> {
         let first = self.sums.len() as u64;
-        let blocks = self.pending[..bytes].par_chunks(index(BLOCK_BYTES)).enumerate();
-        let sums = blocks.map(|(at, block)| {
+        let blocks: Vec<&[u8]> = self.pending[..bytes].chunks(index(BLOCK_BYTES)).collect();
+        let sums = parallel::try_collect(blocks.len(), |at| -> Result<_> {
             let start = (first + at as u64) * BLOCK_BYTES;
-            self.file.write_all_at(block, start).map_err(refused("write", &self.path))?;
-            Ok(block_sum(start, &[block]))
-        });
-        let sums = sums.collect::<Result<Vec<_>>>()?;
+            self.file.write_all_at(blocks[at], start).map_err(refused("write", &self.path))?;
+            Ok(block_sum(start, &[blocks[at]]))
+        })?;
         self.sums.extend(sums);
         self.pending.drain(..bytes);
         Ok(())

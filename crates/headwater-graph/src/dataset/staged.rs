@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::refused;
@@ -165,7 +165,7 @@ fn clear(folder: &Path) -> Result<()> {
 /// Syncs every file below a folder, and the folders below it.
 fn sync_files(folder: &Path) -> Result<()> {
     let entries: Vec<_> = fs::read_dir(folder).and_then(Iterator::collect).map_err(refused("read", folder))?;
-    entries.par_iter().map(fs::DirEntry::path).try_for_each(|path| {
+    parallel::try_for_each(entries.iter().map(fs::DirEntry::path), |path| {
         if path.is_dir() {
             sync_files(&path)?;
         }

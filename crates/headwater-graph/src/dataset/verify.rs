@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::array_file::BLOCK_BYTES;
 use super::checksum::{BlockSum, block_sum, join};
@@ -55,8 +55,7 @@ fn verify_file(path: &Path, entry: &FileEntry, idle: &Mutex<Vec<Vec<u8>>>, progr
         progress.advance(bytes);
         Ok(sum)
     };
-    let blocks = (0..entry.bytes.div_ceil(BLOCK_BYTES)).into_par_iter();
-    let found = join(&blocks.map(block).collect::<Result<Vec<_>>>()?);
+    let found = join(&parallel::try_collect(index(entry.bytes.div_ceil(BLOCK_BYTES)), |at| block(at as u64))?);
     if found == entry.blake3 {
         return Ok(());
     }

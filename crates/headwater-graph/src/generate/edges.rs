@@ -1,6 +1,6 @@
 //! The edges of a relation, each a pure function of its number, drawn by all threads straight into the arrays.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::population::Population;
 use super::skew::{Quadrants, Skew};
@@ -68,7 +68,7 @@ impl Drawing<'_> {
         let (near, far) = if turned { (self.targets, self.sources) } else { (self.sources, self.targets) };
         let ends = Ends { of: self, near, far, quadrants: Quadrants::new(self.recipe.skew, near.count(), far.count()) };
         progress.begin("drawing edges", self.recipe.edges);
-        from.par_chunks_mut(PIECE).zip(to.par_chunks_mut(PIECE)).enumerate().for_each(|(piece, (from, to))| {
+        parallel::for_each(from.chunks_mut(PIECE).zip(to.chunks_mut(PIECE)), |piece, (from, to)| {
             let first = (piece * PIECE) as u64;
             for (edge, (from, to)) in (first..).zip(from.iter_mut().zip(to.iter_mut())) {
                 let (near, far) = ends.at(edge);

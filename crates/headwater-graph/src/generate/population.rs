@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use headwater_tensor::parallel;
 use rayon::prelude::*;
 
 use super::bijection::Bijection;
@@ -123,7 +124,9 @@ impl Population {
     }
 
     fn split<T: Id>(&self, range: Range<u64>) -> Vec<T> {
-        let mut nodes: Vec<T> = range.into_par_iter().map(|at| T::narrow(self.split_order.forward(at))).collect();
+        let count = index(range.end - range.start);
+        let node = |at: usize| T::narrow(self.split_order.forward(range.start + at as u64));
+        let mut nodes: Vec<T> = parallel::tabulate(count, node);
         nodes.par_sort_unstable();
         nodes
     }

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
 use super::edges::GrowingIds;
 use super::idmap::{IdMap, Key};
@@ -26,7 +26,7 @@ pub fn compact(columns: &mut [&mut GrowingIds]) -> Result<Compacted> {
     let ranks = marks.ranks();
     for ids in columns.iter_mut() {
         if let GrowingIds::U32(ids) = &mut **ids {
-            ids.par_iter_mut().for_each(|id| *id = ranks.rank(*id));
+            parallel::for_parts(ids, PIECE, &|_, ids| ids.iter_mut().for_each(|id| *id = ranks.rank(*id)));
         }
     }
     Ok(Compacted::Originals(ranks.originals()))
@@ -50,20 +50,22 @@ impl Marks {
         let marks: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
         for ids in columns {
             if let GrowingIds::U32(ids) = &**ids {
-                ids.par_iter().for_each(|id| {
+                let mark = |id: &u32| {
                     let (word, bit) = (&marks[*id as usize / 64], 1 << (id % 64));
                     // Most ids occur often; reading first keeps the line shared between cores.
                     if word.load(Ordering::Relaxed) & bit == 0 {
                         word.fetch_or(bit, Ordering::Relaxed);
                     }
-                });
+                };
+                parallel::for_ranges(ids.len(), PIECE, &|range| ids[range].iter().for_each(mark));
             }
         }
         Self(marks)
     }
 
     fn count(&self) -> u64 {
-        self.0.par_iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+        let ones = |word: &AtomicU64| u64::from(word.load(Ordering::Relaxed).count_ones());
+        parallel::sum(self.0.len(), PIECE, &|range| self.0[range].iter().map(ones).sum())
     }
 
     fn ranks(self) -> Ranks {

@@ -1,9 +1,10 @@
 //! The edges of one relation while they are read: two columns of ids, as narrow as they can be, and what belongs to them.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
 use crate::build::Coo;
 use crate::column::{Id, Ids};
+use crate::topology::index;
 
 /// Ids that arrive one after the other. They take four bytes each until one of them needs eight.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,27 +60,24 @@ impl GrowingIds {
     /// The largest.
     pub fn max(&self) -> Option<u64> {
         match self {
-            Self::U32(ids) => ids.par_iter().max().map(|id| u64::from(*id)),
-            Self::U64(ids) => ids.par_iter().max().copied(),
+            Self::U32(ids) => max(ids),
+            Self::U64(ids) => max(ids),
         }
     }
 
     /// Where the first id is that is not below a limit.
     pub fn first_from(&self, limit: u64) -> Option<(usize, u64)> {
         match self {
-            Self::U32(ids) => {
-                let at = ids.par_iter().position_first(|id| u64::from(*id) >= limit)?;
-                Some((at, u64::from(ids[at])))
-            }
-            Self::U64(ids) => ids.par_iter().position_first(|id| *id >= limit).map(|at| (at, ids[at])),
+            Self::U32(ids) => parallel::position(ids, |id| u64::from(*id) >= limit).map(|at| (at, u64::from(ids[at]))),
+            Self::U64(ids) => parallel::position(ids, |id| *id >= limit).map(|at| (at, ids[at])),
         }
     }
 
     /// Gives every id its new number. Each must be a position in `renumbered`.
     pub fn renumber(&mut self, renumbered: &[u32]) {
         match self {
-            Self::U32(ids) => ids.par_iter_mut().for_each(|id| *id = renumbered[*id as usize]),
-            Self::U64(ids) => ids.par_iter_mut().for_each(|id| *id = renumbered[crate::topology::index(*id)].into()),
+            Self::U32(ids) => renumber(ids, renumbered),
+            Self::U64(ids) => renumber(ids, renumbered),
         }
     }
 
@@ -98,6 +96,18 @@ impl GrowingIds {
             *self = Self::U64(ids.iter().map(|id| u64::from(*id)).collect());
         }
     }
+}
+
+fn max<T: Id>(ids: &[T]) -> Option<u64> {
+    let blocks: Vec<&[T]> = ids.chunks(PIECE).collect();
+    let largest = parallel::collect(blocks.len(), |at| blocks[at].iter().max().map(|id| id.wide()));
+    largest.into_iter().flatten().max()
+}
+
+fn renumber<T: Id>(ids: &mut [T], renumbered: &[u32]) {
+    parallel::for_parts(ids, PIECE, &|_, ids| {
+        ids.iter_mut().for_each(|id| *id = T::narrow(renumbered[index(id.wide())].into()));
+    });
 }
 
 impl From<GrowingIds> for Ids {

@@ -9,6 +9,7 @@ use std::hash::BuildHasher;
 use std::path::Path;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use headwater_tensor::parallel;
 use rayon::prelude::*;
 
 use super::fault::Fault;
@@ -70,15 +71,15 @@ impl IdMap {
     /// The ids in ascending order, and the new number of each old one.
     #[must_use]
     pub fn into_sorted_integers(self) -> (Vec<i64>, Vec<u32>) {
-        let order = order(self.integers.len(), |one, other| self.integers[one].cmp(&self.integers[other]));
-        let sorted = order.par_iter().map(|at| i64::try_from(self.integers[*at as usize]).unwrap_or(i64::MAX));
-        (sorted.collect(), ranks(&order))
+        let order = order(self.integers.len(), &|one, other| self.integers[one].cmp(&self.integers[other]));
+        let sorted = parallel::map(&order, |at| i64::try_from(self.integers[*at as usize]).unwrap_or(i64::MAX));
+        (sorted, ranks(&order))
     }
 
     /// The ids in the order of their bytes, and the new number of each old one.
     #[must_use]
     pub fn into_sorted_words(self) -> (Words, Vec<u32>) {
-        let order = order(self.words.len(), |one, other| self.words.at(one).cmp(self.words.at(other)));
+        let order = order(self.words.len(), &|one, other| self.words.at(one).cmp(self.words.at(other)));
         let mut sorted = Words::default();
         order.iter().for_each(|at| sorted.push(self.words.at(*at as usize)));
         (sorted, ranks(&order))
@@ -100,11 +101,12 @@ pub fn resolve(
     map_of: impl Fn(usize, usize) -> usize + Sync,
 ) -> Result<Vec<Vec<u32>>> {
     let shared = &*maps;
-    let look_up = |(block, words): (usize, &&Words)| -> Vec<u32> {
+    let look_up = |block: usize| -> Vec<u32> {
+        let words = blocks[block];
         let number = |at| shared[map_of(block, at)].find(Key::Word(words.at(at))).unwrap_or(NONE);
         (0..words.len()).map(number).collect()
     };
-    let mut numbers: Vec<Vec<u32>> = blocks.par_iter().enumerate().map(look_up).collect();
+    let mut numbers: Vec<Vec<u32>> = parallel::collect(blocks.len(), look_up);
     for (block, (found, words)) in numbers.iter_mut().zip(blocks).enumerate() {
         for (at, number) in found.iter_mut().enumerate().filter(|(_, number)| **number == NONE) {
             *number = maps[map_of(block, at)].insert(Key::Word(words.at(at)))?;
@@ -128,7 +130,7 @@ fn key_at<'a>(integers: &[u64], words: &'a Words, number: u32) -> Key<'a> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a map has fewer than 2^32 ids")]
-fn order(length: usize, compare: impl Fn(usize, usize) -> std::cmp::Ordering + Sync) -> Vec<u32> {
+fn order(length: usize, compare: &(dyn Fn(usize, usize) -> std::cmp::Ordering + Sync)) -> Vec<u32> {
     let mut order: Vec<u32> = (0..length as u32).collect();
     order.par_sort_unstable_by(|one, other| compare(*one as usize, *other as usize));
     order

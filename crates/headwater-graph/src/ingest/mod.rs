@@ -54,7 +54,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use headwater_memory::host_bytes_available;
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 use serde::Serialize;
 
 use self::arrays::Arrays;
@@ -192,7 +192,7 @@ impl Ingest {
         let (small, large): (Vec<_>, Vec<_>) = relations.into_iter().partition(|(_, r)| r.edges.len() < SMALL_EDGES);
         let write = |(at, relation)| self.writer.relation(at, &self.topology(relation, progress)?);
         large.into_iter().try_for_each(write)?;
-        small.into_par_iter().try_for_each(write)?;
+        parallel::try_for_each(small.into_iter(), write)?;
         let summary = Summary {
             format: self.format.name(),
             name: self.name.clone(),

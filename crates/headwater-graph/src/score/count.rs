@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use headwater_cuda::Stream;
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::NodeScores;
 use crate::error::Result;
@@ -75,13 +75,13 @@ impl Counter {
         key: Key,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let one = |(at, seeds): (usize, &Seeds<'_>)| {
-            let sample = sampler.sample_alone(*seeds, key.of(at as u64))?;
+        let one = |at: usize| -> Result<u64> {
+            let sample = sampler.sample_alone(batches[at], key.of(at as u64))?;
             sample.nodes.iter().zip(&self.counts).for_each(|(nodes, counts)| count(&nodes.ids, counts));
             progress.advance(1);
             Ok(sample.node_count() as u64)
         };
-        self.nodes += batches.par_iter().enumerate().map(one).sum::<Result<u64>>()?;
+        self.nodes += parallel::try_collect(batches.len(), one)?.iter().sum::<u64>();
         self.batches += batches.len() as u64;
         Ok(())
     }

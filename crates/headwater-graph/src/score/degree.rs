@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
 use super::NodeScores;
 use crate::column::{Id, Ids};
@@ -38,23 +38,27 @@ pub(super) fn add_degrees(topology: &Topology, owns_lists: bool, degrees: &mut [
 
 fn add_lengths(topology: &Topology, degrees: &mut [u64]) {
     let offsets = topology.offsets().as_slice();
-    let lengths = offsets.par_windows(2).map(|ends| ends[1].saturating_sub(ends[0]));
-    degrees.par_iter_mut().zip(lengths).for_each(|(degree, length)| *degree += length);
+    parallel::for_parts(degrees, PIECE, &|start, degrees| {
+        let lengths = offsets[start..].windows(2).map(|ends| ends[1].saturating_sub(ends[0]));
+        degrees.iter_mut().zip(lengths).for_each(|(degree, length)| *degree += length);
+    });
 }
 
 fn add_seen(topology: &Topology, degrees: &mut [u64]) {
-    let counts: Vec<AtomicU64> = degrees.par_iter().map(|&degree| AtomicU64::new(degree)).collect();
+    let counts: Vec<AtomicU64> = degrees.iter().map(|&degree| AtomicU64::new(degree)).collect();
     match topology.neighbours() {
         Ids::U32(ids) => count_each(ids, &counts),
         Ids::U64(ids) => count_each(ids, &counts),
     }
-    degrees.par_iter_mut().zip(counts).for_each(|(degree, count)| *degree = count.into_inner());
+    parallel::for_parts(degrees, PIECE, &|start, degrees| {
+        degrees.iter_mut().zip(&counts[start..]).for_each(|(degree, count)| *degree = count.load(Ordering::Relaxed));
+    });
 }
 
 /// An id that no node has is not counted: arrays of a trusted file may hold one.
 fn count_each<I: Id>(ids: &[I], counts: &[AtomicU64]) {
-    ids.par_iter().for_each(|id| {
-        if let Some(count) = counts.get(index(id.wide())) {
+    parallel::for_ranges(ids.len(), PIECE, &|range| {
+        for count in ids[range].iter().filter_map(|id| counts.get(index(id.wide()))) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     });

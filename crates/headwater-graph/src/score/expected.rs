@@ -15,7 +15,7 @@
 //! This knows the fan-outs, the batch size and the training nodes, which no PageRank does, and gives numbers of reads and
 //! not only an order.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
 use super::NodeScores;
 use super::pull::{Outgoing, Passes};
@@ -60,7 +60,7 @@ pub fn expected_reads(graph: &Outgoing, expected: &Expected<'_>) -> Result<NodeS
     let training: usize = expected.train.iter().map(|ids| ids.len()).sum();
     let batches = training.div_ceil(expected.batch.max(1)).max(1) as f64;
     let seeds = seed_chances(graph, expected.train, batches)?;
-    let unknown = |seeds: &Vec<f32>| seeds.par_iter().map(|seed| 1.0 - seed).collect();
+    let unknown = |seeds: &Vec<f32>| parallel::map(seeds, |seed| 1.0 - seed);
     let mut chances = Chances {
         unknown: seeds.iter().map(unknown).collect(),
         before: Vec::new(),
@@ -71,9 +71,8 @@ pub fn expected_reads(graph: &Outgoing, expected: &Expected<'_>) -> Result<NodeS
     for hop in 0..options.fanouts.len() {
         chances.advance(graph, &mut passes, options, hop)?;
     }
-    let reads = |unknown: &Vec<f32>| {
-        unknown.par_iter().map(|&unknown| whole_reads((1.0 - f64::from(unknown)) * batches)).collect()
-    };
+    let reads =
+        |unknown: &Vec<f32>| parallel::map(unknown, |&unknown| whole_reads((1.0 - f64::from(unknown)) * batches));
     Ok(graph.as_given(chances.unknown.iter().map(reads).collect()))
 }
 
@@ -98,9 +97,12 @@ impl Chances {
         hop: usize,
     ) -> Result<()> {
         let drawn = |relation: usize, target: usize, out: &mut [f32], of: fn(f32) -> f32| {
-            let rows = self.fresh[target].par_iter().zip(graph.in_degrees(relation));
             let chance = |(fresh, degree): (&f32, &u64)| of(fresh * draw_chance(options, hop, relation, *degree));
-            out.par_iter_mut().zip(rows).for_each(|(out, row)| *out = chance(row) * DRAW_UNIT);
+            let (fresh, degrees) = (&self.fresh[target], graph.in_degrees(relation));
+            parallel::for_parts(out, PIECE, &|start, out| {
+                let rows = fresh[start..].iter().zip(&degrees[start..]);
+                out.iter_mut().zip(rows).for_each(|(out, row)| *out = chance(row) * DRAW_UNIT);
+            });
         };
         let missed = passes.pull(|relation, target, out| drawn(relation, target, out, missing))?;
         let mut missed: Vec<Vec<f64>> = missed.iter().map(|sums| in_units(sums)).collect();
@@ -112,17 +114,19 @@ impl Chances {
         let mut fresh = Vec::with_capacity(self.unknown.len());
         for (node_type, (unknown, missed)) in self.unknown.iter_mut().zip(&missed).enumerate() {
             let draws = draws.as_ref().map(|draws| draws[node_type].as_slice());
-            let step = |(at, (unknown, missed)): (usize, (&mut f32, &f64))| {
-                let mut left = f64::from(*unknown) * (-missed).exp();
+            #[expect(clippy::cast_possible_truncation, reason = "chances are kept in 32 bits")]
+            let left = |at: usize| {
+                let unknown = unknown[at];
+                let mut left = f64::from(unknown) * (-missed[at]).exp();
                 if let Some(draws) = draws {
-                    let own = in_unit(draws[at]) + (1.0 - f64::from(*unknown));
+                    let own = in_unit(draws[at]) + (1.0 - f64::from(unknown));
                     left = left.min((1.0 - own / seeds).max(0.0).powf(seeds));
                 }
-                #[expect(clippy::cast_possible_truncation, reason = "chances are kept in 32 bits")]
-                let left = (left as f32).clamp(0.0, *unknown);
-                std::mem::replace(unknown, left) - left
+                (left as f32).clamp(0.0, unknown)
             };
-            fresh.push(unknown.par_iter_mut().zip(missed).enumerate().map(step).collect());
+            let left: Vec<f32> = parallel::tabulate(unknown.len(), left);
+            fresh.push(parallel::tabulate(unknown.len(), |at| unknown[at] - left[at]));
+            *unknown = left;
         }
         self.before = std::mem::replace(&mut self.fresh, fresh);
         Ok(())
@@ -144,18 +148,24 @@ impl Chances {
             let Some((back, share)) = graph.returns(relation) else { continue };
             // How much less a row hands on for each bit of what made it fresh.
             let slopes = |relation: usize, target: usize, out: &mut [f32]| {
-                let rows = self.fresh[target].par_iter().zip(&self.unknown[target]).zip(graph.in_degrees(relation));
-                out.par_iter_mut().zip(rows).for_each(|(out, ((fresh, unknown), degree))| {
-                    let chance = draw_chance(options, hop, relation, *degree);
-                    *out = share * chance * unknown / (1.0 - (fresh * chance).min(MOST_CHANCE)) * DRAW_UNIT;
+                let (fresh, unknown) = (&self.fresh[target], &self.unknown[target]);
+                let degrees = graph.in_degrees(relation);
+                parallel::for_parts(out, PIECE, &|start, out| {
+                    for (out, at) in out.iter_mut().zip(start..) {
+                        let chance = draw_chance(options, hop, relation, degrees[at]);
+                        let caught = (fresh[at] * chance).min(MOST_CHANCE);
+                        *out = share * chance * unknown[at] / (1.0 - caught) * DRAW_UNIT;
+                    }
                 });
             };
             let sums = passes.pull_over(relation..relation + 1, slopes)?;
             let source = graph.source(relation);
-            let own = self.before[source].par_iter().zip(graph.in_degrees(back));
-            let own = own.map(|(before, degree)| missing(before * draw_chance(options, hop - 1, back, *degree)));
-            missed[source].par_iter_mut().zip(&sums[source]).zip(own).for_each(|((missed, sum), own)| {
-                *missed = (*missed - in_unit(*sum) * f64::from(own)).max(0.0);
+            let (sums, before, degrees) = (&sums[source], &self.before[source], graph.in_degrees(back));
+            let own = |at: usize| missing(before[at] * draw_chance(options, hop - 1, back, degrees[at]));
+            parallel::for_parts(&mut missed[source], PIECE, &|start, missed| {
+                for (missed, at) in missed.iter_mut().zip(start..) {
+                    *missed = (*missed - in_unit(sums[at]) * f64::from(own(at))).max(0.0);
+                }
             });
         }
         Ok(())
@@ -184,7 +194,7 @@ fn in_unit(sum: u64) -> f64 {
 }
 
 fn in_units(sums: &[u64]) -> Vec<f64> {
-    sums.par_iter().map(|sum| in_unit(*sum)).collect()
+    parallel::map(sums, |sum| in_unit(*sum))
 }
 
 fn seed_chances(graph: &Outgoing, train: &[&[u64]], batches: f64) -> Result<Vec<Vec<f32>>> {

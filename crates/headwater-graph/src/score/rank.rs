@@ -4,7 +4,7 @@
 //! it, in equal parts; then all scores are damped. With weight on the training nodes, where batches begin, and few
 //! iterations, so that the weight is not forgotten, the order predicts well which nodes batches read.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
 use super::NodeScores;
 use super::pull::{Outgoing, Passes};
@@ -146,7 +146,7 @@ fn begin(graph: &Outgoing, start: Start<'_>) -> Result<NodeScores> {
 /// The part of its score that each node hands on over one edge. A node that nothing points at hands nothing on.
 fn parts(in_degrees: &NodeScores) -> Vec<Vec<f64>> {
     let part = |degree: &u64| if *degree == 0 { 0.0 } else { 1.0 / *degree as f64 };
-    in_degrees.iter().map(|degrees| degrees.par_iter().map(part).collect()).collect()
+    in_degrees.iter().map(|degrees| parallel::map(degrees, part)).collect()
 }
 
 fn iterate<'a>(
@@ -156,16 +156,21 @@ fn iterate<'a>(
     damping: f64,
 ) -> Result<&'a mut NodeScores> {
     let shares = |_: usize, target: usize, shares: &mut [f32]| {
-        shares.par_iter_mut().zip(scores[target].par_iter().zip(&parts[target])).for_each(|(share, (score, part))| {
-            #[expect(clippy::cast_possible_truncation, reason = "shares are kept in 32 bits")]
-            let of = (*score as f64 * part) as f32;
-            *share = of;
+        #[expect(clippy::cast_possible_truncation, reason = "shares are kept in 32 bits")]
+        let share = |(score, part): (&u64, &f64)| (*score as f64 * part) as f32;
+        parallel::for_parts(shares, PIECE, &|start, shares| {
+            let of = scores[target][start..].iter().zip(&parts[target][start..]);
+            shares.iter_mut().zip(of).for_each(|(to, of)| *to = share(of));
         });
     };
     let nodes: usize = scores.iter().map(Vec::len).sum();
     let (rest, damping) = (whole((1.0 - damping) / nodes.max(1) as f64), whole(damping));
     let sums = passes.pull(shares)?;
-    sums.iter_mut().for_each(|sums| sums.par_iter_mut().for_each(|sum| *sum = rest + times(*sum, damping)));
+    for sums in &mut *sums {
+        parallel::for_parts(sums, PIECE, &|_, sums| {
+            sums.iter_mut().for_each(|sum| *sum = rest + times(*sum, damping));
+        });
+    }
     Ok(sums)
 }
 
@@ -178,7 +183,8 @@ fn times(one: u64, other: u64) -> u64 {
 fn change(before: &NodeScores, after: &NodeScores) -> f64 {
     // Whole numbers again, so that the sum does not depend on its order.
     let of = |(before, after): (&Vec<u64>, &Vec<u64>)| -> u64 {
-        before.par_iter().zip(after).map(|(before, after)| before.abs_diff(*after)).sum()
+        let one = |(before, after): (&u64, &u64)| before.abs_diff(*after);
+        parallel::sum(before.len(), PIECE, &|range| before[range.clone()].iter().zip(&after[range]).map(one).sum())
     };
     value(before.iter().zip(after).map(of).sum())
 }

@@ -4,7 +4,7 @@
 //! of the graph as a whole: edges go both ways in almost all of a relation or in almost none. So some of them are looked at,
 //! evenly spread.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use crate::column::{Id, Ids};
 use crate::graph::Graph;
@@ -12,6 +12,8 @@ use crate::topology::{RowOrder, Topology, index};
 
 /// Edges of a relation that are looked at.
 const LOOKED_AT: u64 = 1 << 12;
+/// Of those, how many a thread takes at a time: each takes several misses.
+const LOOKED_AT_TOGETHER: usize = 1 << 6;
 /// A smaller share is none.
 const LEAST_SHARE: f32 = 1.0 / 64.0;
 
@@ -39,7 +41,9 @@ fn share(lists: &Topology, back: &Topology) -> f32 {
         let row = offsets.partition_point(|offset| *offset <= edge).saturating_sub(1) as u64;
         has(back, lists.neighbours().at(index(edge)), row)
     };
-    let found = (0..looked_at).into_par_iter().filter(|at| goes_both_ways(*at)).count();
+    let found = parallel::sum(index(looked_at), LOOKED_AT_TOGETHER, &|range| {
+        range.filter(|at| goes_both_ways(*at as u64)).count() as u64
+    });
     found as f32 / looked_at as f32
 }
 

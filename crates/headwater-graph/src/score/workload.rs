@@ -4,6 +4,7 @@
 //! how well it predicts, so batches are drawn for a purpose, and those of two purposes have no draw in common.
 
 use headwater_cuda::Stream;
+use headwater_tensor::parallel;
 use rayon::prelude::*;
 
 use super::count::{Counter, Reads};
@@ -12,6 +13,7 @@ use crate::graph::Graph;
 use crate::placed::PlacedGraph;
 use crate::progress::Progress;
 use crate::random::Key;
+use crate::reorder::low;
 use crate::sample::{EdgeIds, GpuNeighbourSampler, NeighbourSampler, SampleOptions, Seeds};
 
 /// Bounds of how many batches are drawn where nobody says.
@@ -190,7 +192,9 @@ fn nodes_alone(options: &SampleOptions) -> SampleOptions {
 }
 
 fn shuffled(ids: &[u64], key: Key) -> Vec<u64> {
-    let mut keyed: Vec<(u64, u64)> = ids.par_iter().enumerate().map(|(at, &id)| (key.draw(at as u64), id)).collect();
+    // A pair as one number: the draw, and below it the id.
+    let pair = |at: usize| u128::from(key.draw(at as u64)) << 64 | u128::from(ids[at]);
+    let mut keyed = parallel::tabulate(ids.len(), pair);
     keyed.par_sort_unstable();
-    keyed.into_iter().map(|(_, id)| id).collect()
+    keyed.into_iter().map(low).collect()
 }

@@ -32,7 +32,7 @@ proptest! {
         let loops = Loops::new([&a, &packed]);
         let (low, high) = (bounds.0.min(bounds.1).min(a.count()), bounds.0.max(bounds.1).min(a.count()));
         let mut seen = vec![];
-        loops.for_each_run(low..high, |run| {
+        loops.for_each_run(low..high, &mut |run| {
             assert_eq!(run.first, seen.len());
             assert!(run.len > 0);
             seen.extend((0..run.len).map(|i| [0, 1].map(|n| run.offsets[n] + i * run.strides[n])));

@@ -3,31 +3,32 @@
 //! The output is cut into parts of fixed size that threads take as they come free. Within a part the operands are walked
 //! as runs, and a run whose operands are packed or constant is a loop over slices, which the compiler vectorises.
 
-use rayon::prelude::*;
+use bytemuck::Pod;
 
 use crate::loops::Loops;
+use crate::parallel::for_parts;
 use crate::view::View;
 
 /// Elements a thread takes at a time: enough work to hide the hand-over, small enough to stay in the second-level cache.
 pub(crate) const PART: usize = 1 << 14;
 
 /// `out[i] = f(a[i])`. The caller has checked that `out` has as many elements as `a`.
-pub(crate) fn map1<A: Copy + Sync, O: Send>(a: View<'_, A>, out: &mut [O], f: impl Fn(A) -> O + Sync) {
+pub(crate) fn map1<A: Copy + Sync, O: Pod>(a: View<'_, A>, out: &mut [O], f: impl Fn(A) -> O + Sync) {
     let loops = Loops::new([a.layout()]);
     in_parts(out, &|start, part| {
-        loops.for_each_run(start..start + part.len(), |run| {
+        loops.for_each_run(start..start + part.len(), &mut |run| {
             let to = &mut part[run.first..run.first + run.len];
             match Operand::new(a.data(), run.offsets[0], run.strides[0], run.len) {
                 Operand::Packed(a) => to.iter_mut().zip(a).for_each(|(o, &x)| *o = f(x)),
-                Operand::Same(x) => to.iter_mut().for_each(|o| *o = f(x)),
-                Operand::Spread(a, step) => to.iter_mut().zip(a.iter().step_by(step)).for_each(|(o, &x)| *o = f(x)),
+                Operand::Same(x) => to.fill(f(x)),
+                a @ Operand::Spread(..) => to.iter_mut().enumerate().for_each(|(i, o)| *o = f(a.at(i))),
             }
         });
     });
 }
 
 /// `out[i] = f(a[i], b[i])` over operands of one shape.
-pub(crate) fn map2<A: Copy + Sync, B: Copy + Sync, O: Send>(
+pub(crate) fn map2<A: Copy + Sync, B: Copy + Sync, O: Pod>(
     a: View<'_, A>,
     b: View<'_, B>,
     out: &mut [O],
@@ -36,7 +37,7 @@ pub(crate) fn map2<A: Copy + Sync, B: Copy + Sync, O: Send>(
     use Operand::{Packed, Same};
     let loops = Loops::new([a.layout(), b.layout()]);
     in_parts(out, &|start, part| {
-        loops.for_each_run(start..start + part.len(), |run| {
+        loops.for_each_run(start..start + part.len(), &mut |run| {
             let to = &mut part[run.first..run.first + run.len];
             let left = Operand::new(a.data(), run.offsets[0], run.strides[0], run.len);
             let right = Operand::new(b.data(), run.offsets[1], run.strides[1], run.len);
@@ -51,7 +52,7 @@ pub(crate) fn map2<A: Copy + Sync, B: Copy + Sync, O: Send>(
 }
 
 /// `out[i] = f(a[i], b[i], c[i])` over operands of one shape.
-pub(crate) fn map3<A: Copy + Sync, B: Copy + Sync, C: Copy + Sync, O: Send>(
+pub(crate) fn map3<A: Copy + Sync, B: Copy + Sync, C: Copy + Sync, O: Pod>(
     a: View<'_, A>,
     b: View<'_, B>,
     c: View<'_, C>,
@@ -61,7 +62,7 @@ pub(crate) fn map3<A: Copy + Sync, B: Copy + Sync, C: Copy + Sync, O: Send>(
     use Operand::Packed;
     let loops = Loops::new([a.layout(), b.layout(), c.layout()]);
     in_parts(out, &|start, part| {
-        loops.for_each_run(start..start + part.len(), |run| {
+        loops.for_each_run(start..start + part.len(), &mut |run| {
             let to = &mut part[run.first..run.first + run.len];
             let first = Operand::new(a.data(), run.offsets[0], run.strides[0], run.len);
             let second = Operand::new(b.data(), run.offsets[1], run.strides[1], run.len);
@@ -78,14 +79,11 @@ pub(crate) fn map3<A: Copy + Sync, B: Copy + Sync, C: Copy + Sync, O: Send>(
 }
 
 /// Calls `body` with the first position and the elements of each part of the output.
-///
-/// Parts are large and operators many: the body is called through a pointer, so that the splitting between threads is compiled
-/// once for each type of output instead of once for each operator.
-pub(crate) fn in_parts<O: Send>(out: &mut [O], body: &(dyn Fn(usize, &mut [O]) + Sync)) {
+pub(crate) fn in_parts<O: Pod>(out: &mut [O], body: &(dyn Fn(usize, &mut [O]) + Sync)) {
     if out.len() <= 2 * PART {
         body(0, out);
     } else {
-        out.par_chunks_mut(PART).enumerate().for_each(|(number, part)| body(number * PART, part));
+        for_parts(out, PART, body);
     }
 }
 

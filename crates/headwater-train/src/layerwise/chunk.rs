@@ -4,10 +4,11 @@
 //! order they lie in. The edges of a node keep their order, so sums over them are the same to the bit however nodes are cut.
 
 use std::iter::Peekable;
+use std::ops::Range;
 
 use headwater_compile::adjacency::Adjacency;
 use headwater_graph::Graph;
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::lists::{each_source, into_type};
 use super::node_set::{NodeSet, Ranked};
@@ -103,7 +104,8 @@ impl<'a> Cutter<'a> {
 
     /// Notes what targets read. The bytes they add.
     fn read_by(&self, targets: &[(usize, u64)], read: &NodeSet) -> u64 {
-        let part = |targets: &[(usize, u64)]| {
+        let part = |range: Range<usize>| {
+            let targets = &targets[range];
             let (mut sources, mut edges) = (0, 0);
             for (of_type, node) in targets {
                 sources += u64::from(read.insert(*of_type, *node));
@@ -114,7 +116,7 @@ impl<'a> Cutter<'a> {
             }
             edges * EDGE_BYTES + sources * self.sizes.source_bytes + targets.len() as u64 * self.sizes.target_bytes
         };
-        targets.par_chunks(PART).map(part).sum()
+        parallel::sum(targets.len(), PART, &part)
     }
 
     fn block(&self, targets: Vec<Vec<u64>>, read: NodeSet) -> Result<Chunk> {
@@ -142,7 +144,8 @@ impl<'a> Cutter<'a> {
                     }
                     sources
                 };
-                let sources: Vec<Vec<u32>> = targets.par_chunks(PART).map(part).collect();
+                let parts: Vec<&[u64]> = targets.chunks(PART).collect();
+                let sources: Vec<Vec<u32>> = parallel::collect(parts.len(), |at| part(parts[at]));
                 let (src_type, dst_type) = (relation.source, relation.target);
                 Lists { src_type, dst_type, offsets, sources: sources.concat() }.with(self.loops)
             })

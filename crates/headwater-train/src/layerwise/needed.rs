@@ -1,7 +1,7 @@
 //! Which nodes each layer must compute for the last one to compute the nodes that are asked for.
 
 use headwater_graph::Graph;
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::lists::{each_source, into_type};
 use super::node_set::NodeSet;
@@ -29,8 +29,8 @@ pub(super) fn needed(graph: &Graph, counts: &[u64], asked: &[Vec<u64>], layers: 
 fn with_neighbours(graph: &Graph, nodes: &NodeSet) -> NodeSet {
     let all = nodes.copied();
     let targets: Vec<(usize, u64)> = nodes.all().collect();
-    targets.par_chunks(PART).for_each(|targets| {
-        for (of_type, node) in targets {
+    parallel::for_ranges(targets.len(), PART, &|range| {
+        for (of_type, node) in &targets[range] {
             for (source, lists) in into_type(graph, *of_type) {
                 each_source(lists, *node, |neighbour| _ = all.insert(source, neighbour));
             }

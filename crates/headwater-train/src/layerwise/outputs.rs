@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use crate::error::{Error, Result};
 
@@ -82,8 +82,8 @@ impl Outputs {
     /// The rows of nodes of one type. Rows that were not put there are whatever they are.
     pub(crate) fn gather(&self, of_type: usize, nodes: &[u64], out: &mut [f32]) -> Result<()> {
         let width = self.width.max(1);
-        let parts = out.par_chunks_mut(PART * width).zip(nodes.par_chunks(PART));
-        parts.try_for_each(|(out, nodes)| self.read(of_type, nodes, out))
+        let parts = out.chunks_mut(PART * width).zip(nodes.chunks(PART));
+        parallel::try_for_each(parts, |(out, nodes)| self.read(of_type, nodes, out))
     }
 
     fn read(&self, of_type: usize, nodes: &[u64], out: &mut [f32]) -> Result<()> {
@@ -116,7 +116,7 @@ impl Outputs {
                     (rest, at) = (behind, end);
                     own.push((nodes, rows, stretch, start));
                 }
-                own.into_par_iter().for_each(|(nodes, rows, stretch, start)| {
+                parallel::for_each(own.into_iter(), |_, (nodes, rows, stretch, start)| {
                     for (node, rows) in runs_of(nodes, rows, width) {
                         stretch[first(node) - start..][..rows.len()].copy_from_slice(rows);
                     }

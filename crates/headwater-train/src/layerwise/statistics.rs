@@ -6,7 +6,7 @@
 use headwater_compile::adjacency::Adjacency;
 use headwater_compile::pass::Statistics;
 use headwater_graph::Graph;
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::lists::each_source;
 use super::node_set::NodeSet;
@@ -69,7 +69,7 @@ fn relation(graph: &Graph, at: usize, counts: &[u64], loops: SelfLoops) -> [u64;
     };
     let firsts: Vec<u64> = (0..counts[ends.target].div_ceil(PART)).map(|part| part * PART).collect();
     let sum = |a: [u64; 3], b: [u64; 3]| std::array::from_fn(|at| a[at] + b[at]);
-    firsts.into_par_iter().map(part).reduce(|| [0; 3], sum)
+    parallel::collect(firsts.len(), |at| part(firsts[at])).into_iter().fold([0; 3], sum)
 }
 
 /// A graph with all types and without edges.

@@ -1,6 +1,6 @@
 //! Losses of rows that belong to one class each.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::exponential::exp_of_negative;
 use super::{Found, Rows, count_labels, mean, share};
@@ -49,18 +49,17 @@ fn each_row(
     row: impl Fn(&[f32], usize, &mut [f32]) -> f64 + Sync,
 ) -> Vec<f64> {
     let (piece_rows, columns) = (rows.piece_rows(), rows.columns);
-    let outputs = rows.outputs.par_chunks(piece_rows * columns);
-    let pieces = gradient.par_chunks_mut(piece_rows * columns).zip(outputs).zip(labels.par_chunks(piece_rows));
-    let piece = |((gradient, outputs), labels): ((&mut [f32], &[f32]), &[i64])| {
-        let mut sum = 0.0;
+    let mut sums = vec![0.0; labels.len().div_ceil(piece_rows)];
+    let outputs = rows.outputs.chunks(piece_rows * columns);
+    let pieces = gradient.chunks_mut(piece_rows * columns).zip(outputs).zip(labels.chunks(piece_rows));
+    parallel::for_each(pieces.zip(&mut sums), |_, (((gradient, outputs), labels), sum)| {
         let slopes = gradient.chunks_exact_mut(columns);
         for ((slope, outputs), &label) in slopes.zip(outputs.chunks_exact(columns)).zip(labels) {
             match usize::try_from(label) {
-                Ok(label) => sum += row(outputs, label, slope),
+                Ok(label) => *sum += row(outputs, label, slope),
                 Err(_) => slope.fill(0.0),
             }
         }
-        sum
-    };
-    pieces.map(piece).collect()
+    });
+    sums
 }

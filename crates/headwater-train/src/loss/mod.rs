@@ -17,7 +17,7 @@ mod tests;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 use serde::{Deserialize, Serialize};
 
 use crate::array::check_length;
@@ -136,7 +136,7 @@ impl Rows<'_> {
     }
 
     /// Rows of a piece.
-    fn piece_rows(&self) -> usize {
+    pub(crate) fn piece_rows(&self) -> usize {
         (PIECE / self.columns).max(1)
     }
 }
@@ -177,7 +177,8 @@ pub(crate) fn count_values(
         }
         (bad_ones > 0, u64::from(targets))
     };
-    let counts: Vec<(bool, u64)> = values.par_chunks(PIECE).map(count).collect();
+    let pieces: Vec<&[f32]> = values.chunks(PIECE).collect();
+    let counts: Vec<(bool, u64)> = parallel::collect(pieces.len(), |at| count(pieces[at]));
     if counts.iter().any(|(has_bad, _)| *has_bad) {
         let at = values.iter().position(bad).unwrap_or(0);
         return Err(Error::Target { row: at / columns, column: at % columns, value: values[at], expected });

@@ -1,6 +1,6 @@
 //! What outputs say as probabilities: what the loss made of them while they were learnt.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel::{self, PIECE};
 
 use super::Loss;
 use super::exponential::exp_of_negative;
@@ -11,9 +11,12 @@ impl Loss {
     pub fn probabilities(self, outputs: &mut [f32], columns: usize) -> Result<()> {
         let columns = columns.max(1);
         match self {
-            Self::CrossEntropy => outputs.par_chunks_mut(columns).for_each(softmax),
-            Self::Nll => outputs.par_iter_mut().for_each(|output| *output = exp_of_negative(output.min(0.0))),
-            Self::Bce => outputs.par_iter_mut().for_each(|output| *output = sigmoid(*output)),
+            Self::CrossEntropy => {
+                let rows = (PIECE / columns).max(1);
+                parallel::for_parts(outputs, rows * columns, &|_, rows| rows.chunks_mut(columns).for_each(softmax));
+            }
+            Self::Nll => each(outputs, |output| exp_of_negative(output.min(0.0))),
+            Self::Bce => each(outputs, sigmoid),
             Self::Mse => {
                 let expected = "a loss of classes or of yes and no; outputs of mse are no probabilities".to_owned();
                 return Err(Error::Setting { field: "loss", value: self.name().to_owned(), expected });
@@ -21,6 +24,12 @@ impl Loss {
         }
         Ok(())
     }
+}
+
+fn each(outputs: &mut [f32], probability: impl Fn(f32) -> f32 + Sync) {
+    parallel::for_parts(outputs, PIECE, &|_, outputs| {
+        outputs.iter_mut().for_each(|output| *output = probability(*output));
+    });
 }
 
 fn softmax(row: &mut [f32]) {

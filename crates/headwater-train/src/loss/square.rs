@@ -1,6 +1,6 @@
 //! The squared difference, and the walk over single outputs.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::{Found, Loss, Rows, count_values, mean, share};
 use crate::error::Result;
@@ -32,13 +32,15 @@ pub(super) fn each_output(
     // A piece is whole rows, so the weights of one are those of all.
     let weights = weights.map_or_else(|| vec![1.0; rows.columns], <[f32]>::to_vec).repeat(rows.piece_rows());
     let piece = weights.len();
-    let pieces = gradient.par_chunks_mut(piece).zip(rows.outputs.par_chunks(piece)).zip(targets.par_chunks(piece));
-    let sum_piece = |((slopes, outputs), targets): ((&mut [f32], &[f32]), &[f32])| {
+    let mut sums = vec![0.0; gradient.len().div_ceil(piece)];
+    let pieces = gradient.chunks_mut(piece).zip(rows.outputs.chunks(piece)).zip(targets.chunks(piece));
+    parallel::for_each(pieces.zip(&mut sums), |_, (((slopes, outputs), targets), sum)| {
         let inputs = outputs.chunks(BLOCK).zip(targets.chunks(BLOCK)).zip(weights.chunks(BLOCK));
-        let blocks = slopes.chunks_mut(BLOCK).zip(inputs);
-        blocks.map(|(slopes, ((outputs, targets), weights))| sum_block(slopes, outputs, targets, weights, &one)).sum()
-    };
-    pieces.map(sum_piece).collect()
+        for (slopes, ((outputs, targets), weights)) in slopes.chunks_mut(BLOCK).zip(inputs) {
+            *sum += sum_block(slopes, outputs, targets, weights, &one);
+        }
+    });
+    sums
 }
 
 /// Losses are kept apart from their sum, which has an order, so that the first loop has none and becomes vectors.

@@ -3,6 +3,7 @@
 //! Computed from ranks, where equal scores share the middle of theirs: a tie is half a win. Wins are counted in whole
 //! numbers and divided once, so the value is exact.
 
+use headwater_tensor::parallel;
 use rayon::prelude::*;
 
 use super::{is_yes, too_many_classes};
@@ -55,7 +56,7 @@ impl Area {
 
     /// The mean over columns that have both answers.
     pub(super) fn value(&self) -> Option<f64> {
-        let areas: Vec<Option<f64>> = self.0.par_iter().map(|scores| area(scores.clone())).collect();
+        let areas = parallel::collect(self.0.len(), |column| area(self.0[column].clone()));
         let areas: Vec<f64> = areas.into_iter().flatten().collect();
         (!areas.is_empty()).then(|| areas.iter().sum::<f64>() / areas.len() as f64)
     }

@@ -15,7 +15,7 @@ mod tests;
 
 use std::collections::HashMap;
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 pub use adam::Adam;
 pub use sgd::Sgd;
@@ -147,7 +147,7 @@ impl Optimiser {
         if elements < ALONE {
             pieces.into_iter().for_each(Piece::take);
         } else {
-            pieces.into_par_iter().for_each(Piece::take);
+            parallel::for_each(pieces.into_iter(), |_, piece| piece.take());
         }
         Ok(())
     }

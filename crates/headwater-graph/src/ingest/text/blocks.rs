@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use flate2::bufread::MultiGzDecoder;
+use headwater_tensor::parallel;
 
 use super::fields::meant;
 use crate::error::Result;
@@ -116,7 +117,6 @@ impl Blocks {
         parse: impl Fn(&[u8]) -> Result<P, (u64, Fault)> + Sync,
         mut take: impl FnMut(Vec<Numbered<P>>) -> Result<()>,
     ) -> Result<()> {
-        use rayon::prelude::*;
         let at_once = 2 * rayon::current_num_threads();
         let mut line = self.first_line;
         loop {
@@ -128,8 +128,8 @@ impl Blocks {
             if batch.is_empty() {
                 return Ok(());
             }
-            let parse_one = |block: &Block| (count_lines(&block.bytes), parse(&block.bytes));
-            let parsed: Vec<_> = batch.par_iter().map(parse_one).collect();
+            let parse_one = |at: usize| (count_lines(&batch[at].bytes), parse(&batch[at].bytes));
+            let parsed = parallel::collect(batch.len(), parse_one);
             let mut numbered = Vec::with_capacity(parsed.len());
             for (lines, result) in parsed {
                 let within = |(at, fault): (u64, Fault)| fault.at(&self.path, Place::Line(line + at));

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use headwater_tensor::parallel::{self, PIECE};
 use rayon::iter::repeat_n;
 use rayon::prelude::*;
 
@@ -31,12 +32,8 @@ impl<E: Entry> Batch<'_, E> {
         let rows = rows_of_parts(hop.draw.ids.len(), threads);
         let all_parts = &mut self.memory.parts;
         all_parts.resize_with(all_parts.len().max(rows.len()), Part::default);
-        let mut shared = Shared {
-            parts: &mut all_parts[..rows.len()],
-            known: &mut self.memory.divided[hop.found],
-            rows,
-            least: if threads > 1 { 1 } else { usize::MAX },
-        };
+        let mut shared =
+            Shared { parts: &mut all_parts[..rows.len()], known: &mut self.memory.divided[hop.found], rows, threads };
         let edges = &mut self.sample.edges[hop.relation];
         shared.draw(hop, edges.ids.is_some())?;
         let counts = shared.place();
@@ -59,19 +56,18 @@ struct Shared<'a, E> {
     /// The rows of each part.
     rows: Vec<Range<usize>>,
     known: &'a mut Shards<E>,
-    /// The least work that is handed to another thread: one piece, or more than there is when one thread is enough.
-    least: usize,
+    /// Threads that it is shared by.
+    threads: usize,
 }
 
 impl<E: Entry> Shared<'_, E> {
     /// Every part draws its rows. Of several errors the first in order is returned, as one thread would.
     fn draw<I: Id>(&mut self, hop: &Hop<'_, I>, keeps_ids: bool) -> Result<()> {
         let shards = self.known.shards.len();
-        let drawn = self.parts.par_iter_mut().zip(&self.rows).with_min_len(self.least).map(|(part, rows)| {
+        parallel::try_for_each(self.parts.iter_mut().zip(&self.rows), |(part, rows)| {
             part.clear(shards);
             part.draw(&hop.draw, rows.clone(), keeps_ids)
-        });
-        drawn.collect::<Vec<_>>().into_iter().collect()
+        })
     }
 
     /// Every shard finds the places of what was handed to it.
@@ -81,35 +77,43 @@ impl<E: Entry> Shared<'_, E> {
         for part in &mut *self.parts {
             lists.iter_mut().zip(&mut part.lists).for_each(|(lists, list)| lists.push(list));
         }
-        let shards = shards.par_iter_mut().zip(lists).with_min_len(self.least);
-        shards.map(|(shard, lists)| lists.into_iter().map(|list| shard.place(list)).collect()).collect()
+        let mut counts: Counts = vec![Vec::new(); shards.len()];
+        let work = shards.iter_mut().zip(lists).zip(&mut counts);
+        share_out(self.threads, work, &|((shard, lists), counts)| {
+            counts.extend(lists.into_iter().map(|list| shard.place(list)));
+        });
+        counts
     }
 
     /// Every part numbers the nodes that it saw first.
     fn number(&mut self, counts: &Counts, nodes: &mut TypeNodes, limit: u64) -> Result<()> {
-        let (before, least) = (nodes.ids.len(), self.least);
+        let (before, threads) = (nodes.ids.len(), self.threads);
         let of_part = |part: usize| counts.iter().map(|counts| counts[part]).sum();
         let lengths: Vec<usize> = (0..self.parts.len()).map(of_part).collect();
         let count: usize = lengths.iter().sum();
         local_number(before + count)?;
-        let new = lengthen(&mut nodes.ids, count, least);
+        let new = lengthen(&mut nodes.ids, count, threads);
         let found = new_nodes(self.known, counts, cut(new, lengths.into_iter()), before);
-        self.parts.par_iter().zip(found).with_min_len(least).for_each(|(part, found)| part.number(found));
+        share_out(threads, self.parts.iter().zip(found), &|(part, found)| part.number(found));
         self.known.shards.iter_mut().for_each(|shard| shard.fresh.clear());
         if let Some(trees) = &mut nodes.trees {
-            trees.par_extend(new.par_iter().with_min_len(least).map(|key| <u32 as Id>::narrow(key / limit)));
-            new.par_iter_mut().with_min_len(least).for_each(|key| *key %= limit);
+            let trees = lengthen(trees, count, threads);
+            share_out(threads, trees.chunks_mut(PIECE).zip(new.chunks_mut(PIECE)), &|(trees, keys)| {
+                for (tree, key) in trees.iter_mut().zip(keys) {
+                    (*tree, *key) = (Id::narrow(*key / limit), *key % limit);
+                }
+            });
         }
         Ok(())
     }
 
     /// Every part writes its edges.
     fn write(&self, edges: &mut RelationEdges, asking_first: usize) {
-        let least = self.least;
+        let threads = self.threads;
         let count: usize = self.parts.iter().map(Part::edges).sum();
-        let mut row = lengthen(&mut edges.row, count, least);
-        let mut col = lengthen(&mut edges.col, count, least);
-        let mut ids = edges.ids.as_mut().map(|ids| lengthen(ids, count, least)).unwrap_or_default();
+        let mut row = lengthen(&mut edges.row, count, threads);
+        let mut col = lengthen(&mut edges.col, count, threads);
+        let mut ids = edges.ids.as_mut().map(|ids| lengthen(ids, count, threads)).unwrap_or_default();
         let one = |(part, rows): (&Part, &Range<usize>)| Edges {
             row: take(&mut row, part.edges()),
             col: take(&mut col, part.edges()),
@@ -118,7 +122,16 @@ impl<E: Entry> Shared<'_, E> {
         };
         let targets: Vec<Edges<'_>> = self.parts.iter().zip(&self.rows).map(one).collect();
         let numbers: Vec<&[u32]> = self.known.shards.iter().map(|shard| &shard.numbers[..]).collect();
-        self.parts.par_iter().zip(targets).with_min_len(least).for_each(|(part, to)| part.write(&numbers, to));
+        share_out(threads, self.parts.iter().zip(targets), &|(part, to)| part.write(&numbers, to));
+    }
+}
+
+/// Hands pieces of work to threads, or does them here where one thread is enough.
+fn share_out<W: Send>(threads: usize, work: impl Iterator<Item = W>, body: &(dyn Fn(W) + Sync)) {
+    if threads > 1 {
+        parallel::for_each(work, |_, piece| body(piece));
+    } else {
+        work.for_each(body);
     }
 }
 
@@ -149,8 +162,10 @@ fn new_nodes<'a, E: Entry>(
 }
 
 /// Appends zeros, on several threads because fresh memory costs more than what is written to it, and returns them.
-fn lengthen<T: Clone + Default + Send + Sync>(list: &mut Vec<T>, count: usize, least: usize) -> &mut [T] {
+fn lengthen<T: Clone + Default + Send + Sync>(list: &mut Vec<T>, count: usize, threads: usize) -> &mut [T] {
     let before = list.len();
+    // The least that is handed to another thread: more than there is when one thread is enough.
+    let least = if threads > 1 { 1 } else { usize::MAX };
     list.par_extend(repeat_n(T::default(), count).with_min_len(least));
     &mut list[before..]
 }

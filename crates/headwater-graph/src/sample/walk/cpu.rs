@@ -1,11 +1,14 @@
 //! Walks on the CPU, many at a time.
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use super::{Accept, Plan, WalkOptions, too_long};
 use crate::error::Result;
 use crate::random::Key;
 use crate::topology::{Topology, index};
+
+/// Walks that a thread takes at a time.
+const WALKS: usize = 64;
 
 /// Walks from each start: `length + 1` nodes each, start included, one walk after the other.
 pub fn random_walks(topology: &Topology, starts: &[u64], options: &WalkOptions, key: Key) -> Result<Vec<u64>> {
@@ -13,12 +16,14 @@ pub fn random_walks(topology: &Topology, starts: &[u64], options: &WalkOptions, 
     let mut walks = Vec::new();
     walks.try_reserve_exact(total).map_err(|_| too_long(options))?;
     walks.resize(total, 0);
-    walks.par_chunks_mut(nodes).enumerate().for_each(|(walk, nodes)| {
-        nodes[0] = starts[walk];
-        for step in 1..nodes.len() {
-            let key = key.of(walk as u64).of(step as u64);
-            let before = (step > 1).then(|| nodes[step - 2]);
-            nodes[step] = next(topology, nodes[step - 1], before, &accept, key);
+    parallel::for_parts(&mut walks, WALKS * nodes, &|first, walks| {
+        for (walk, nodes) in (first / nodes..).zip(walks.chunks_exact_mut(nodes)) {
+            nodes[0] = starts[walk];
+            for step in 1..nodes.len() {
+                let key = key.of(walk as u64).of(step as u64);
+                let before = (step > 1).then(|| nodes[step - 2]);
+                nodes[step] = next(topology, nodes[step - 1], before, &accept, key);
+            }
         }
     });
     Ok(walks)

@@ -17,7 +17,7 @@ mod tests;
 pub use cpu::random_walks;
 pub(super) use cuda::kernel_builds;
 
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use crate::error::{Error, Result};
 use crate::topology::Topology;
@@ -52,7 +52,7 @@ impl Plan {
             return Err(Error::Parameter { name, value: topology.columns() as f64, expected });
         }
         let accept = Accept::new(options)?;
-        if let Some(at) = starts.par_iter().position_first(|start| *start >= topology.rows()) {
+        if let Some(at) = parallel::position(starts, |start| *start >= topology.rows()) {
             let (position, id, limit) = (at as u64, starts[at], topology.rows());
             return Err(Error::IdOutOfRange { name: "starts", position, id, limit });
         }

@@ -4,7 +4,7 @@
 //! rows, because the first rows are those of hubs.
 
 use headwater_memory::add_gathered;
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use crate::column::{Id, Ids};
 use crate::order::row_groups;
@@ -16,7 +16,7 @@ pub(super) fn add(lists: &Topology, contributions: &[f32], sums: &mut [u64]) {
     let offsets = lists.offsets().as_slice();
     let groups = row_groups(offsets);
     let sums = cut(sums, groups.iter().map(ExactSizeIterator::len));
-    sums.into_par_iter().zip(&groups).for_each(|(sums, rows)| {
+    parallel::for_each(sums.into_iter().zip(&groups), |_, (sums, rows)| {
         let offsets = &offsets[rows.start..=rows.end];
         match lists.neighbours() {
             Ids::U32(ids) if add_gathered(contributions, ids, offsets, sums) => {}

@@ -19,7 +19,7 @@ pub use self::cuda::kernel_builds;
 use std::ops::Range;
 
 use headwater_cuda::Stream;
-use rayon::prelude::*;
+use headwater_tensor::parallel;
 
 use self::cuda::GpuLists;
 use super::NodeScores;
@@ -205,7 +205,7 @@ impl Passes<'_> {
         };
         match &graph.lists {
             Lists::Host(lists) => {
-                sums.iter_mut().for_each(|sums| sums.par_chunks_mut(NODES).for_each(|sums| sums.fill(0)));
+                sums.iter_mut().for_each(|sums| parallel::for_parts(sums, NODES, &|_, sums| sums.fill(0)));
                 each(&mut |at, source, contributions| {
                     cpu::add(&lists[at], contributions, &mut sums[source]);
                     Ok(())
@@ -246,19 +246,20 @@ fn with_returns(relations: Vec<Pulled>, graph: &Graph) -> Vec<Pulled> {
 fn all_in_degrees(counts: &[usize], relations: &[Pulled]) -> NodeScores {
     let mut all: NodeScores = counts.iter().map(|&count| vec![0; count]).collect();
     for relation in relations {
-        let into = all[relation.target].par_iter_mut().zip(&relation.in_degrees);
-        into.for_each(|(all, degree)| *all += degree);
+        parallel::for_parts(&mut all[relation.target], NODES, &|start, all| {
+            all.iter_mut().zip(&relation.in_degrees[start..]).for_each(|(all, degree)| *all += degree);
+        });
     }
     all
 }
 
 /// Nodes by how many pull from them, to the next power of two: within that their order matters to no cache.
 fn most_asked_first(degrees: &[u64]) -> Result<Permutation> {
-    let keys: Ids = degrees.par_iter().map(|degree| degree.leading_zeros()).collect::<Vec<u32>>().into();
+    let keys: Ids = parallel::map(degrees, |degree| degree.leading_zeros()).into();
     Permutation::from_old_of_new(positions_by(&keys, u64::from(u64::BITS) + 1).1)
 }
 
 /// The values at these positions. All of them are there.
 fn picked(values: &[u64], at: &Ids) -> Vec<u64> {
-    (0..at.len()).into_par_iter().with_min_len(NODES).map(|place| values[index(at.at(place))]).collect()
+    parallel::tabulate(at.len(), |place| values[index(at.at(place))])
 }

@@ -1,13 +1,12 @@
 //! Moving elements on the CPU.
 
-use rayon::prelude::*;
-
 use super::{Fill, concat_shape};
 use crate::dtype::{DType, Element, Scalar};
 use crate::error::{Error, Result};
 use crate::layout::Shape;
 use crate::loops::Loops;
 use crate::ops::map::{Operand, PART, in_parts};
+use crate::parallel::for_parts;
 use crate::read::typed_mut;
 use crate::view::{View, check_output};
 
@@ -35,16 +34,14 @@ pub fn concat<T: Element>(views: &[View<'_, T>], axis: usize, out: &mut [T]) -> 
         let mut rest = row;
         for (loops, data, width) in &pieces {
             let (piece, after) = std::mem::take(&mut rest).split_at_mut(*width);
-            piece.par_chunks_mut(PART).enumerate().for_each(|(i, part)| {
-                copy_range(loops, data, number * width + i * PART, part);
-            });
+            for_parts(piece, PART, &|start, part| copy_range(loops, data, number * width + start, part));
             rest = after;
         }
     };
     if out.len() <= 2 * PART {
         out.chunks_mut(row).enumerate().for_each(|(number, row)| fill_row(number, row));
     } else {
-        out.par_chunks_mut(row).enumerate().for_each(|(number, row)| fill_row(number, row));
+        for_parts(out, row, &|start, out| fill_row(start / row, out));
     }
     Ok(())
 }
@@ -94,7 +91,7 @@ fn real(value: Scalar) -> f64 {
 }
 
 fn copy_range<T: Copy>(loops: &Loops<1>, data: &[T], start: usize, out: &mut [T]) {
-    loops.for_each_run(start..start + out.len(), |run| {
+    loops.for_each_run(start..start + out.len(), &mut |run| {
         let to = &mut out[run.first..run.first + run.len];
         match Operand::new(data, run.offsets[0], run.strides[0], run.len) {
             Operand::Packed(from) => to.copy_from_slice(from),

@@ -3,13 +3,12 @@
 //! An axis that is packed is folded output by output. Any other axis is folded for a tile of neighbouring outputs at
 //! once, so that memory is read along the outputs; each output still meets its elements in the same order.
 
-use rayon::prelude::*;
-
 use super::{BLOCK, LANES};
 use crate::dtype::Element;
 use crate::layout::Layout;
 use crate::loops::{Loops, Run};
 use crate::ops::map::PART;
+use crate::parallel;
 use crate::view::View;
 
 /// A fold that may be done in pieces: `join` is what makes one state of two.
@@ -66,9 +65,10 @@ fn for_pieces<S: Send>(table: &mut [S], outputs: usize, length: usize, body: &(d
             body(block, 0, row);
         }
     } else {
-        table.par_chunks_mut(outputs).enumerate().for_each(|(block, row)| {
-            row.par_chunks_mut(piece).enumerate().for_each(|(number, states)| body(block, number * piece, states));
+        let pieces = table.chunks_mut(outputs).enumerate().flat_map(|(block, row)| {
+            row.chunks_mut(piece).enumerate().map(move |(number, states)| (block, number * piece, states))
         });
+        parallel::for_each(pieces, |_, (block, first, states)| body(block, first, states));
     }
 }
 
@@ -87,7 +87,7 @@ impl<T: Element> Walk<'_, T> {
         if length == 0 {
             return;
         }
-        self.outputs.for_each_run(first..first + states.len(), |run: Run<1>| {
+        self.outputs.for_each_run(first..first + states.len(), &mut |run: Run<1>| {
             let states = &mut states[run.first..run.first + run.len];
             let offset = run.offsets[0] + start * self.stride;
             if self.stride == 1 || run.strides[0] != 1 {

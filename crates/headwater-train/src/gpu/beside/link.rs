@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// How often somebody who waits looks up.
 const LOOK: Duration = Duration::from_millis(200);
@@ -60,8 +61,10 @@ impl Link {
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
     }
 
+    /// By way of a [`Value`], as which settings are read and written elsewhere: their code is there already.
     pub fn send<T: Serialize>(&self, message: &T) -> Result<(), Lost> {
-        let text = serde_json::to_vec(message).map_err(|why| Lost::Broken(why.to_string()))?;
+        let message = serde_json::to_value(message).map_err(|why| Lost::Broken(why.to_string()))?;
+        let text = message.to_string().into_bytes();
         let length = u32::try_from(text.len()).map_err(|why| Lost::Broken(why.to_string()))?;
         let whole = [&length.to_le_bytes()[..], &text].concat();
         (&self.socket).write_all(&whole).map_err(|why| lost(&why))
@@ -79,7 +82,8 @@ impl Link {
         }
         let mut text = vec![0; length];
         (&self.socket).read_exact(&mut text).map_err(|why| lost(&why))?;
-        serde_json::from_slice(&text).map_err(|why| Lost::Broken(format!("it sent no message: {why}")))
+        let message = serde_json::from_slice::<Value>(&text).and_then(serde_json::from_value);
+        message.map_err(|why| Lost::Broken(format!("it sent no message: {why}")))
     }
 
     /// Waits for the first byte of a message.

@@ -4,6 +4,8 @@ NVRTC_VERSION := 12.8.93
 VENV := target/venv
 EMULATOR := target/emulator
 PYTHON := target/python
+# Tests of Python in two processes, each of which takes from the other when it has none left.
+PYTEST := $(PYTHON)/bin/python -m pytest --quiet --numprocesses 2 --dist worksteal
 NEXTEST := $(shell cargo nextest --version >/dev/null 2>&1 && echo yes)
 # Tests that need a GPU have `device` in their path. They run on the emulator here, on a real GPU in the GPU bundle.
 DEVICE_TESTS := device
@@ -58,9 +60,9 @@ installed: $(PYTHON)/stamp
 
 # Its tests, those marked `gpu` on the emulator too.
 python: installed
-	$(PYTHON)/bin/python -m pytest --quiet
+	$(PYTEST)
 	$(MAKE) -s -j2 -C emulator OUT=$(CURDIR)/$(EMULATOR)-plain
-	HEADWATER_EMULATOR=$(CURDIR)/$(EMULATOR)-plain emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet -m gpu
+	HEADWATER_EMULATOR=$(CURDIR)/$(EMULATOR)-plain emulator/run.sh $(PYTEST) -m gpu
 
 # Tests of streams on an emulator that holds their work back, takes it in another order than it was queued in, and looks for
 # races (emulator/README.md). ORDER seeds the order.
@@ -70,7 +72,7 @@ races: export HEADWATER_EMULATOR = $(CURDIR)/$(EMULATOR)-plain
 races: installed
 	$(MAKE) -s -j2 -C emulator OUT=$(CURDIR)/$(EMULATOR)-plain
 	scripts/race-tests.sh
-	HWEMU_COUNT_RACES=1 emulator/run.sh $(PYTHON)/bin/python -m pytest --quiet -m streams
+	HWEMU_COUNT_RACES=1 emulator/run.sh $(PYTEST) -m streams
 
 $(PYTHON)/stamp: python/requirements.txt
 	scripts/python-environment.sh $(PYTHON)

@@ -100,7 +100,7 @@ def test_batches_are_those_of_the_cpu(gpu, data, features, budget):
         dict(filter_per_worker=False),
         dict(transform_sampler_output=lambda out: out),
     ],
-    ids=str,
+    ids=lambda wished: " ".join(wished),
 )
 def test_ways_of_drawing_are_those_of_the_cpu(gpu, data, wished):
     compare(NeighborLoader, data, gpu, dict(num_neighbors=[4, -1], batch_size=64, **wished))
@@ -315,7 +315,7 @@ def test_rows_outlive_whoever_made_them(gpu):
     assert torch_gpu.gather(table, on(gpu, torch.arange(1000)), torch.float32, place).eq(3).all()
 
 
-@pytest.mark.parametrize("wrong", [12345, -1, 1 << 64, 3.5, "0", None, object()], ids=repr)
+@pytest.mark.parametrize("wrong", [12345, -1, 1 << 64, 3.5, "0", None, object()], ids=lambda wrong: type(wrong).__name__)
 def test_what_is_no_stream_is_refused_before_the_driver_sees_it(gpu, wrong):
     table = headwater.Table(torch.randn(10, 4), 0, 5)
     ids, out = on(gpu, torch.tensor([1, 2])), on(gpu, torch.empty(2, 4))

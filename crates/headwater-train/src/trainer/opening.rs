@@ -22,8 +22,8 @@ pub(super) fn begin(
 ) -> Result<(State, Journal)> {
     let path = folder.path().to_owned();
     let journal = path.join(JOURNAL);
-    let newest = Checkpoints::new(&path.join("checkpoints"), config.keep).newest()?;
-    let Some(checkpoint) = newest else {
+    let checkpoints = Checkpoints::new(&path.join("checkpoints"), config.keep);
+    let Some(checkpoint) = checkpoints.newest()? else {
         if folder.purpose() == Purpose::Resume {
             begin_again(config, &path)?;
         }
@@ -41,6 +41,7 @@ pub(super) fn begin(
     network.restore_buffers(buffers)?;
     keep(config, &path.join("config.toml"))?;
     let journal = Journal::resume(&journal, state.journal_bytes)?;
+    checkpoints.tidy_after_kill(&state);
     folder.settle();
     Ok((state, journal))
 }
@@ -59,12 +60,12 @@ fn first(seed: u64) -> State {
     }
 }
 
-/// A run that is to go on and has no checkpoint. One that was stopped before its first begins again; where there must have
-/// been some, its history stays as it is.
+/// A run that is to go on and has no checkpoint. One that was stopped before its first begins again, also where that was due:
+/// the line of its epoch is written before it. Where there must have been some, its history stays as it is.
 fn begin_again(config: &RunConfig, path: &Path) -> Result<()> {
     let epochs = journal::read(&path.join(JOURNAL)).map_or(0, |lines| lines.len());
     let every = config.checkpoint_every;
-    let had_some = every > 0 && epochs as u64 >= every;
+    let had_some = every > 0 && epochs as u64 > every;
     if had_some || path.join("summary.json").exists() {
         return Err(Error::LostCheckpoints { folder: path.to_owned(), epochs });
     }

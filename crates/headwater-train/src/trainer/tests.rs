@@ -9,6 +9,8 @@ mod targets;
 mod typed;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
 use headwater_graph::generate::Planted;
@@ -19,6 +21,7 @@ use crate::blocks::SelfLoops;
 use crate::checkpoint::Checkpoints;
 use crate::error::{Error, Result};
 use crate::run_config::{Architecture, Features, Model, RunConfig, RunFile};
+use crate::run_folder::RunFolder;
 use crate::task::{self, Inverse, Task};
 
 fn planted(folder: &Path) -> Task {
@@ -115,6 +118,46 @@ fn a_run_that_is_stopped_anywhere_ends_with_the_same_weights() {
             assert_eq!(weights(&parts), weights(&whole), "stopped after {batches} batches");
             assert_eq!(losses(&parts), losses(&whole), "means over whole epochs, stopped after {batches} batches");
         }
+    }
+}
+
+#[test]
+fn what_a_killed_run_had_no_time_to_remove_goes_when_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, path) = (config(Architecture::Sage, true), folder.path().join("run"));
+    run(&config, &path, folder.path()).unwrap();
+    let checkpoints = path.join("checkpoints");
+    let names = || fs::read_dir(&checkpoints).unwrap().map(|entry| entry.unwrap().file_name()).collect::<BTreeSet<_>>();
+    let wanted = names();
+    for name in ["step-000000000001.safetensors", "step-000000000001.json", ".step-000000000002.json.7-0.partial"] {
+        fs::write(checkpoints.join(name), b"").unwrap();
+    }
+    run(&config, &path, folder.path()).unwrap();
+    assert_eq!(names(), wanted, "also where nothing is left to do");
+    // One that cannot be read stays until the run has come past it.
+    fs::write(checkpoints.join("step-000000000009.safetensors"), b"").unwrap();
+    run(&config, &path, folder.path()).unwrap();
+    assert_eq!(names().len(), wanted.len() + 1);
+}
+
+#[test]
+fn a_run_that_was_killed_before_its_first_checkpoint_begins_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    let config = |epochs| RunConfig { epochs, checkpoint_every: 3, ..config(Architecture::Sage, true) };
+    run(&config(6), &whole, folder.path()).unwrap();
+    let go_on = || Trainer::open(config(6), planted(folder.path()), RunFolder::resume(&parts)?);
+    for (lines, is_lost) in [(2, false), (3, false), (4, true)] {
+        let _ = fs::remove_dir_all(&parts);
+        run(&config(lines), &parts, folder.path()).unwrap();
+        fs::remove_file(parts.join("summary.json")).unwrap();
+        fs::remove_dir_all(parts.join("checkpoints")).unwrap();
+        let found = go_on().and_then(|mut trainer| trainer.run(&Quiet));
+        match found {
+            Err(Error::LostCheckpoints { epochs, .. }) => assert!(is_lost && epochs as u64 == lines, "{lines}"),
+            found => assert!(!is_lost && found.unwrap().0.best_epoch.is_some(), "{lines}"),
+        }
+        assert!(is_lost || weights(&parts) == weights(&whole), "{lines}");
     }
 }
 

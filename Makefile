@@ -10,7 +10,7 @@ DEVICE_TESTS := device
 # Property tests draw the same cases in every run of make; `cargo test` draws others each time.
 export PROPTEST_RNG_SEED ?= 1
 
-.PHONY: test lint unit doctest emulated emulator-test installed python races wheel bench docs fuzz gpu-bundle clean
+.PHONY: test lint unit doctest emulated emulator-test installed python races wheel bench docs fuzz soak gpu-bundle clean
 
 test:
 	@MAKE=$(MAKE) scripts/stages.sh lint unit doctest docs emulated python races
@@ -86,6 +86,12 @@ FUZZ_SECONDS := 20
 fuzz:
 	@command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked --quiet
 	cd fuzz && for target in $$(cargo +nightly fuzz list); do cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -detect_leaks=0 || exit 1; done
+
+# Kills, faults, fuzzing, and hours of loaders and training, divided into so many minutes, builds aside (docs/testing.md).
+SOAK_MINUTES ?= 30
+soak: installed
+	cargo build --release
+	python3 -m soak --minutes $(SOAK_MINUTES) $(SOAK)
 
 # What a GPU machine without Rust needs to run the GPU suite and the benchmarks: target/gpu/run.sh.
 gpu-bundle:

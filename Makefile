@@ -85,7 +85,7 @@ docs:
 FUZZ_SECONDS := 20
 fuzz:
 	@command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked --quiet
-	cd fuzz && for target in $$(cargo +nightly fuzz list); do cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -detect_leaks=0 || exit 1; done
+	cd fuzz && for target in $$(cargo +nightly fuzz list); do mkdir -p corpus/$$target; cargo +nightly fuzz run $$target $$(ls -d corpus/$$target seeds/$$target 2>/dev/null) -- -max_total_time=$(FUZZ_SECONDS) -detect_leaks=0 || exit 1; done
 
 # Kills, faults, fuzzing, and hours of loaders and training, divided into so many minutes, builds aside (docs/testing.md).
 SOAK_MINUTES ?= 30

@@ -44,7 +44,8 @@ def main() -> int:
     os.nice(asked.nice)
     out = asked.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    tools = Tools(asked.program.absolute(), asked.python.absolute(), asked.emulator.absolute(), out)
+    watched = tuple(asked.watch.split(",")) if asked.watch else ()
+    tools = Tools(asked.program.absolute(), asked.python.absolute(), asked.emulator.absolute(), out, watched)
     names = [*CAMPAIGNS, *BESIDE] if asked.only is None else asked.only.split(",")
     unknown = [name for name in names if name not in CAMPAIGNS and name not in BESIDE]
     if unknown:
@@ -73,6 +74,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--program", type=Path, default=ROOT / "target/release/headwater", help="the release program")
     parser.add_argument("--python", type=Path, default=ROOT / "target/python/bin/python", help="a Python with the package")
     parser.add_argument("--emulator", type=Path, default=ROOT / "target/emulator-plain", help="folder of the emulator")
+    parser.add_argument("--watch", metavar="NAMES", help=f"programs that flat watches (all): {', '.join(flat.PROGRAMS)}")
     parser.add_argument("--nice", type=int, default=0, help="lower the priority by so much")
     return parser.parse_args()
 

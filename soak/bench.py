@@ -26,6 +26,8 @@ class Tools:
     python: Path
     emulator: Path
     out: Path
+    # Programs that `flat` watches; all without.
+    watched: tuple[str, ...] = ()
     # Passed on to builds, so that a soak takes no more of the machine than it should.
     jobs: int = 2
 

@@ -1,8 +1,8 @@
 """Files that were cut, flipped, emptied, lengthened or taken away.
 
-Of a run: it goes on from the checkpoint before and comes to the same weights, or refuses and names the file. Of a dataset: whoever
-reads all of it (`inspect`, `train --verify`) refuses and names the file; whoever only opens it may compute something else where a
-value was flipped, but ends, and without a panic.
+Of a run: it goes on from the checkpoint before and comes to the same weights, or refuses and names the file. Of a dataset:
+whoever reads all of it (`inspect`, `train --verify`) refuses and names the file; whoever only opens it may compute something
+else where a value was flipped, but ends, and without a panic.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def _dataset(bench: Bench, case: Case, recipe: Recipe) -> None:
             raise Failed(f"{path.name} was {how}, and nobody noticed: {done.shown()}")
         _names(done, path, data, how)
     plain = ended([program, "train", data, "-o", case.folder / "plain", *recipe.flags]).check_sound()
-    bench.counts["damaged files of datasets: trained on without --verify" if plain.code == 0 else "damaged files of datasets: refused"] += 1
+    came = "trained on without --verify" if plain.code == 0 else "refused"
+    bench.counts[f"damaged files of datasets: {came}"] += 1
     ended([program, "export", data, "-o", case.folder / "exported"]).check_sound()
 
 

@@ -1,7 +1,7 @@
 """Disks that are full, files that may not grow, and folders that must not be written.
 
-A run whose results find no room fails and says which file it was, or is done; with room again it goes on to what the undisturbed run
-came to. Full disks are small file systems in memory, where this program may mount some.
+A run whose results find no room fails and says which file it was, or is done; with room again it goes on to what the
+undisturbed run came to. Full disks are small file systems in memory, where this program may mount some.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .bench import Bench, Case, Failed, Skipped
-from .process import Ended, ended, killed, started
+from .process import Ended, ended, finished, started
 from .training import RUN_SECONDS, Recipe, begin, check_same, command, go_on, prepare, recipes
 
 WHAT = "full disks, files that may not grow, read-only folders"
@@ -101,7 +101,7 @@ def _read_only(bench: Bench, case: Case, recipe: Recipe) -> None:
 
 def _taken_away(bench: Bench, case: Case, recipe: Recipe) -> None:
     """A folder that may no longer be written while a run is at it."""
-    run, wished = case.folder / "run", _as_nobody(bench, case, recipe)
+    run, wished = case.folder / "run", _as_nobody(case)
     child = started(command(bench.tools, recipe, run, []), **wished)
     limit = time.monotonic() + recipe.seconds * case.random.uniform(0.1, 0.9)
     while time.monotonic() < limit and child.poll() is None:
@@ -109,10 +109,10 @@ def _taken_away(bench: Bench, case: Case, recipe: Recipe) -> None:
     folders = [folder for folder in (run / "checkpoints", run) if folder.exists()]
     for folder in folders:
         folder.chmod(0o555)
-    done = _finished(child)
+    done = finished(child, RUN_SECONDS)
     for folder in folders:
         folder.chmod(0o755)
-    _says_why(done, str(run), "Permission denied", "is not there")
+    _says_why(done, str(run), "Permission denied")
     _goes_on(bench, recipe, run, **wished)
     bench.counts["folders taken away from a run"] += 1
 
@@ -132,22 +132,10 @@ def _goes_on(bench: Bench, recipe: Recipe, run: Path, **wished: Any) -> None:
 def _says_why(done: Ended, *words: str) -> None:
     """It is done, or says where there was no room."""
     if done.check_sound().code != 0:
-        for word in words[:1]:
-            done.check_refused(word)
-        done.check_refused(*words[1:])
+        done.check_refused(words[0]).check_refused(*words[1:])
 
 
-def _finished(child: Any) -> Ended:
-    try:
-        out, said = child.communicate(timeout=RUN_SECONDS)
-    except Exception:  # noqa: BLE001
-        killed(child)
-        child.communicate()
-        raise Failed(f"still running after {RUN_SECONDS} s: {' '.join(child.args)}") from None
-    return Ended(list(child.args), child.returncode, out.decode(errors="replace"), said.decode(errors="replace"), 0.0)
-
-
-def _as_nobody(bench: Bench, case: Case, recipe: Recipe) -> dict[str, Any]:
+def _as_nobody(case: Case) -> dict[str, Any]:
     """Root may write anywhere, so it lets somebody else run the program."""
     if os.geteuid() != 0:
         return {}

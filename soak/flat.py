@@ -1,4 +1,4 @@
-"""Loaders and training for as long as there is time. After a while nothing may grow: memory, descriptors, threads, registrations."""
+"""Loaders and training for as long as there is time. After a while nothing may grow, be it memory, threads or registrations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ MOST_GROWTH = 0.01
 WARM_UP = 1 / 3
 _FEWEST_SAMPLES = 30
 _SECONDS_A_SAMPLE = 2
-_OF_PYTHON = ("loaders", "trainer", "emulated-loaders", "emulated-trainer")
+PROGRAMS = ("train", "loaders", "trainer", "emulated-loaders", "emulated-trainer")
+# What the emulator counts, as programs on it tell.
+_HOST = ("host_allocations", "host_bytes", "registrations", "registered_bytes")
+LIVE = (*_HOST, "device_bytes", "streams", "events", "graphs", "modules")
 # Priority below everything else: it has all the time there is.
 _NICE = 9
 
@@ -46,7 +49,7 @@ class Watched:
     def look(self, at: float) -> None:
         numbers = proc_numbers(self.child.pid)
         if numbers is not None and self.child.poll() is None:
-            live = {name: value for name, value in self.told.items() if name != "rounds"}
+            live = {name: self.told[name] for name in LIVE if name in self.told}
             self.samples.append({"at": at, **numbers, **live})
 
 
@@ -83,13 +86,14 @@ def _begun(bench: Bench) -> list[Watched]:
         ended([ROOT / "emulator/build.sh", bench.tools.emulator], 3600).check_done()
     else:
         bench.skip("there is no g++, which the emulator needs; registrations and pinned bytes are not watched")
-    for name in _OF_PYTHON if bench.tools.python.exists() else ():
+    for name in PROGRAMS[1:] if bench.tools.python.exists() else ():
         command = [bench.tools.python, "-m", "soak.flat_loop", name, bench.folder / name]
         if not name.startswith("emulated"):
             commands[name] = command
         elif has_emulator:
             commands[name] = [ROOT / "emulator/run.sh", *command]
-    return [_watched(bench, name, command) for name, command in commands.items()]
+    wanted = bench.tools.watched or PROGRAMS
+    return [_watched(bench, name, command) for name, command in commands.items() if name in wanted]
 
 
 def _watched(bench: Bench, name: str, command: list[Any]) -> Watched:

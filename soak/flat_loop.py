@@ -23,8 +23,7 @@ from torch_geometric.data import Data  # noqa: E402
 import headwater  # noqa: E402
 from headwater.pyg import LinkNeighborLoader, NeighborLoader  # noqa: E402
 
-# What the emulator counts.
-LIVE = ("device_bytes", "host_allocations", "host_bytes", "registrations", "registered_bytes", "streams", "events", "graphs", "modules")
+from .flat import LIVE  # noqa: E402
 
 
 def loaders(folder: Path, device: Any = None) -> Callable[[], None]:

@@ -42,7 +42,7 @@ def run(bench: Bench) -> None:
         done = fuzzed(bench, programs / name, name, seconds)
         executions = int((re.findall(r"stat::number_of_executed_units:\s*(\d+)", done.said) or ["0"])[0])
         bench.counts["executions"] += executions
-        bench.details[name] = {"executions": executions, "seconds": round(done.seconds), "corpus": _corpus_size(bench, name)}
+        bench.details[name] = {"executions": executions, "seconds": round(done.seconds), "corpus": _corpus_size(name)}
         bench.say(f"{name}: {executions} executions in {done.seconds:.0f} s, {bench.details[name]['corpus']} inputs kept")
         if done.is_late or done.code != 0:
             found = sorted(str(path) for path in _artifacts(bench, name).iterdir())
@@ -66,7 +66,7 @@ def build(bench: Bench) -> Path:
 
 def fuzzed(bench: Bench, program: Path, name: str, seconds: int) -> Ended:
     """One target for so long."""
-    corpus, artifacts = _corpus(bench, name), _artifacts(bench, name)
+    corpus, artifacts = _corpus(name), _artifacts(bench, name)
     for folder in (corpus, artifacts):
         folder.mkdir(parents=True, exist_ok=True)
     folders = [corpus, *(folder for folder in [ROOT / "fuzz/seeds" / name] if folder.is_dir())]
@@ -84,7 +84,7 @@ def fuzzed(bench: Bench, program: Path, name: str, seconds: int) -> Ended:
     return ended([program, *wished, *folders], seconds + 120 + _INPUT_SECONDS, cwd=ROOT / "fuzz")
 
 
-def _corpus(bench: Bench, name: str) -> Path:
+def _corpus(name: str) -> Path:
     return ROOT / "target/corpus" / name
 
 
@@ -92,5 +92,5 @@ def _artifacts(bench: Bench, name: str) -> Path:
     return bench.folder / "found" / name
 
 
-def _corpus_size(bench: Bench, name: str) -> int:
-    return len(os.listdir(_corpus(bench, name)))
+def _corpus_size(name: str) -> int:
+    return len(os.listdir(_corpus(name)))

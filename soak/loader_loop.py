@@ -1,7 +1,7 @@
 """A program that goes through epochs of a loader and notes every batch, as a training loop that can be killed would.
 
-Runs in the Python that has the package. It has imported everything once and is forked for each loop: a loop takes a second, and torch
-takes five to import. Tells on standard output who was forked, and how it ended.
+Runs in the Python that has the package. It has imported everything once and is forked for each loop: a loop takes a second,
+and torch takes five to import. Tells on standard output who was forked, and how it ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs in a control group with little memory: they are done, refuse, or are killed by the kernel, and go on elsewhere to the same."""
+"""Runs in a control group with little memory: done, refused or killed by the kernel, and then resumed to the same weights."""
 
 from __future__ import annotations
 

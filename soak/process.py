@@ -57,11 +57,14 @@ class Ended:
         return f"{' '.join(map(str, self.command))}: {tail}"
 
 
-def ended(command: list[Any], seconds: float = 120, **wished: Any) -> Ended:
+def ended(command: list[Any], seconds: float = 300, **wished: Any) -> Ended:
     """Runs a program to its end, or kills it with all that it started when the time is over."""
-    begun = time.monotonic()
-    child = started(command, **wished)
-    is_late = False
+    return finished(started(command, **wished), seconds)
+
+
+def finished(child: subprocess.Popen, seconds: float) -> Ended:
+    """How a program ends that was started before."""
+    begun, is_late = time.monotonic(), False
     try:
         out, said = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -70,7 +73,7 @@ def ended(command: list[Any], seconds: float = 120, **wished: Any) -> Ended:
         out, said = child.communicate()
     took = time.monotonic() - begun
     texts = [text.decode(errors="replace") for text in (out or b"", said or b"")]
-    return Ended([str(word) for word in command], child.returncode, *texts, took, is_late)
+    return Ended(list(child.args), child.returncode, *texts, took, is_late)
 
 
 def started(command: list[Any], **wished: Any) -> subprocess.Popen:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from subprocess import Popen
 
 from .bench import Bench, Case, Failed
-from .process import Ended, ended, killed, started
+from .process import ended, finished, killed, started
 from .training import RUN_SECONDS, Recipe, check_same, command, go_on, has_begun, next_command, prepare, recipes
 
 WHAT = "two jobs on one folder: of a run, and of a dataset"
@@ -30,7 +29,7 @@ def _two_runs(bench: Bench, case: Case, recipe: Recipe) -> None:
     if case.random.random() < 0.7:
         time.sleep(case.random.uniform(0, 0.9) * recipe.seconds)
     second = started(next_command(bench.tools, recipe, run, []))
-    ends = [_ended(child) for child in (first, second)]
+    ends = [finished(child, RUN_SECONDS) for child in (first, second)]
     for end in ends:
         if end.check_sound().code != 0:
             end.check_refused(str(run))
@@ -52,9 +51,9 @@ def _two_datasets(bench: Bench, case: Case, recipe: Recipe) -> None:
         time.sleep(case.random.uniform(0, 0.03))
         killed(first)
         first.communicate()
-        _ended(second).check_sound()
+        finished(second, RUN_SECONDS).check_sound()
     else:
-        ends = [_ended(child).check_sound() for child in (first, second)]
+        ends = [finished(child, RUN_SECONDS).check_sound() for child in (first, second)]
         if all(end.code != 0 for end in ends):
             raise Failed(f"neither of two jobs made the dataset: {ends[0].shown()} | {ends[1].shown()}")
     if not data.exists():
@@ -64,16 +63,3 @@ def _two_datasets(bench: Bench, case: Case, recipe: Recipe) -> None:
             raise Failed(f"{os.listdir(case.folder)} are left in {case.folder}")
     ended([bench.tools.program, "inspect", data]).check_done()
     bench.counts["pairs of datasets"] += 1
-
-
-def _ended(child: Popen) -> Ended:
-    begun = time.monotonic()
-    is_late = False
-    try:
-        out, said = child.communicate(timeout=RUN_SECONDS)
-    except Exception:  # noqa: BLE001
-        is_late = True
-        killed(child)
-        out, said = child.communicate()
-    texts = [text.decode(errors="replace") for text in (out, said)]
-    return Ended([str(word) for word in child.args], child.returncode, *texts, time.monotonic() - begun, is_late)

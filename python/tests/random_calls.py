@@ -335,10 +335,10 @@ def run(seed, number, calls):
     except Wrong as why:
         return call, why
     except Exception as why:  # noqa: BLE001
-        wrong = isinstance(why, BROKEN) or (call is take_rows_plainly) or "panicked" in str(why)
-        return call, why if wrong else False
+        # A panic of the core can be caught too, and is a fault all the same.
+        is_panic = type(why).__name__ == "PanicException" or "panicked" in str(why)
+        return call, why if is_panic or isinstance(why, BROKEN) or call is take_rows_plainly else False
     except BaseException as why:  # noqa: BLE001
-        # A panic of Rust code is none that Python code catches.
         return call, why
     return call, True
 

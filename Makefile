@@ -12,7 +12,7 @@ DEVICE_TESTS := device
 # Property tests draw the same cases in every run of make; `cargo test` draws others each time.
 export PROPTEST_RNG_SEED ?= 1
 
-.PHONY: test check lint unit kernels doctest emulated emulator-test installed python races wheel bench docs fuzz gpu-bundle clean
+.PHONY: test check lint unit kernels doctest emulated emulator-test installed python races wheel bench docs fuzz soak gpu-bundle clean
 
 test:
 	@MAKE=$(MAKE) scripts/stages.sh lint unit kernels doctest docs emulated python races
@@ -94,7 +94,13 @@ docs:
 FUZZ_SECONDS := 20
 fuzz:
 	@command -v cargo-fuzz >/dev/null || cargo install cargo-fuzz --locked --quiet
-	cd fuzz && for target in $$(cargo +nightly fuzz list); do cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -detect_leaks=0 || exit 1; done
+	cd fuzz && for target in $$(cargo +nightly fuzz list); do mkdir -p corpus/$$target; cargo +nightly fuzz run $$target $$(ls -d corpus/$$target seeds/$$target 2>/dev/null) -- -max_total_time=$(FUZZ_SECONDS) -detect_leaks=0 || exit 1; done
+
+# Kills, faults, fuzzing, and hours of loaders and training, divided into so many minutes, builds aside (docs/testing.md).
+SOAK_MINUTES ?= 30
+soak: installed $(VENV)/nvrtc.stamp
+	cargo build --release
+	python3 -m soak --minutes $(SOAK_MINUTES) $(SOAK)
 
 # What a GPU machine without Rust needs to run the GPU suite and the benchmarks: target/gpu/run.sh.
 gpu-bundle:

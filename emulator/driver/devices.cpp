@@ -276,6 +276,7 @@ HWEMU_EXPORT unsigned long long hwemu_live(const char* what) {
     if (name == "device_allocations") return count_allocations(on_device, false);
     if (name == "device_bytes") return count_allocations(on_device, true);
     if (name == "host_allocations") return count_allocations({Memory::host}, false);
+    if (name == "host_bytes") return count_allocations({Memory::host}, true);
     if (name == "registrations") return count_allocations({Memory::registered}, false);
     if (name == "registered_bytes") return count_allocations({Memory::registered}, true);
     if (name == "ipc_mappings") return count_allocations({Memory::ipc}, false);

@@ -240,6 +240,16 @@ pub enum Error {
         /// Trees asked for.
         trees: u64,
     },
+    /// A hop that does not fit into what is left of host memory.
+    #[error("a hop would draw {edges} edges with replacement, which take {bytes} bytes; {free_bytes} are left")]
+    HopTooLarge {
+        /// Edges at most.
+        edges: u64,
+        /// What they would take.
+        bytes: u64,
+        /// What is left.
+        free_bytes: u64,
+    },
     /// A sample with more nodes than local numbers.
     #[error("the sample has more than 2^32 nodes of one type")]
     SampleTooLarge,

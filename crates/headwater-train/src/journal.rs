@@ -21,18 +21,20 @@ pub struct Journal {
     file: File,
     /// Length of all whole lines.
     bytes: u64,
+    /// Their checksum so far.
+    sum: blake3::Hasher,
 }
 
 impl Journal {
     /// Begins an empty one in the place of whatever is there.
     pub fn create(path: &Path) -> Result<Self> {
         let file = File::create(path).map_err(Error::io("create", path))?;
-        Ok(Self { path: path.to_owned(), file, bytes: 0 })
+        Ok(Self { path: path.to_owned(), file, bytes: 0, sum: blake3::Hasher::new() })
     }
 
-    /// Goes on with the whole lines among the first `known_bytes`. A missing file is an empty one: lines that are lost
-    /// are no reason not to go on.
-    pub fn resume(path: &Path, known_bytes: u64) -> Result<Self> {
+    /// Goes on with the whole lines among the first `known_bytes`. A missing file is an empty one: lines that are lost, or are
+    /// not what they were by their checksum, are no reason not to go on.
+    pub fn resume(path: &Path, known_bytes: u64, known_sum: Option<&str>) -> Result<Self> {
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).open(path);
         let mut file = opened.map_err(Error::io("open", path))?;
@@ -42,8 +44,13 @@ impl Journal {
         if bytes < known_bytes {
             log::warn!("{}: {} of {known_bytes} bytes are lost", path.display(), known_bytes - bytes);
         }
+        let mut sum = blake3::Hasher::new();
+        sum.update(whole_lines(&known));
+        if bytes == known_bytes && known_sum.is_some_and(|known| known != sum.finalize().to_hex().as_str()) {
+            log::warn!("{}: its lines are not as they were written", path.display());
+        }
         file.set_len(bytes).map_err(Error::io("cut", path))?;
-        Ok(Self { path: path.to_owned(), file, bytes })
+        Ok(Self { path: path.to_owned(), file, bytes, sum })
     }
 
     /// Adds a line. One that could not be written whole is not there.
@@ -56,6 +63,7 @@ impl Journal {
             return Err(Error::io("write", &self.path)(why));
         }
         self.bytes += line.len() as u64;
+        self.sum.update(&line);
         Ok(())
     }
 
@@ -68,6 +76,12 @@ impl Journal {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Checksum of all lines, which it remembers too.
+    #[must_use]
+    pub fn sum(&self) -> String {
+        self.sum.finalize().to_hex().to_string()
     }
 }
 
@@ -115,7 +129,7 @@ mod tests {
             // Killed with this much on the disk, the last checkpoint knows the lines before.
             fs::write(&path, &whole[..cut]).unwrap();
             let known = lengths.iter().rposition(|&length| length <= cut as u64).unwrap();
-            let mut journal = Journal::resume(&path, lengths[known]).unwrap();
+            let mut journal = Journal::resume(&path, lengths[known], None).unwrap();
             for epoch in known..3 {
                 journal.append(&json!({"epoch": epoch, "loss": 1.0 / (epoch + 1) as f64})).unwrap();
             }
@@ -132,11 +146,24 @@ mod tests {
         let (_folder, path, lengths) = journal(3);
         // What is known is less than there is, falls into a line, is more than there is, or is all gone.
         for (known, left) in [(lengths[1], 1), (lengths[1] + 3, 1), (lengths[1] + 1000, 1), (0, 0), (5, 0)] {
-            assert_eq!(Journal::resume(&path, known).unwrap().bytes(), lengths[left], "{known}");
+            assert_eq!(Journal::resume(&path, known, None).unwrap().bytes(), lengths[left], "{known}");
             assert_eq!(read(&path).unwrap().len(), left);
         }
         fs::remove_file(&path).unwrap();
-        assert_eq!(Journal::resume(&path, 10).unwrap().bytes(), 0);
+        assert_eq!(Journal::resume(&path, 10, None).unwrap().bytes(), 0);
+    }
+
+    #[test]
+    fn a_sum_is_of_all_lines_whoever_wrote_them() {
+        let (_folder, path, lengths) = journal(3);
+        let sum = |bytes| Journal::resume(&path, bytes, None).unwrap().sum();
+        let (whole, two) = (sum(lengths[3]), sum(lengths[2]));
+        let mut journal = Journal::resume(&path, lengths[2], Some(&two)).unwrap();
+        journal.append(&json!({"epoch": 2, "loss": 1.0 / 3.0})).unwrap();
+        assert_eq!(journal.sum(), whole);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace("0.5", "0.7")).unwrap();
+        assert!(sum(lengths[3]) != whole, "what was changed shows");
     }
 
     #[test]
@@ -159,6 +186,7 @@ mod tests {
             path: "/dev/full".into(),
             file: File::options().write(true).open("/dev/full").unwrap(),
             bytes: 0,
+            sum: blake3::Hasher::new(),
         };
         assert!(journal.append(&1).unwrap_err().to_string().contains("/dev/full") && journal.bytes() == 0);
     }

@@ -15,6 +15,9 @@ pub struct Fingerprint {
     pub sizes: BTreeMap<String, u64>,
     /// Names and shapes of the parameters, in their order.
     pub parameters: Vec<(String, Vec<usize>)>,
+    /// Settings that stay as they are, by name. Checkpoints before had none, and may lack some that there are now.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
 }
 
 impl Fingerprint {
@@ -22,7 +25,22 @@ impl Fingerprint {
     #[must_use]
     pub fn new(text: &str, sizes: BTreeMap<String, u64>, parameters: &Parameters) -> Self {
         let text = blake3::hash(text.as_bytes()).to_hex().to_string();
-        Self { text, sizes, parameters: parameters.iter().map(|p| (p.name.clone(), p.shape.clone())).collect() }
+        let parameters = parameters.iter().map(|p| (p.name.clone(), p.shape.clone())).collect();
+        Self { text, sizes, parameters, settings: BTreeMap::new() }
+    }
+
+    /// The same with the settings of a run.
+    #[must_use]
+    pub fn with_settings(self, settings: BTreeMap<String, String>) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// What first tells the run of this saved one from the one at hand.
+    #[must_use]
+    pub fn setting_difference(&self, run: &Self) -> Option<String> {
+        let mut pairs = self.settings.iter().filter_map(|(name, was)| Some((name, was, run.settings.get(name)?)));
+        let (name, was, is) = pairs.find(|(_, was, is)| was != is)?;
+        Some(format!("{name} was {was}, and now is {is}"))
     }
 
     /// What first tells this saved one from that of the model at hand. Sizes come first: they are what people set.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::write::Image;
-use super::{Checkpoint, Snapshot};
+use super::{Checkpoint, Snapshot, State};
 use crate::error::{Error, Result};
 use crate::whole_file::{Disk, Real, put, sweep};
 
@@ -27,6 +27,13 @@ pub struct Entry {
     pub step: u64,
     /// Its file.
     pub path: PathBuf,
+}
+
+/// What becomes of checkpoints that are later than the one that counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Later {
+    Goes,
+    Stays,
 }
 
 impl Checkpoints {
@@ -52,8 +59,14 @@ impl Checkpoints {
         if let Err(why) = put(disk, &description, |sink| sink.write_all(image.description.as_bytes())) {
             log::warn!("{why}");
         }
-        self.tidy(disk, snapshot);
+        self.tidy(disk, snapshot.state, Later::Goes);
         Ok(path)
+    }
+
+    /// Removes what a run that was killed had no time to remove, once it goes on from `state`. Checkpoints after it could not be
+    /// read; they stay until the run has come past them.
+    pub fn tidy_after_kill(&self, state: &State) {
+        self.tidy(&Real, state, Later::Stays);
     }
 
     /// All of them, the newest last. A folder that is not there has none.
@@ -115,10 +128,11 @@ impl Checkpoints {
     }
 
     /// Removes what is no longer wanted. What cannot be removed goes next time.
-    fn tidy(&self, disk: &dyn Disk, snapshot: Snapshot<'_>) {
+    fn tidy(&self, disk: &dyn Disk, state: &State, later: Later) {
         let Ok(names) = self.names() else { return };
-        let steps: Vec<u64> = names.iter().filter_map(|name| step_of(name)).collect();
-        let stale = stale(&steps, snapshot.state.step, snapshot.state.best.map(|best| best.step), self.keep);
+        let is_asked = |step: &u64| later == Later::Goes || *step <= state.step;
+        let steps: Vec<u64> = names.iter().filter_map(|name| step_of(name)).filter(is_asked).collect();
+        let stale = stale(&steps, state.step, state.best.map(|best| best.step), self.keep);
         for path in stale.into_iter().map(|step| self.path_of(step)) {
             for path in [path.with_extension("json"), path] {
                 let _ = disk.remove(&path);

@@ -49,6 +49,9 @@ pub struct State {
     pub loss_stop: EarlyStop,
     /// Length of the journal that belongs to this moment.
     pub journal_bytes: u64,
+    /// Checksum of that journal. Absent in earlier checkpoints.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub journal_sum: Option<String>,
     /// Sum of the losses of the nodes of the batches that are done. Absent in the first checkpoints there were.
     #[serde(default)]
     pub losses: f64,

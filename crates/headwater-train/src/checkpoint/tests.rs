@@ -49,6 +49,7 @@ impl Run {
             early_stop,
             loss_stop: early_stop,
             journal_bytes: 99,
+            journal_sum: None,
             losses: 0.1,
         };
         let sizes = BTreeMap::from([("hidden".to_owned(), 16), ("layers".to_owned(), 2)]);

@@ -156,6 +156,11 @@ impl Layerwise<'_> {
         own.map_or_else(|| Outputs::new(&counts, network.width_of(at), room, |len| vec![0.0; len]), Ok)
     }
 
+    /// Whether the outputs of a plan lie in memory of the network.
+    pub fn takes_memory(&self, plan: &Plan) -> bool {
+        plan.layers.last().is_some_and(|layer| self.is_most(&layer.nodes))
+    }
+
     /// Whether most nodes are among these.
     fn is_most(&self, nodes: &NodeSet) -> bool {
         2 * nodes.len() >= self.task.node_counts().iter().sum()

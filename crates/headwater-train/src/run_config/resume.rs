@@ -1,5 +1,6 @@
 //! A run that goes on: what may be said about it then.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -12,18 +13,30 @@ impl RunConfig {
     /// A run that goes on, as `kept` in its folder describes it. What is given goes before that where it may; a field that
     /// would make another run of it is refused.
     pub fn resume(given: RunFile, kept: RunFile) -> Result<Self> {
+        // The first field and the last: a file that was cut would be completed by what was published for some model.
+        if kept.model.is_none() || kept.keep.is_none() {
+            let value = "missing in config.toml".to_owned();
+            let field = if kept.model.is_none() { "model" } else { "keep" };
+            return Err(Error::Setting { field, value, expected: "every field, as the run wrote it".to_owned() });
+        }
         let (asked, known) = (fields(&given), fields(&kept));
         for (field, value) in asked.iter().filter(|(_, value)| !value.is_null()) {
             let was = &known[field.as_str()];
-            // Places are no part of what is learnt; whoever resumes has found them.
-            let is_place = matches!(field.as_str(), "dataset" | "out");
-            if !is_place && value != was && !RunFile::CHANGEABLE.contains(&field.as_str()) {
+            if !is_place(field) && value != was && !RunFile::CHANGEABLE.contains(&field.as_str()) {
                 let changeable = RunFile::CHANGEABLE.join(", ");
                 let (field, was, given) = (field.clone(), said(was), said(value));
                 return Err(Error::Unchangeable { field, was, given, changeable });
             }
         }
         Self::resolve(given, kept)
+    }
+
+    /// Fields that stay as they are as long as a run goes on, as texts. Those of layers that are a text are known by it.
+    pub(crate) fn unchangeable(&self) -> BTreeMap<String, String> {
+        let fields = serde_json::to_value(self).ok().and_then(|value| value.as_object().cloned()).unwrap_or_default();
+        let stays = |field: &str| !is_place(field) && field != "model" && !RunFile::CHANGEABLE.contains(&field);
+        let staying = fields.into_iter().filter(|(field, value)| stays(field) && !value.is_null());
+        staying.map(|(field, value)| (field, said(&value))).collect()
     }
 }
 
@@ -38,6 +51,11 @@ impl RunFile {
         });
         Self { model, dataset: self.dataset.as_deref().map(anchor), ..self }
     }
+}
+
+/// Places are no part of what is learnt; whoever resumes has found them.
+fn is_place(field: &str) -> bool {
+    matches!(field, "dataset" | "out")
 }
 
 fn fields(file: &RunFile) -> serde_json::Map<String, Value> {
@@ -95,6 +113,18 @@ scores = 'pagerank'\nscore_damping = 0.7\nscore_iterations = 7\nscore_batches = 
                 // Some mean something only beside others, and SMs are a GPU's.
                 Err(other) => assert!(field == "device" || other.to_string().starts_with(field.as_str()), "{other}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_whole_is_refused() {
+        let path = Path::new("config.toml");
+        let whole = RunConfig::resolve(RunFile::default(), RunFile::default()).unwrap().to_toml().unwrap();
+        assert!(RunConfig::resume(RunFile::default(), RunFile::parse(&whole, path).unwrap()).is_ok());
+        for lines in 0..whole.lines().count() {
+            let cut: String = whole.lines().take(lines).map(|line| format!("{line}\n")).collect();
+            let said = RunConfig::resume(RunFile::default(), RunFile::parse(&cut, path).unwrap()).unwrap_err();
+            assert!(said.to_string().contains("missing in config.toml"), "{said}");
         }
     }
 

@@ -66,7 +66,7 @@ impl Trainer {
             valid_loss: loss_of(loss, task, &outputs, &task.valid)?,
             test: measure(metric, task, &outputs, &task.test)?,
         };
-        inference.recycle(outputs);
+        inference.recycle(outputs, plan.as_ref());
         self.evaluation = plan;
         Ok(measured)
     }
@@ -117,9 +117,10 @@ impl<'a> Inference<'a> {
         }
     }
 
-    /// Gives the memory of outputs back.
-    pub fn recycle(&mut self, outputs: Outputs) {
-        outputs.into_memory().into_iter().for_each(|rows| self.network.give(rows));
+    /// Gives the memory of outputs back that was taken for them. Others' would be kept, more of it after every evaluation.
+    pub fn recycle(&mut self, outputs: Outputs, plan: Option<&Plan>) {
+        let is_taken = plan.is_none_or(|plan| self.layerwise().takes_memory(plan));
+        outputs.into_memory().into_iter().filter(|_| is_taken).for_each(|rows| self.network.give(rows));
     }
 }
 

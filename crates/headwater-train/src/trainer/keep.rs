@@ -24,7 +24,7 @@ impl Trainer {
     /// Holds the weights as they are: those of the best epoch so far.
     pub(super) fn keep(&mut self) -> Result<()> {
         self.bring_back()?;
-        self.state.journal_bytes = self.journal.bytes();
+        self.note_journal();
         self.kept = Some(Box::new(Kept {
             state: self.state.clone(),
             parameters: self.network.parameters.clone(),
@@ -38,7 +38,7 @@ impl Trainer {
     pub(super) fn save(&mut self) -> Result<()> {
         self.bring_back()?;
         self.journal.sync()?;
-        self.state.journal_bytes = self.journal.bytes();
+        self.note_journal();
         let checkpoints = Checkpoints::new(&self.folder.path().join("checkpoints"), self.config.keep);
         if let Some(kept) = self.kept.as_ref().filter(|kept| kept.state.step < self.state.step) {
             checkpoints.save(Snapshot {
@@ -58,6 +58,11 @@ impl Trainer {
         })?;
         self.kept = None;
         Ok(())
+    }
+
+    fn note_journal(&mut self) {
+        self.state.journal_bytes = self.journal.bytes();
+        self.state.journal_sum = Some(self.journal.sum());
     }
 
     /// A checkpoint that cannot be written does not end the run: the one before stays.

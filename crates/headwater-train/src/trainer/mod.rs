@@ -427,7 +427,7 @@ fn fingerprint(config: &RunConfig, task: &Task, network: &Network, text: &str) -
     let width = network.input_plan().width().unwrap_or(0);
     let sizes = [("classes", task.classes), ("width", width), ("layers", config.layers)];
     let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size as u64)).collect();
-    Fingerprint::new(text, sizes, &network.parameters)
+    Fingerprint::new(text, sizes, &network.parameters).with_settings(config.unchangeable())
 }
 
 fn steps_of_epoch(config: &RunConfig, task: &Task) -> u64 {

@@ -9,6 +9,8 @@ mod targets;
 mod typed;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
 use headwater_graph::generate::Planted;
@@ -19,6 +21,7 @@ use crate::blocks::SelfLoops;
 use crate::checkpoint::Checkpoints;
 use crate::error::{Error, Result};
 use crate::run_config::{Architecture, Features, Model, RunConfig, RunFile};
+use crate::run_folder::RunFolder;
 use crate::task::{self, Inverse, Task};
 
 fn planted(folder: &Path) -> Task {
@@ -119,6 +122,65 @@ fn a_run_that_is_stopped_anywhere_ends_with_the_same_weights() {
 }
 
 #[test]
+fn evaluations_keep_no_more_memory_the_more_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = |evaluations: usize| {
+        let path = folder.path().join(evaluations.to_string());
+        let mut trainer = Trainer::open(config(Architecture::Sage, false), planted(folder.path()), &path).unwrap();
+        for _ in 0..evaluations {
+            trainer.evaluate().unwrap();
+        }
+        // Arrays of outputs that are there already have room for one number more than is asked for.
+        let outputs = 600 * trainer.task.classes;
+        (0..100).filter(|_| trainer.network.take(outputs - 1).capacity() == outputs).count()
+    };
+    assert_eq!(kept(9), kept(2));
+}
+
+#[test]
+fn what_a_killed_run_had_no_time_to_remove_goes_when_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, path) = (config(Architecture::Sage, true), folder.path().join("run"));
+    run(&config, &path, folder.path()).unwrap();
+    let checkpoints = path.join("checkpoints");
+    let names = || fs::read_dir(&checkpoints).unwrap().map(|entry| entry.unwrap().file_name()).collect::<BTreeSet<_>>();
+    let wanted = names();
+    for name in ["step-000000000001.safetensors", "step-000000000001.json", ".step-000000000002.json.7-0.partial"] {
+        fs::write(checkpoints.join(name), b"").unwrap();
+    }
+    let unfinished = path.join(".config.toml.7-0.partial");
+    fs::write(&unfinished, b"").unwrap();
+    run(&config, &path, folder.path()).unwrap();
+    assert_eq!(names(), wanted, "also where nothing is left to do");
+    assert!(!unfinished.exists());
+    // One that cannot be read stays until the run has come past it.
+    fs::write(checkpoints.join("step-000000000009.safetensors"), b"").unwrap();
+    run(&config, &path, folder.path()).unwrap();
+    assert_eq!(names().len(), wanted.len() + 1);
+}
+
+#[test]
+fn a_run_that_was_killed_before_its_first_checkpoint_begins_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, parts) = (folder.path().join("whole"), folder.path().join("parts"));
+    let config = |epochs| RunConfig { epochs, checkpoint_every: 3, ..config(Architecture::Sage, true) };
+    run(&config(6), &whole, folder.path()).unwrap();
+    let go_on = || Trainer::open(config(6), planted(folder.path()), RunFolder::resume(&parts)?);
+    for (lines, is_lost) in [(2, false), (3, false), (4, true)] {
+        let _ = fs::remove_dir_all(&parts);
+        run(&config(lines), &parts, folder.path()).unwrap();
+        fs::remove_file(parts.join("summary.json")).unwrap();
+        fs::remove_dir_all(parts.join("checkpoints")).unwrap();
+        let found = go_on().and_then(|mut trainer| trainer.run(&Quiet));
+        match found {
+            Err(Error::LostCheckpoints { epochs, .. }) => assert!(is_lost && epochs as u64 == lines, "{lines}"),
+            found => assert!(!is_lost && found.unwrap().0.best_epoch.is_some(), "{lines}"),
+        }
+        assert!(is_lost || weights(&parts) == weights(&whole), "{lines}");
+    }
+}
+
+#[test]
 fn a_loss_that_is_not_a_number_stops_the_run_and_names_the_batch() {
     let folder = tempfile::tempdir().unwrap();
     let config = RunConfig { rate: 1e30, ..config(Architecture::Sage, false) };
@@ -166,7 +228,7 @@ fn batch_norm_goes_on_where_it_was_stopped() {
         assert_eq!((found.parameters, found.buffers), (wanted.parameters, wanted.buffers), "{is_full}");
         // Layer norm learns arrays of the same names; it has no moments.
         let other = RunConfig { norm: crate::run_config::Norm::Layer, ..config };
-        assert!(matches!(run(&other, &parts, folder.path()), Err(Error::OtherModel { .. })));
+        assert!(matches!(run(&other, &parts, folder.path()), Err(Error::RunFile { .. })));
     }
 }
 
@@ -178,6 +240,21 @@ fn a_checkpoint_of_another_model_is_refused() {
     let other = RunConfig { hidden: 8, ..config(Architecture::Sage, false) };
     let found = run(&other, &out, folder.path());
     assert!(matches!(found, Err(Error::OtherModel { .. })), "{found:?}");
+}
+
+#[test]
+fn a_run_whose_settings_have_changed_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (kept, path) = (config(Architecture::Sage, false), folder.path().join("run"));
+    run(&kept, &path, folder.path()).unwrap();
+    for (changed, words) in [
+        (RunConfig { rate: 0.02, ..kept.clone() }, "rate was 0.01, and now is 0.02"),
+        (RunConfig { seed: 4, ..kept.clone() }, "seed was 3, and now is 4"),
+    ] {
+        let said = run(&changed, &path, folder.path()).unwrap_err().to_string();
+        assert!(said.contains("config.toml") && said.contains(words), "{said}");
+    }
+    run(&RunConfig { epochs: 7, keep: 3, ..kept }, &path, folder.path()).unwrap();
 }
 
 /// A run whose features lie where its config says.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use headwater_cuda::HostMemory;
+
 use super::NeighbourSampler;
 use super::draw::Draw;
 use super::part::Part;
@@ -11,13 +13,18 @@ use crate::error::{Error, Result};
 use crate::random::Key;
 use crate::sample::exclude::Excluded;
 use crate::sample::index::{Entry, Index};
-use crate::sample::options::{EdgeIds, Fanout, Trees};
+use crate::sample::options::{EdgeIds, Fanout, Replacement, SampleOptions, Trees};
 use crate::sample::output::{RelationEdges, Sample, TypeNodes};
 use crate::sample::seeds::{Seeds, check_seeds};
 use crate::topology::Layout;
 
 /// Rows that are worth a thread. Tests divide small samples too.
 const ROWS_PER_THREAD: usize = if cfg!(test) { 4 } else { 512 };
+
+/// Edges of a hop that are drawn without a look at the memory that is left.
+const SURELY_ROOM: u64 = 1 << 24;
+/// What an edge takes while it is drawn and numbered: neighbour, position, both ends and its id.
+const EDGE_BYTES: u64 = 40;
 
 /// What is asked for.
 pub(super) struct Request<'a> {
@@ -171,6 +178,7 @@ impl<'a, E: Entry> Batch<'a, E> {
         if fanout == Fanout::Most(0) || topology.edges() == 0 {
             return Ok(());
         }
+        check_room(options, fanout, frontier.len())?;
         // Numbering appends to the very lists that drawing reads, so drawing works on copies of its part.
         let nodes = &self.sample.nodes[asking];
         let ids = nodes.ids[frontier.clone()].to_vec();
@@ -193,6 +201,18 @@ impl<'a, E: Entry> Batch<'a, E> {
         self.times = times;
         outcome
     }
+}
+
+/// Refuses a hop that cannot be held. Only what is drawn with replacement can be larger than the graph.
+fn check_room(options: &SampleOptions, fanout: Fanout, rows: usize) -> Result<()> {
+    let Fanout::Most(most) = fanout else { return Ok(()) };
+    let edges = u64::from(most).saturating_mul(rows as u64);
+    if options.replacement == Replacement::Without || edges <= SURELY_ROOM {
+        return Ok(());
+    }
+    let (bytes, free_bytes) = (edges.saturating_mul(EDGE_BYTES), HostMemory::now().free_bytes as u64);
+    // Where the system does not say, nothing is known to be too much.
+    if free_bytes > 0 && bytes > free_bytes { Err(Error::HopTooLarge { edges, bytes, free_bytes }) } else { Ok(()) }
 }
 
 /// Whether some hop may be worth several threads: whether its rows may be many, if every row before has all it may.

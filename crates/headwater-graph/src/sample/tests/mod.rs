@@ -250,3 +250,23 @@ pub(in crate::sample) const GOLDEN: [u64; 5] = [
     2_111_962_724_677_304_455,
     3_584_280_754_479_390_343,
 ];
+
+/// What is drawn with replacement can be larger than any memory; an allocation that fails would end the process.
+#[test]
+fn a_hop_that_cannot_be_held_is_refused() {
+    use crate::Error;
+
+    let options = SampleOptions::fanouts(&[i64::from(u32::MAX)]).unwrap();
+    let with = SampleOptions { replacement: Replacement::With, ..options.clone() };
+    let seeds = vec![0; 100_000];
+    for threads in [1, 4] {
+        let sample = |options: &SampleOptions, nodes: &[u64]| {
+            let sampler = NeighbourSampler::new(star(4), options.clone()).unwrap();
+            let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| sampler.sample(Seeds::of(nodes), Key::new(1)))
+        };
+        let found = sample(&with, &seeds);
+        assert!(matches!(found, Err(Error::HopTooLarge { .. })), "{found:?}");
+        assert_eq!(sample(&options, &[0]).unwrap().edges[0].row.len(), 4, "without it there are as many as there are");
+    }
+}

@@ -26,7 +26,6 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
 /// Whether a file can be put in this place, as far as that shows before it is written.
 pub fn try_place(path: &Path) -> Result<()> {
     let (partial, sink) = create(&Real, path)?;
-    drop(sink);
     fs::remove_file(&partial).map_err(Error::io("write", path))?;
     let is_folder = path.is_dir().then(|| io::Error::other("there is a folder of that name"));
     is_folder.map_or(Ok(()), |why| Err(Error::io("write", path)(why)))
@@ -36,8 +35,9 @@ pub fn try_place(path: &Path) -> Result<()> {
 pub(crate) fn put(disk: &dyn Disk, path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     sweep(disk, folder, |name| path.file_name().is_some_and(|own| own.to_string_lossy() == name));
-    let (partial, sink) = create(disk, path)?;
-    let written = write(sink, fill).map_err(Error::io("write", path));
+    // Open, and so locked, until it has its name: nobody takes it for one that was left behind.
+    let (partial, mut sink) = create(disk, path)?;
+    let written = write(&mut *sink, fill).map_err(Error::io("write", path));
     let named = written.and_then(|()| disk.rename(&partial, path).map_err(Error::io("put in its place", path)));
     if named.is_err() {
         // What cannot be removed goes when the next one of its name is written.
@@ -111,7 +111,7 @@ impl Sink for File {
     }
 }
 
-fn write(sink: Box<dyn Sink>, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn write(sink: &mut dyn Sink, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut sink = BufWriter::with_capacity(BUFFER_BYTES, sink);
     fill(&mut sink)?;
     sink.flush()?;
@@ -197,6 +197,33 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"own");
         assert!(left.iter().all(|name| !at(name).exists()) && others.iter().all(|name| at(name).exists()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), others.len() + 1);
+    }
+
+    /// A file system on which others sweep right before a file gets its name.
+    struct Swept;
+
+    impl Disk for Swept {
+        fn create(&self, path: &Path) -> io::Result<Box<dyn Sink>> {
+            Real.create(path)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            sweep(&Real, to.parent().unwrap(), |_| true);
+            Real.rename(from, to)
+        }
+        fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+            Real.sync_folder(folder)
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            Real.remove(path)
+        }
+    }
+
+    #[test]
+    fn what_is_written_but_has_no_name_yet_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.toml");
+        put(&Swept, &path, |sink| sink.write_all(b"own")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"own");
     }
 
     #[test]

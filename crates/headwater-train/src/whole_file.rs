@@ -25,7 +25,7 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
 
 /// Whether a file can be put in this place, as far as that shows before it is written.
 pub fn try_place(path: &Path) -> Result<()> {
-    let (partial, sink) = create(&Real, path)?;
+    let (partial, _locked) = create(&Real, path)?;
     fs::remove_file(&partial).map_err(Error::io("write", path))?;
     let is_folder = path.is_dir().then(|| io::Error::other("there is a folder of that name"));
     is_folder.map_or(Ok(()), |why| Err(Error::io("write", path)(why)))

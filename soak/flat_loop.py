@@ -6,6 +6,7 @@ Runs in the Python that has the package. What is made, used and dropped in a rou
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import sys
@@ -102,6 +103,8 @@ def main() -> None:
     while True:
         begun = time.monotonic()
         round_()
+        # Loaders of PyG refer to themselves, so what they have goes when Python looks for such things.
+        gc.collect()
         rounds += 1
         told = {} if live is None else {name: live(name.encode()) for name in LIVE}
         print(json.dumps({"rounds": rounds, **told}), flush=True)

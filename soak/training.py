@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import DEVNULL, Popen
@@ -113,7 +114,7 @@ def launched(tools: Tools, recipe: Recipe, run: Path, more: list[str], said: Pat
 
 def check_same(recipe: Recipe, run: Path, may_lack_lines: bool = False) -> None:
     """The run has come to what the undisturbed one came to, to the bit. Lines that found no room, as it said, may be missing."""
-    found = result(run)
+    found = result(run, recipe.want)
     if may_lack_lines:
         missing = [line for line in recipe.want["figures"] if line not in found["figures"]]
         found["figures"] = sorted(found["figures"] + missing, key=lambda line: line.get("epoch", 0))
@@ -127,15 +128,25 @@ def check_same(recipe: Recipe, run: Path, may_lack_lines: bool = False) -> None:
         raise Failed(f"{run} has files that nobody finished: {left}")
 
 
-def result(run: Path) -> dict[str, Any]:
+def result(run: Path, names: Iterable[str] = ("weights", "figures", "summary")) -> dict[str, Any]:
     """What a run came to, without what depends on the clock."""
+    readers = {"weights": _weights, "figures": _figures, "summary": _summary}
     try:
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        summary = json.loads((run / "summary.json").read_text())
-        weights = {path.name: weights_of(path) for path in sorted((run / "checkpoints").glob("*.safetensors"))}
+        return {name: readers[name](run) for name in names}
     except (OSError, ValueError) as why:
         raise Failed(f"the results of {run} cannot be read: {why}") from None
-    return {"weights": weights, "figures": [_timeless(line) for line in lines], "summary": _timeless(summary)}
+
+
+def _weights(run: Path) -> dict[str, Any]:
+    return {path.name: weights_of(path) for path in sorted((run / "checkpoints").glob("*.safetensors"))}
+
+
+def _figures(run: Path) -> list[dict[str, Any]]:
+    return [_timeless(json.loads(line)) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def _summary(run: Path) -> dict[str, Any]:
+    return _timeless(json.loads((run / "summary.json").read_text()))
 
 
 def weights_of(path: Path) -> dict[str, Any]:

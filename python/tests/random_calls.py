@@ -309,9 +309,11 @@ def loader(drawn):
         made = NeighborLoader(data, input_nodes=drawn.choice(inputs), **wished)
     else:
         inputs = [edges, edges[:, :5], torch.full((2, 2), ROWS), torch.zeros(3, 2, dtype=torch.long), None, "x"]
-        more = {"neg_sampling_ratio": drawn.choice([1.0, 0.0, -1.0, 2**30])} if drawn.random() < 0.3 else {}
+        more = {"neg_sampling_ratio": drawn.choice([1.0, 0.0, -1.0, 1e30])} if drawn.random() < 0.3 else {}
         made = LinkNeighborLoader(data, edge_label_index=drawn.choice(inputs), **wished, **more)
     real = set(map(tuple, edges.T.tolist()))
+    if wished.get("subgraph_type") == "bidirectional":
+        real |= {(target, source) for source, target in real}
     for batch in made:
         for edge in batch.n_id[batch.edge_index].T.tolist():
             if tuple(edge) not in real:

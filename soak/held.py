@@ -9,7 +9,7 @@ import json
 import os
 from pathlib import Path
 
-from .bench import ROOT, Bench, Failed, Skipped
+from .bench import ROOT, Bench, Failed, Skipped, Tools
 from .process import ended
 
 WHAT = "device tests of train and compile on the held emulator, with several seeds"
@@ -22,11 +22,7 @@ _TEST_SECONDS, _BUILD_SECONDS = 900, 3600
 
 
 def run(bench: Bench) -> None:
-    emulator = bench.tools.emulator
-    if ended(["sh", "-c", "command -v g++"]).code != 0:
-        raise Skipped("there is no g++, which compiles kernels for the emulator; `apt install g++` installs it")
-    ended([ROOT / "emulator/build.sh", emulator], _BUILD_SECONDS).check_done()
-    programs = _programs()
+    programs = build(bench.tools)
     tests = [(program, test) for program in programs for test in _tests(program)]
     every = [(order, *test) for order in range(ORDERS) for test in bench.drawn(order).sample(tests, len(tests))]
     numbers = range(len(every)) if bench.only_case is None else [bench.only_case]
@@ -50,8 +46,11 @@ def _held(bench: Bench, number: int, order: str, program: tuple[str, str], test:
         bench.fail(f"{test} with HWEMU_ORDER={order}: {(done.out + done.said)[-1500:]}\n    (--case {number})")
 
 
-def _programs() -> list[tuple[str, str]]:
+def build(tools: Tools) -> list[tuple[str, str]]:
     """Folder and path of each test program. The whole workspace is built, as by `make test`: other stages have built that."""
+    if ended(["sh", "-c", "command -v g++"]).code != 0:
+        raise Skipped("there is no g++, which compiles kernels for the emulator; `apt install g++` installs it")
+    ended([ROOT / "emulator/build.sh", tools.emulator], _BUILD_SECONDS).check_done()
     wished = ["cargo", "test", "--workspace", "--lib", "--no-run", "--message-format=json"]
     done = ended(wished, _BUILD_SECONDS, cwd=ROOT)
     if done.code != 0:

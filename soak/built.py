@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from .bench import ROOT, Bench, Failed, Skipped
+from .bench import ROOT, Failed, Skipped, Tools
 from .process import ended
 
 _SECONDS = 3600
 
 
-def emulator(bench: Bench) -> Path:
-    """The folder of the emulator, without sanitizers."""
+def emulator(tools: Tools) -> None:
+    """The emulator, without sanitizers."""
     if ended(["sh", "-c", "command -v g++"]).code != 0:
         raise Skipped("there is no g++, which compiles the emulator and its kernels; `apt install g++` installs it")
-    folder = bench.tools.emulator
-    ended(["make", "-s", f"-j{bench.tools.jobs}", "-C", ROOT / "emulator", f"OUT={folder}"], _SECONDS).check_done()
-    return folder
+    ended(["make", "-s", f"-j{tools.jobs}", "-C", ROOT / "emulator", f"OUT={tools.emulator}"], _SECONDS).check_done()
 
 
 def test_programs(*names: str) -> list[tuple[str, str]]:

@@ -83,7 +83,7 @@ def _begun(bench: Bench) -> list[Watched]:
     flags = ["--epochs", "100000000", *_without_epochs(recipe.flags), "--threads", "1", "--evaluate-every", "10", "--json"]
     commands: dict[str, list[Any]] = {"train": [bench.tools.program, "train", recipe.data, "-o", bench.folder / "run", *flags]}
     try:
-        emulator(bench)
+        emulator(bench.tools)
         has_emulator = True
     except Skipped as why:
         bench.skip(f"{why}; registrations and pinned bytes are not watched")

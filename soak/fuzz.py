@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from .bench import ROOT, Bench, Failed, Skipped
+from .bench import ROOT, Bench, Failed, Skipped, Tools
 from .process import Ended, ended
 
 WHAT = "every target of fuzz/, under AddressSanitizer"
@@ -35,7 +35,7 @@ def targets() -> list[str]:
 
 
 def run(bench: Bench) -> None:
-    programs = build(bench)
+    programs = build(bench.tools)
     names = targets() if bench.only_case is None else [targets()[bench.only_case]]
     for at, name in enumerate(names):
         seconds = max(5, int(bench.left() / (len(names) - at)))
@@ -50,12 +50,12 @@ def run(bench: Bench) -> None:
     bench.counts["targets"] += len(names)
 
 
-def build(bench: Bench) -> Path:
+def build(tools: Tools) -> Path:
     """The folder of the programs."""
     if shutil.which("rustup") is None or "nightly" not in ended(["rustup", "toolchain", "list"]).out:
         raise Skipped("there is no nightly compiler; `rustup toolchain install nightly` installs it")
     folder = ROOT / "target/fuzz"
-    command = ["rustup", "run", "nightly", "cargo", "build", "--release", "--bins", "-j", bench.tools.jobs, "--target", TRIPLE]
+    command = ["rustup", "run", "nightly", "cargo", "build", "--release", "--bins", "-j", tools.jobs, "--target", TRIPLE]
     # Without the settings of the caller, which may name another linker or target.
     environment = {**os.environ, "RUSTFLAGS": " ".join(_FLAGS), "CARGO_TARGET_DIR": str(folder)}
     done = ended(command, _BUILD_SECONDS, cwd=ROOT / "fuzz", env=environment)

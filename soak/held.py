@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from .bench import ROOT, Bench
+from .bench import ROOT, Bench, Tools
 from .built import emulator, test_programs, tests_of
 from .process import ended
 
@@ -21,8 +21,7 @@ _TEST_SECONDS = 900
 
 
 def run(bench: Bench) -> None:
-    emulator(bench)
-    tests = [(program, test) for program in test_programs(*CRATES) for test in _tests(program)]
+    tests = [(program, test) for program in build(bench.tools) for test in _tests(program)]
     every = [(order, *test) for order in range(ORDERS) for test in bench.drawn(order).sample(tests, len(tests))]
     numbers = range(len(every)) if bench.only_case is None else [bench.only_case]
     for number in numbers:
@@ -43,6 +42,12 @@ def _held(bench: Bench, number: int, order: str, program: tuple[str, str], test:
     bench.details[f"{number}"] = {"test": test, "order": order, "seconds": round(done.seconds, 1), "code": done.code}
     if done.is_late or done.code != 0:
         bench.fail(f"{test} with HWEMU_ORDER={order}: {(done.out + done.said)[-1500:]}\n    (--case {number})")
+
+
+def build(tools: Tools) -> list[tuple[str, str]]:
+    """Folder and path of each test program."""
+    emulator(tools)
+    return test_programs(*CRATES)
 
 
 def _tests(program: tuple[str, str]) -> list[str]:

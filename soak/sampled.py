@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .bench import ROOT, Bench
+from .bench import ROOT, Bench, Tools
 from .built import test_programs, tests_of
 from .process import ended
 
@@ -16,6 +16,11 @@ _TESTS = {
     "headwater_compile": ("plans_test::every_plan_of", "every_layer_of_every_width", "random_test::"),
 }
 _SECONDS = 1800
+
+
+def build(_tools: Tools) -> list[tuple[str, str]]:
+    """Folder and path of each test program."""
+    return test_programs(*_TESTS)
 
 
 def run(bench: Bench) -> None:

@@ -243,11 +243,11 @@ pub enum Error {
     /// A hop that does not fit into what is left of host memory.
     #[error("a hop would draw {edges} edges with replacement, which take {bytes} bytes; {free_bytes} are left")]
     HopTooLarge {
-        /// Edges at most.
+        /// Edges that the hop draws at most.
         edges: u64,
-        /// What they would take.
+        /// Host memory that they would take.
         bytes: u64,
-        /// What is left.
+        /// Host memory that is free.
         free_bytes: u64,
     },
     /// A sample with more nodes than local numbers.

@@ -96,8 +96,7 @@ pub fn collect<T: Send>(count: usize, make: impl Fn(usize) -> T + Sync) -> Vec<T
     made.iter().filter_map(taken).collect()
 }
 
-/// What every piece of work comes to, in order, or the first error in that order. Once a piece has failed, none after it is
-/// begun.
+/// What every piece of work comes to, in order, or the first error in that order; pieces after a failed one are not started.
 pub fn try_collect<T: Send, E: Send>(count: usize, make: impl Fn(usize) -> Result<T, E> + Sync) -> Result<Vec<T>, E> {
     let failed = AtomicUsize::new(usize::MAX);
     let made = collect(count, |at| {

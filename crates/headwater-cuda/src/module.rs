@@ -52,9 +52,22 @@ impl Source {
         pieces.map(|(name, text)| format!("#line 1 \"{name}\"\n{text}\n")).collect()
     }
 
-    /// Compiles for `arch` without a GPU, as continuous integration does, and returns the CUBIN.
+    /// The CUBIN for `arch`, which takes no GPU: from the cache, or compiled and kept there.
     pub fn compile(&self, defines: &Defines, arch: &str) -> Result<Vec<u8>> {
-        nvrtc::compile(self.name, &self.full_text(), &defines.options(), arch)
+        let (text, options) = (self.full_text(), defines.options());
+        let key = cache::Key::new(&text, &options, arch, &nvrtc::version()?);
+        if let Some(image) = cache::read(&key) {
+            return Ok(image);
+        }
+        let image = nvrtc::compile(self.name, &text, &options, arch)?;
+        cache::write(&key, &image);
+        Ok(image)
+    }
+
+    /// Takes an image out of the cache.
+    fn forget(&self, defines: &Defines, arch: &str) -> Result<()> {
+        cache::remove(&cache::Key::new(&self.full_text(), &defines.options(), arch, &nvrtc::version()?));
+        Ok(())
     }
 }
 
@@ -80,8 +93,10 @@ impl Defines {
         self.0.get(name)?.parse().ok()
     }
 
+    /// All that a compiler is told beside the text and the architecture.
     pub(crate) fn options(&self) -> Vec<String> {
-        self.0.iter().map(|(name, value)| format!("-D{name}={value}")).collect()
+        let language = nvrtc::LANGUAGE.map(str::to_owned);
+        language.into_iter().chain(self.0.iter().map(|(name, value)| format!("-D{name}={value}"))).collect()
     }
 }
 
@@ -144,18 +159,13 @@ impl Modules {
 }
 
 fn load(gpu: &Gpu, source: &Source, defines: &Defines) -> Result<CUmodule> {
-    let (text, options, arch) = (source.full_text(), defines.options(), gpu.arch());
-    let key = cache::Key::new(&text, &options, &arch, &nvrtc::version()?);
-    if let Some(image) = cache::read(&key) {
-        if let Ok(module) = load_image(gpu, &image) {
-            return Ok(module);
-        }
-        // A file that the driver refuses is of no use to anybody.
-        cache::remove(&key);
+    let arch = gpu.arch();
+    if let Ok(module) = load_image(gpu, &source.compile(defines, &arch)?) {
+        return Ok(module);
     }
-    let image = nvrtc::compile(source.name, &text, &options, &arch)?;
-    cache::write(&key, &image);
-    load_image(gpu, &image)
+    // A file that the driver refuses is of no use to anybody.
+    source.forget(defines, &arch)?;
+    load_image(gpu, &source.compile(defines, &arch)?)
 }
 
 fn load_image(gpu: &Gpu, image: &[u8]) -> Result<CUmodule> {

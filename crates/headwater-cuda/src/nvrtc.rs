@@ -46,8 +46,11 @@ pub(crate) fn path() -> Result<std::path::PathBuf> {
     Nvrtc::get().map(|nvrtc| nvrtc._libraries.1.path.clone())
 }
 
+/// What every text is compiled with.
+pub(crate) const LANGUAGE: [&str; 2] = ["--std=c++17", "-default-device"];
+
 /// Compiles `text` to a CUBIN for `arch`.
-pub(crate) fn compile(name: &str, text: &str, defines: &[String], arch: &str) -> Result<Vec<u8>> {
+pub(crate) fn compile(name: &str, text: &str, options: &[String], arch: &str) -> Result<Vec<u8>> {
     let nvrtc = Nvrtc::get()?;
     let refuse = |log: String| Error::Compile {
         source_name: name.to_owned(),
@@ -56,9 +59,8 @@ pub(crate) fn compile(name: &str, text: &str, defines: &[String], arch: &str) ->
     };
     let c_text = CString::new(text).map_err(|_| refuse("the text contains a zero byte".into()))?;
     let c_name = CString::new(name).map_err(|_| refuse("the name contains a zero byte".into()))?;
-    let mut options = vec![format!("--gpu-architecture={arch}"), "--std=c++17".into(), "-default-device".into()];
-    options.extend_from_slice(defines);
-    let options: Vec<CString> = options.into_iter().filter_map(|option| CString::new(option).ok()).collect();
+    let options = std::iter::once(format!("--gpu-architecture={arch}")).chain(options.iter().cloned());
+    let options: Vec<CString> = options.filter_map(|option| CString::new(option).ok()).collect();
     let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
     let mut program = std::ptr::null_mut();
     // SAFETY: the strings outlive the calls; no headers are passed.

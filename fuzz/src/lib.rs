@@ -23,6 +23,12 @@ impl Place {
         Self(folder.expect("a folder can be made"))
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     /// Writes a file below it.
     pub fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.0.path().join(name);

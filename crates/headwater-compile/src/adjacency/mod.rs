@@ -10,12 +10,14 @@
 
 mod members;
 mod pairs;
+mod tiles;
 
 use std::fmt;
 use std::sync::OnceLock;
 
 pub use members::Members;
 use pairs::Pairs;
+pub use tiles::{Tile, Tiles};
 
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Path, Side};

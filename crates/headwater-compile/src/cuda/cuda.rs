@@ -146,8 +146,8 @@ impl Executor {
         let (begins, _) = places(&self.lives(graph));
         let mut spans = graph.spans.clone();
         let (mut words, mut outputs, mut own) = (Vec::new(), Vec::new(), Vec::new());
-        for (buffer, begin) in self.emitted.buffers.iter().zip(begins) {
-            let bytes = 4 * graph.room(buffer.domain) * buffer.shape.len();
+        for (at, (buffer, begin)) in self.emitted.buffers.iter().zip(begins).enumerate() {
+            let bytes = 4 * self.room(graph, at) * buffer.shape.len();
             let rows = match buffer.role {
                 Role::Temporary => temporaries.part(begin, bytes).map(DeviceRows::from),
                 _ => give(buffer)?,
@@ -208,9 +208,17 @@ impl Executor {
             let first = uses.next().map_or(0, |(launch, _)| launch);
             let last = uses.last().map_or(first, |(launch, _)| launch);
             let is_own = buffer.role == Role::Temporary;
-            Life { bytes: if is_own { 4 * graph.room(buffer.domain) * buffer.shape.len() } else { 0 }, first, last }
+            Life { bytes: if is_own { 4 * self.room(graph, at) * buffer.shape.len() } else { 0 }, first, last }
         };
         self.emitted.buffers.iter().enumerate().map(life).collect()
+    }
+
+    /// The most rows that a buffer can have.
+    fn room(&self, graph: &DeviceGraph, at: usize) -> usize {
+        match self.emitted.chunked.get(&BufferId::new(at)) {
+            Some(tiling) => graph.most_tiles(*tiling),
+            None => graph.room(self.emitted.buffers[at].domain),
+        }
     }
 }
 

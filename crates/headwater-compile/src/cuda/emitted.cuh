@@ -30,10 +30,27 @@ struct HwMembers {
     const u32 *rows;
 };
 
+// Rows cut into pieces of one type. HW_MAP_SAME: every row is a piece and a type; HW_MAP_FIRST: there is one type, and `count` is the
+// most pieces that sums are cut into; HW_MAP_LISTED: `all` has type, first row and count of each piece, pieces of a type one after
+// the other from `starts[type]` on.
+struct HwTiles {
+    u64 kind;
+    u64 count;
+    const u32 *all;
+    const u32 *starts;
+};
+struct HwTile {
+    u32 type, first, count;
+};
+__device__ inline HwTile hw_listed_tile(const HwTiles &tiles, u32 at) {
+    return HwTile{tiles.all[3 * at], tiles.all[3 * at + 1], tiles.all[3 * at + 2]};
+}
+
 struct HwGraph {
     const u32 *rows;
     const HwMap *maps;
     const HwMembers *members;
+    const HwTiles *tiles;
 };
 
 // A buffer, and which of its rows stand for the first, the second and so on; all in order where there is no list.

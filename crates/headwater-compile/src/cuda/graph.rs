@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use headwater_cuda::{Allocation, Span, Stream};
 
 use super::block::{DeviceBlock, Room};
-use super::text::{Table, domain_number};
+use super::text::{Cut, Table, Tiling, domain_number};
 use crate::adjacency::{Adjacency, Map, Members};
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Path, Side};
@@ -19,8 +19,11 @@ pub(super) type Way = (Domain, Domain, Path);
 /// A map or a list of members as `emitted.cuh` has it: the kind, a count, two addresses.
 pub(super) type Entry = [u64; 4];
 
-/// Words before the entries: where counts, maps and members lie.
-const WORDS: usize = 3;
+/// Words before the entries: where counts, maps, members and tiles lie.
+const WORDS: usize = 4;
+
+/// Chunks of fewer rows are not worth a thread block; as `sums.cuh` has it.
+const ROWS_A_CHUNK: usize = 32;
 
 /// The kinds of maps, as `emitted.cuh` numbers them.
 pub(super) mod map {
@@ -49,6 +52,8 @@ pub struct DeviceGraph {
     pub(super) is_fixed: bool,
     pub(super) maps: BTreeMap<Way, Entry>,
     pub(super) members: BTreeMap<Way, Entry>,
+    /// Lists of tiles of several types. Where there is one, or every row is one, there is no list.
+    pub(super) tiles: BTreeMap<Tiling, Entry>,
     /// All memory that entries point into.
     pub(super) spans: Vec<Span>,
 }
@@ -72,15 +77,22 @@ impl DeviceGraph {
                 members.insert(*way, numbers.members(graph, *way)?);
             }
         }
+        let mut tiles = BTreeMap::new();
+        for tiling in tables.iter().flat_map(|table| &table.tiles) {
+            if let Some(list) = numbers.tiles(graph, *tiling)? {
+                tiles.insert(*tiling, list);
+            }
+        }
         let all = Span::whole(Allocation::on_stream(stream, 4 * numbers.all.len())?);
         stream.upload(bytemuck::cast_slice(&numbers.all), &all)?;
-        let placed = |(way, (kind, count, first, second)): (Way, Found)| {
+        let placed = |(kind, count, first, second): Found| {
             let address = |place: Option<usize>| place.map_or(0, |place| all.pointer() + 4 * place as u64);
-            (way, [kind, count, address(first), address(second)])
+            [kind, count, address(first), address(second)]
         };
-        let maps = maps.into_iter().map(placed).collect();
-        let members = members.into_iter().map(placed).collect();
-        Ok(Self { counts: all.clone(), room, is_fixed: true, maps, members, spans: vec![all] })
+        let maps = maps.into_iter().map(|(way, found)| (way, placed(found))).collect();
+        let members = members.into_iter().map(|(way, found)| (way, placed(found))).collect();
+        let tiles = tiles.into_iter().map(|(tiling, found)| (tiling, placed(found))).collect();
+        Ok(Self { counts: all.clone(), room, is_fixed: true, maps, members, tiles, spans: vec![all] })
     }
 
     /// A block of a sample, whose tables are filled batch by batch: one node type, one relation, no pairs.
@@ -126,7 +138,15 @@ impl DeviceGraph {
         }
         let all = [block.counts(), block.ranges(), block.src(), block.dst(), block.dst_starts()];
         let spans = all.into_iter().chain(block.src_starts()).chain(block.src_edges()).cloned().collect();
-        Self { counts: block.counts().clone(), room, is_fixed: false, maps, members: lists, spans }
+        Self {
+            counts: block.counts().clone(),
+            room,
+            is_fixed: false,
+            maps,
+            members: lists,
+            tiles: BTreeMap::new(),
+            spans,
+        }
     }
 
     /// The most rows that a domain can have.
@@ -141,27 +161,57 @@ impl DeviceGraph {
         self.counts.part(4 * domain_number(domain), 4)
     }
 
+    /// The most pieces that rows are cut into.
+    pub(super) fn most_tiles(&self, tiling: Tiling) -> usize {
+        let rows = self.room(tiling.rows);
+        match (self.tiles.get(&tiling), tiling.cut) {
+            (Some([_, count, ..]), _) => usize::try_from(*count).unwrap_or(usize::MAX),
+            (None, _) if tiling.rows == tiling.types => rows,
+            (None, Cut::Tiles(most)) => rows.div_ceil(most.max(1)),
+            (None, Cut::Chunks(most)) => rows.min(most),
+        }
+    }
+
     /// Whether it has everything that a program asks for.
     #[must_use]
     pub fn serves(&self, table: &Table) -> bool {
         let has = |ways: &[Way], known: &BTreeMap<Way, Entry>| ways.iter().all(|way| known.contains_key(way));
-        has(&table.maps, &self.maps) && has(&table.members, &self.members)
+        let has_tiles = table.tiles.iter().all(|tiling| self.tile_entry(*tiling).is_some());
+        has(&table.maps, &self.maps) && has(&table.members, &self.members) && has_tiles
+    }
+
+    /// What kernels are told of rows in pieces: a list, or that there is one type, or that every row is a type.
+    fn tile_entry(&self, tiling: Tiling) -> Option<Entry> {
+        let most = match tiling.cut {
+            Cut::Tiles(most) | Cut::Chunks(most) => most as u64,
+        };
+        match self.tiles.get(&tiling) {
+            Some(list) => Some(*list),
+            None if tiling.rows == tiling.types => Some([map::SAME, most, 0, 0]),
+            None if tiling.types == Domain::Const || !self.is_fixed => Some([map::FIRST, most, 0, 0]),
+            None => None,
+        }
     }
 
     /// How many words [`Self::words`] has.
     pub(super) fn word_count(table: &Table) -> usize {
-        WORDS + size_of::<Entry>() / 8 * (table.maps.len() + table.members.len())
+        WORDS + size_of::<Entry>() / 8 * (table.maps.len() + table.members.len() + table.tiles.len())
     }
 
-    /// Words of the struct that kernels get, of the maps, and of the members, where these words lie at an address.
+    /// Words of the struct that kernels get, of maps, members and tiles, where these words lie at an address.
     pub(super) fn words(&self, table: &Table, own: u64) -> Result<Vec<u64>> {
         let maps = own + 8 * WORDS as u64;
         let members = maps + (size_of::<Entry>() * table.maps.len()) as u64;
-        let mut words = vec![self.counts.pointer(), maps, members];
+        let tiles = members + (size_of::<Entry>() * table.members.len()) as u64;
+        let mut words = vec![self.counts.pointer(), maps, members, tiles];
         for (way, known) in
             table.maps.iter().map(|way| (way, &self.maps)).chain(table.members.iter().map(|way| (way, &self.members)))
         {
             words.extend(known.get(way).ok_or_else(|| no_way(*way))?);
+        }
+        for tiling in &table.tiles {
+            let way = (tiling.rows, tiling.types, tiling.path);
+            words.extend(self.tile_entry(*tiling).ok_or_else(|| no_way(way))?);
         }
         Ok(words)
     }
@@ -198,6 +248,22 @@ impl Numbers {
                 (members::LISTED, 0, Some(self.starts(&starts)?), Some(self.put(&rows)))
             }
         })
+    }
+
+    /// A list of tiles, where there may be several types.
+    fn tiles(&mut self, graph: &Adjacency, tiling: Tiling) -> Result<Option<Found>> {
+        let Tiling { rows, types, path, cut } = tiling;
+        let most = match cut {
+            Cut::Tiles(most) => most,
+            Cut::Chunks(most) => graph.rows(rows).div_ceil(most.max(1)).max(ROWS_A_CHUNK),
+        };
+        let Some(tiles) = graph.tiles(rows, types, path, most) else { return Ok(None) };
+        let mut words = Vec::with_capacity(3 * tiles.all.len());
+        for tile in &tiles.all {
+            words.extend([number(tile.of_type)?, number(tile.first)?, number(tile.count)?]);
+        }
+        let (count, all) = (tiles.all.len() as u64, self.put(&words));
+        Ok(Some((map::LISTED, count, Some(all), Some(self.starts(&tiles.starts)?))))
     }
 
     fn put(&mut self, list: &[u32]) -> usize {

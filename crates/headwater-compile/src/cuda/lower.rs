@@ -1,8 +1,11 @@
 //! Which launches a program is. A product goes on where it is made if that is done element by element; else its rows lie in a
-//! buffer in between. Sums over all rows are two launches: parts, and their totals.
+//! buffer in between. Sums over the rows of types are two launches: chunks, and their totals.
+
+use std::collections::BTreeMap;
 
 use super::element::is_in_place;
 use super::split::{Sums, split};
+use super::text::{Cut, Tiling};
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{
     Body, Buffer, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Register, Role, StepOp, Traverse,
@@ -10,8 +13,8 @@ use crate::intra::{
 
 /// Thread blocks of outer products that a GPU runs at once: two on each of 132 SMs.
 const BLOCKS: usize = 264;
-/// Parts of outer products where every type has a matrix, and so its own blocks.
-const PARTS_A_TYPE: usize = 8;
+/// So many more chunks where there are several types: those of different types are of different lengths.
+const TYPED: usize = 4;
 /// Rows and columns that a thread block makes of a matrix of outer products.
 pub(super) const OUTER_TILE: usize = 128;
 
@@ -21,14 +24,14 @@ pub(super) enum Work {
     Nest(Traverse),
     /// Rows times matrices, and a body that only changes elements in place.
     Product(Gemm),
-    /// Sums of every part of the rows.
+    /// Sums of every chunk of the rows.
     Sums(Sums),
     /// Their sums.
     Total(Sums),
-    /// Outer products of every part of the rows.
-    Outer(Outer, Parts),
+    /// Outer products of every chunk of the rows.
+    Outer(Outer, Chunks),
     /// Their sums.
-    OuterTotal(Outer, Parts),
+    OuterTotal(Outer, Chunks),
     Library(Library),
 }
 
@@ -43,7 +46,7 @@ impl Work {
         match self {
             Self::Nest(nest) => format!("nest over {}", over(&nest.nest)),
             Self::Product(gemm) => format!("product over {}, {}", gemm.rows, shape(gemm.w)),
-            Self::Sums(_) => "sums of parts".to_owned(),
+            Self::Sums(_) => "sums of chunks".to_owned(),
             Self::Total(_) => "sums of sums".to_owned(),
             Self::Outer(outer, _) => format!("outer products over {}, {}", outer.rows, shape(outer.to)),
             Self::OuterTotal(..) => "sums of outer products".to_owned(),
@@ -52,58 +55,80 @@ impl Work {
     }
 }
 
-/// Sums of parts of the rows, all parts of a type beside each other.
+/// Rows in chunks, and the buffer that has a row for each.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Parts {
-    pub count: usize,
+pub(super) struct Chunks {
+    pub tiling: Tiling,
     pub partial: BufferId,
 }
 
-/// All launches of a program, and all buffers: the program's, and those between launches.
-pub(super) fn lower(program: &Program) -> (Vec<Work>, Vec<Buffer>) {
-    let (mut work, mut buffers) = (Vec::new(), program.buffers.clone());
+/// Launches, all buffers (the program's, and those between launches), and which of these have a row for every chunk.
+#[derive(Debug, Default)]
+pub(super) struct Lowered {
+    pub work: Vec<Work>,
+    pub buffers: Vec<Buffer>,
+    pub chunked: BTreeMap<BufferId, Tiling>,
+}
+
+impl Lowered {
+    pub fn buffer(&mut self, name: &str, domain: Domain, shape: Shape) -> BufferId {
+        self.buffers.push(Buffer { name: name.to_owned(), domain, shape, role: Role::Temporary });
+        BufferId::new(self.buffers.len() - 1)
+    }
+
+    /// A buffer with a row of so many numbers for every chunk.
+    pub fn chunks(&mut self, tiling: Tiling, len: usize) -> Chunks {
+        let partial = self.buffer("chunks", tiling.types, Shape::vector(len));
+        self.chunked.insert(partial, tiling);
+        Chunks { tiling, partial }
+    }
+}
+
+/// All launches of a program.
+pub(super) fn lower(program: &Program) -> Lowered {
+    let mut found = Lowered { buffers: program.buffers.clone(), ..Lowered::default() };
     for kernel in &program.kernels {
         match kernel {
             Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
-                work.extend(split(traverse, &mut buffers).unwrap_or_else(|| vec![Work::Nest(traverse.clone())]));
+                if !split(traverse, &mut found) {
+                    found.work.push(Work::Nest(traverse.clone()));
+                }
             }
             Kernel::Outer(outer) => {
-                let parts = parts(outer, &mut buffers);
-                work.extend([Work::Outer(outer.clone(), parts), Work::OuterTotal(outer.clone(), parts)]);
+                let chunks = outer_chunks(outer, &mut found);
+                found.work.extend([Work::Outer(outer.clone(), chunks), Work::OuterTotal(outer.clone(), chunks)]);
             }
-            Kernel::Library(library) => work.push(Work::Library(library.clone())),
-            Kernel::Gemm(gemm) => product(gemm, &mut work, &mut buffers),
+            Kernel::Library(library) => found.work.push(Work::Library(library.clone())),
+            Kernel::Gemm(gemm) => product(gemm, &mut found),
         }
     }
-    (work, buffers)
+    found
 }
 
 /// A product, and a nest for what cannot be done where it is made.
-fn product(gemm: &Gemm, work: &mut Vec<Work>, buffers: &mut Vec<Buffer>) {
+fn product(gemm: &Gemm, found: &mut Lowered) {
     if gemm.scatter.is_none() && is_in_place(&gemm.body) {
-        return work.push(Work::Product(gemm.clone()));
+        return found.work.push(Work::Product(gemm.clone()));
     }
-    let to = BufferId::new(buffers.len());
     let shape = gemm.body.steps.first().map_or(Shape::SCALAR, |product| product.shape);
-    buffers.push(Buffer { name: "product".to_owned(), domain: gemm.rows, shape, role: Role::Temporary });
+    let to = found.buffer("product", gemm.rows, shape);
     let mut body = Body::default();
     let product = body.push(0, shape, StepOp::Product);
     body.push(0, shape, StepOp::Store(product, to));
-    work.push(Work::Product(Gemm { body, scatter: None, ..gemm.clone() }));
-    work.push(Work::Nest(after(gemm, to)));
+    found.work.push(Work::Product(Gemm { body, scatter: None, ..gemm.clone() }));
+    found.work.push(Work::Nest(after(gemm, to)));
 }
 
-/// How rows of outer products are split: so that one matrix keeps a GPU busy.
-fn parts(outer: &Outer, buffers: &mut Vec<Buffer>) -> Parts {
-    let Buffer { domain, shape, .. } = buffers[outer.to.at()];
+/// How rows of outer products are cut: so that a GPU is busy, and sums of chunks are few where matrices are large.
+fn outer_chunks(outer: &Outer, found: &mut Lowered) -> Chunks {
+    let Buffer { domain, shape, .. } = found.buffers[outer.to.at()];
     let tiles = match shape {
         Shape::Matrix { heads, rows, cols } => heads * rows.div_ceil(OUTER_TILE) * cols.div_ceil(OUTER_TILE),
         Shape::Row { .. } => 1,
     };
-    let count = if domain == Domain::Const { (BLOCKS / tiles.max(1)).max(1) } else { PARTS_A_TYPE };
-    let shape = Shape::vector(count * shape.len());
-    buffers.push(Buffer { name: "parts".to_owned(), domain, shape, role: Role::Temporary });
-    Parts { count, partial: BufferId::new(buffers.len() - 1) }
+    let blocks = if domain == Domain::Const { BLOCKS } else { TYPED * BLOCKS };
+    let cut = Cut::Chunks((blocks / tiles.max(1)).max(1));
+    found.chunks(Tiling { rows: outer.rows, types: domain, path: outer.path, cut }, shape.len())
 }
 
 /// What is done with the rows of a product, once they are there. Where they go to other rows, each of these adds up the at

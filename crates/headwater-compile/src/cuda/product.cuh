@@ -4,41 +4,30 @@
 // 2 * heads * FROM * TO a row, three times that where float accuracy is made of TF32. A thread block makes a tile of 128 rows
 // by 64 or 128 columns with tensor cores (mma.cuh): 8 warps, 32 rows each, two warps beside each other. Operands come into
 // shared memory by asynchronous copies, a step ahead, 16 bytes at a time where widths allow; rows are padded there so that the
-// lanes of a warp meet 32 banks. Rows of a tile are of one type, so a block reads one matrix; where types do not lie
-// together, a tile is one row. HW_F32 is plain arithmetic, 64 by 64 a block and 4 by 4 a thread.
+// lanes of a warp meet 32 banks. Rows of a tile are of one type, so a block reads one matrix; tiles of several types
+// are listed once a graph. HW_F32 is plain arithmetic, 64 by 64 a block and 4 by 4 a thread.
 //
 // Products run along the vector in order and may fuse, so results agree with the CPU's within rounding, not to the bit.
 
 #define HW_THREADS 256
 
-// Tiles of rows: `hw_tile` gives the type, the first row and how many rows tile `tile` has; false behind the last one.
-struct HwTile {
-    u32 type, first, count;
-};
-template <u32 TILE> __device__ inline bool hw_tile(const HwMap &types, u32 rows, u32 tile, HwTile &found) {
-    if (types.kind == HW_MAP_SAME || types.kind == HW_MAP_LISTED) {
-        found = HwTile{tile < rows ? hw_map(types, tile) : 0, tile, 1};
-        return tile < rows;
+// Tile `at` of the rows, of one type; false behind the last one.
+template <u32 TILE> __device__ inline bool hw_tile(const HwTiles &tiles, u32 rows, u32 at, HwTile &found) {
+    if (tiles.kind == HW_MAP_LISTED) {
+        if (at >= tiles.count) return false;
+        found = hw_listed_tile(tiles, at);
+        return true;
     }
-    const u32 stretches = types.kind == HW_MAP_FIRST ? 1 : (u32)types.count;
-    for (u32 at = 0; at < stretches; at++) {
-        const u32 first = types.kind == HW_MAP_FIRST ? 0 : types.starts[at];
-        const u32 end = types.kind == HW_MAP_FIRST ? rows : types.starts[at + 1];
-        const u32 tiles = (end - first + TILE - 1) / TILE;
-        if (tile < tiles) {
-            const u32 start = first + tile * TILE;
-            found = HwTile{types.kind == HW_MAP_FIRST ? 0 : types.kind == HW_MAP_ENDS ? types.list[at] : at, start,
-                           hw_least(TILE, end - start)};
-            return true;
-        }
-        tile -= tiles;
-    }
-    return false;
+    const u32 most = tiles.kind == HW_MAP_SAME ? 1 : TILE;
+    const u64 first = (u64)at * most;
+    if (first >= rows) return false;
+    found = HwTile{most == 1 ? at : 0, (u32)first, hw_least(most, rows - (u32)first)};
+    return true;
 }
 
 // `X` gives `row(i)`, where the vector of row i lies, and `scale(i)`. `Out` takes one or two neighbouring products of a row.
 template <u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
-__device__ inline void hw_product_f32(const X &x, const float *w, const HwMap &types, u32 rows, const Out &out) {
+__device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     const u32 TILE = 64;
     __shared__ float x_tile[HW_DEPTH][TILE + 1];
     __shared__ float w_tile[HW_DEPTH][TILE + 1];
@@ -46,7 +35,7 @@ __device__ inline void hw_product_f32(const X &x, const float *w, const HwMap &t
     const u32 left = threadIdx.x % 16 * 4, top = threadIdx.x / 16 * 4;
     for (u32 at = blockIdx.x;; at += gridDim.x) {
         HwTile tile;
-        if (!hw_tile<TILE>(types, rows, at / (across * HEADS), tile)) break;
+        if (!hw_tile<TILE>(tiles, rows, at / (across * HEADS), tile)) break;
         const u32 head = at / across % HEADS, first_column = at % across * TILE;
         const float *matrix = w + ((u64)tile.type * HEADS + head) * FROM * TO;
         float sums[4][4] = {};
@@ -138,7 +127,7 @@ __device__ inline void hw_give(const X &x, const HwTile &tile, u32 top, u32 head
 }
 
 template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
-__device__ inline void hw_product_mma(const X &x, const float *w, const HwMap &types, u32 rows, const Out &out) {
+__device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     const u32 TILE = 128, WIDTH = TO > 64 ? 128 : 64, WIDE = WIDTH / 16, STAGES = WIDTH == 64 ? 3 : 2;
     const u32 W_PITCH = TRANSPOSED ? HW_DEPTH + 4 : WIDTH + 8, W_ROWS = TRANSPOSED ? WIDTH : HW_DEPTH;
     const u32 W_DOWN = TRANSPOSED ? 1 : W_PITCH, W_ACROSS = TRANSPOSED ? W_PITCH : 1;
@@ -148,7 +137,7 @@ __device__ inline void hw_product_mma(const X &x, const float *w, const HwMap &t
     const u32 top = threadIdx.x / 32 / 2 * 32, left = threadIdx.x / 32 % 2 * (WIDTH / 2);
     for (u32 at = blockIdx.x;; at += gridDim.x) {
         HwTile tile;
-        if (!hw_tile<TILE>(types, rows, at / (across * HEADS), tile)) break;
+        if (!hw_tile<TILE>(tiles, rows, at / (across * HEADS), tile)) break;
         const u32 head = at / across % HEADS, first_column = at % across * WIDTH;
         const float *matrix = w + ((u64)tile.type * HEADS + head) * FROM * TO;
         const float *from[2];
@@ -189,10 +178,10 @@ __device__ inline void hw_product_mma(const X &x, const float *w, const HwMap &t
 }
 
 template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
-__device__ inline void hw_product(const X &x, const float *w, const HwMap &types, u32 rows, const Out &out) {
+__device__ inline void hw_product(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     if constexpr (MODE == HW_F32) {
-        hw_product_f32<HEADS, FROM, TO, TRANSPOSED>(x, w, types, rows, out);
+        hw_product_f32<HEADS, FROM, TO, TRANSPOSED>(x, w, tiles, rows, out);
     } else {
-        hw_product_mma<MODE, HEADS, FROM, TO, TRANSPOSED>(x, w, types, rows, out);
+        hw_product_mma<MODE, HEADS, FROM, TO, TRANSPOSED>(x, w, tiles, rows, out);
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::Precision;
 use super::element::Elements;
-use super::lower::{OUTER_TILE, Parts};
-use super::split::{PARTS, Sum, Sums};
-use super::text::{Size, Writer, domain_number};
+use super::lower::{Chunks, OUTER_TILE};
+use super::split::{Sum, Sums};
+use super::text::{Cut, Size, Tiling, Writer, domain_number};
 use crate::inter::{Domain, Reduce, Shape};
 use crate::intra::{Buffer, BufferId, Gemm, Library, Outer, Read, StepOp};
 
@@ -37,14 +37,15 @@ impl Writer<'_> {
         let weights = &self.buffers[gemm.w.at()];
         let Shape::Matrix { heads, rows, cols } = weights.shape else { return nothing(gemm.rows) };
         let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
-        let types = self.map(gemm.rows, weights.domain, gemm.path);
+        let tile = precision.tile();
+        let (rows, types, path) = (gemm.rows, weights.domain, gemm.path);
+        let tiles = self.tiles(Tiling { rows, types, path, cut: Cut::Tiles(tile) });
         let w = self.buffer(gemm.w);
         let (mode, count) = (precision.name(), domain_number(gemm.rows));
         self.line(&format!(
-            "hw_product<{mode}, {heads}, {from}, {to}, {}>({x}, {w}, {types}, graph->rows[{count}], {out});",
+            "hw_product<{mode}, {heads}, {from}, {to}, {}>({x}, {w}, {tiles}, graph->rows[{count}], {out});",
             gemm.transposed
         ));
-        let tile = precision.tile();
         Size { rows: gemm.rows, rows_a_block: tile, across: heads * to.div_ceil(tile) }
     }
 
@@ -83,65 +84,66 @@ impl Writer<'_> {
         })
     }
 
-    /// Outer products of every part of the rows.
-    pub fn outer(&mut self, outer: &Outer, parts: Parts, entry: &str, precision: Precision) -> Size {
+    /// Outer products of every chunk of the rows.
+    pub fn outer(&mut self, outer: &Outer, chunks: Chunks, entry: &str, precision: Precision) -> Size {
         let x = self.rows(&format!("HwX_{entry}"), outer.rows, &outer.x, None);
         let y = self.rows(&format!("HwY_{entry}"), outer.rows, &outer.y, None);
         let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
         let Shape::Matrix { heads, rows, cols } = shape else { return nothing(domain) };
-        let types = self.map(outer.rows, domain, outer.path);
-        let partial = self.buffer(parts.partial);
-        let (count, matrices) = (domain_number(outer.rows), domain_number(domain));
+        let (tiles, partial) = (self.tiles(chunks.tiling), self.buffer(chunks.partial));
+        let (mode, count) = (precision.name(), domain_number(outer.rows));
         self.line(&format!(
-            "hw_outer<{}, {heads}, {rows}, {cols}, {}>({x}, {y}, {types}, graph->rows[{count}], graph->rows[{matrices}], {partial});",
-            precision.name(), parts.count
+            "hw_outer<{mode}, {heads}, {rows}, {cols}>({x}, {y}, {tiles}, graph->rows[{count}], {partial});"
         ));
         let side = if precision == Precision::F32 { 32 } else { OUTER_TILE };
-        let across = heads * rows.div_ceil(side) * cols.div_ceil(side) * parts.count;
-        Size { rows: domain, rows_a_block: 1, across }
+        // Blocks that find no chunk end at once.
+        Size { rows: outer.rows, rows_a_block: 1, across: heads * rows.div_ceil(side) * cols.div_ceil(side) }
     }
 
     /// Their sums.
-    pub fn outer_total(&mut self, outer: &Outer, parts: Parts) -> Size {
+    pub fn outer_total(&mut self, outer: &Outer, chunks: Chunks) -> Size {
         let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
-        let (len, matrices) = (shape.len(), domain_number(domain));
-        let (partial, to) = (self.buffer(parts.partial), self.buffer(outer.to));
-        let (count, rows) = (parts.count, domain_number(outer.rows));
+        let len = shape.len();
+        let (tiles, partial, to) = (self.tiles(chunks.tiling), self.buffer(chunks.partial), self.buffer(outer.to));
+        let (types, rows) = (domain_number(domain), domain_number(outer.rows));
         self.line(&format!(
-            "hw_total<HW_SUM, {count}, {len}, {len}>({partial}, graph->rows[{matrices}], graph->rows[{rows}], {to});"
+            "hw_total<HW_SUM, {len}, {len}>({partial}, {tiles}, graph->rows[{types}], graph->rows[{rows}], {to});"
         ));
         Size { rows: domain, rows_a_block: 1, across: len.div_ceil(8) }
     }
 
-    /// Sums of every part of the rows, those of one length in one walk.
+    /// Sums of every chunk of the rows, those of one length in one walk.
     pub fn sums(&mut self, sums: &Sums) -> Size {
         let mut by_len: BTreeMap<usize, Vec<&Sum>> = BTreeMap::new();
         sums.all.iter().for_each(|sum| by_len.entry(sum.len).or_default().push(sum));
         let longest = by_len.keys().max().copied().unwrap_or(1);
         let rows = domain_number(sums.rows);
-        self.line(&format!("const u32 rows = graph->rows[{rows}], parts = hw_parts(rows, {PARTS});"));
+        let tiles = self.tiles(sums.chunks.tiling);
+        self.line(&format!("const u32 rows = graph->rows[{rows}], chunks = hw_chunks({tiles}, rows);"));
         for (len, all) in by_len {
             let side = len.next_power_of_two().clamp(8, 256);
             let across = len.div_ceil(side);
-            self.line(&format!("for (u32 at = blockIdx.x; at < parts * {across}; at += gridDim.x) {{"));
-            self.indented(|out| out.part(sums, len, &all, side));
+            self.line(&format!("for (u32 at = blockIdx.x; at < chunks * {across}; at += gridDim.x) {{"));
+            self.indented(|out| out.chunk(sums, len, &all, side));
             self.line("}");
         }
         Size { rows: sums.rows, rows_a_block: 8, across: longest.div_ceil(256) }
     }
 
-    /// One part: threads lie along the row first, then over rows; their sums meet in the block.
-    fn part(&mut self, sums: &Sums, len: usize, all: &[&Sum], side: usize) {
+    /// One chunk: threads lie along the row first, then over rows; their sums meet in the block.
+    fn chunk(&mut self, sums: &Sums, len: usize, all: &[&Sum], side: usize) {
         let total: usize = sums.all.iter().map(|sum| sum.len).sum();
         let across = len.div_ceil(side);
-        self.line(&format!("const u32 part = at / {across}, e = at % {across} * {side} + threadIdx.x % {side};"));
-        self.line("const u32 first = hw_part(rows, part, parts), end = hw_part(rows, part + 1, parts);");
+        let tiles = self.tiles(sums.chunks.tiling);
+        self.line(&format!("const u32 place = at / {across}, e = at % {across} * {side} + threadIdx.x % {side};"));
+        self.line(&format!("const HwTile chunk = hw_chunk({tiles}, rows, place);"));
+        self.line("const u32 end = chunk.first + chunk.count;");
         for (number, sum) in all.iter().enumerate() {
             self.line(&format!("float sum{number} = hw_sum_of_none<{}>();", how(sum.how)));
         }
         self.line("#pragma unroll 4");
         self.line(&format!(
-            "for (u32 row = first + threadIdx.x / {side}; row < end && e < {len}; row += {}) {{",
+            "for (u32 row = chunk.first + threadIdx.x / {side}; row < end && e < {len}; row += {}) {{",
             256 / side
         ));
         self.indented(|out| {
@@ -152,25 +154,29 @@ impl Writer<'_> {
             }
         });
         self.line("}");
-        let partial = self.buffer(sums.partial);
+        let partial = self.buffer(sums.chunks.partial);
         for (number, sum) in all.iter().enumerate() {
             self.line(&format!("sum{number} = hw_block_sum<{}, {side}>(sum{number});", how(sum.how)));
-            let place = format!("(u64)part * {total} + {} + e", sum.first);
+            let place = format!("(u64)place * {total} + {} + e", sum.first);
             self.line(&format!("if (threadIdx.x < {side} && e < {len}) {partial}[{place}] = sum{number};"));
         }
     }
 
-    /// Totals of all parts.
+    /// Totals of the chunks of every type.
     pub fn totals(&mut self, sums: &Sums) -> Size {
         let total: usize = sums.all.iter().map(|sum| sum.len).sum();
-        let (partial, rows) = (self.buffer(sums.partial), domain_number(sums.rows));
+        let (partial, tiles) = (self.buffer(sums.chunks.partial), self.tiles(sums.chunks.tiling));
+        let domain = sums.chunks.tiling.types;
+        let (types, rows) = (domain_number(domain), domain_number(sums.rows));
         for Sum { how: reduce, to, len, first, .. } in &sums.all {
             let (how, to) = (how(*reduce), self.buffer(*to));
             let from = format!("{partial} + {first}");
-            self.line(&format!("hw_total<{how}, {PARTS}, {total}, {len}>({from}, 1, graph->rows[{rows}], {to});"));
+            self.line(&format!(
+                "hw_total<{how}, {total}, {len}>({from}, {tiles}, graph->rows[{types}], graph->rows[{rows}], {to});"
+            ));
         }
         let longest = sums.all.iter().map(|sum| sum.len).max().unwrap_or(1);
-        Size { rows: Domain::Const, rows_a_block: 1, across: longest.div_ceil(8) }
+        Size { rows: domain, rows_a_block: 1, across: longest.div_ceil(8) }
     }
 
     /// Products of weights.

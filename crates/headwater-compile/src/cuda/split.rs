@@ -1,5 +1,5 @@
-//! Nests whose outermost domain has one row: all rows below would be walked by one group of lanes, so they are split into sums
-//! over all rows, what is done with each row, and what is done once.
+//! Nests whose outermost rows are types: all rows of a type would be walked by one group of lanes, so they are split into sums
+//! over the rows of every type, what is done with each row, and what is done once a type.
 //!
 //! A sum that depends on another is a stage behind it: a variance on a mean. What a stage reads of those before it lies in
 //! buffers; rows make anew what they need of their own, which is cheaper than to keep it.
@@ -7,22 +7,23 @@
 use std::collections::BTreeMap;
 
 use super::element::is_flat;
-use super::lower::Work;
+use super::lower::{Chunks, Lowered, Work};
+use super::text::{Cut, Tiling};
 use crate::inter::{Domain, Path, Reduce, Shape};
-use crate::intra::{Body, Buffer, BufferId, Hop, Read, Register, Role, Step, StepOp, Traverse};
+use crate::intra::{Body, BufferId, Hop, Read, Register, Step, StepOp, Traverse};
 
-/// Parts that rows are split into, each added up by one thread block at a time: enough for eight on each of 132 SMs.
-pub(super) const PARTS: usize = 1056;
+/// Chunks that rows are cut into, each added up by one thread block at a time: enough for eight on each of 132 SMs.
+const CHUNKS: usize = 1056;
 
-/// Sums of vectors over all rows of a domain.
+/// Sums of vectors over the rows of every type.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sums {
     pub rows: Domain,
     /// Makes what is added up, an element at a time.
     pub body: Body,
     pub all: Vec<Sum>,
-    /// The sums of every part.
-    pub partial: BufferId,
+    /// The sums of every chunk.
+    pub chunks: Chunks,
 }
 
 /// One of them.
@@ -32,25 +33,32 @@ pub(super) struct Sum {
     pub of: Register,
     pub to: BufferId,
     pub len: usize,
-    /// Where it lies in a part.
+    /// Where it lies in a chunk's row.
     pub first: usize,
 }
 
-/// The launches of a nest over one row and those below it; `None` where it must stay one.
-pub(super) fn split(traverse: &Traverse, buffers: &mut Vec<Buffer>) -> Option<Vec<Work>> {
+/// Adds the launches of a nest over types and the rows below them; `false` where it must stay one.
+pub(super) fn split(traverse: &Traverse, found: &mut Lowered) -> bool {
     let over_all = |op: &StepOp| matches!(op, StepOp::Softmax { over: 0, .. });
-    let is_one = traverse.nest[0] == Domain::Const && traverse.nest.len() > 1;
-    if !is_one || traverse.body.steps.iter().any(|step| over_all(&step.op)) {
-        return None;
+    let [types, below @ ..] = &traverse.nest[..] else { return false };
+    let is_typed = types.is_type() && !below.is_empty() && below.iter().all(|rows| way(traverse, *rows).is_some());
+    if !is_typed || traverse.body.steps.iter().any(|step| over_all(&step.op)) {
+        return false;
     }
     let (stages, kept) = (stages(&traverse.body), loaded(&traverse.body));
-    let mut split = Split { traverse, stages, buffers, kept, work: Vec::new() };
+    let mut split = Split { traverse, stages, found, kept };
     for stage in 0..=split.stages.iter().copied().max().unwrap_or(0) {
         split.once(stage);
         split.rows(stage);
         split.sums(stage);
     }
-    Some(split.work)
+    true
+}
+
+/// The way from rows below to their types.
+fn way(traverse: &Traverse, rows: Domain) -> Option<Path> {
+    let types = traverse.nest[0];
+    [traverse.path, Path::Only].into_iter().find(|path| rows.maps_to(types, *path))
 }
 
 /// How many sums over all rows have to be complete before each step.
@@ -63,16 +71,16 @@ fn stages(body: &Body) -> Vec<usize> {
     found
 }
 
-/// Registers of the one row that lie in a buffer anyhow.
+/// Registers of types that lie in a buffer anyhow.
 fn loaded(body: &Body) -> BTreeMap<Register, BufferId> {
     let load = |(at, step): (usize, &Step)| match &step.op {
-        StepOp::Load(read) if step.level == 0 => Some((Register::new(at), read.from)),
+        StepOp::Load(read) if step.level == 0 && read.hops.is_empty() => Some((Register::new(at), read.from)),
         _ => None,
     };
     body.steps.iter().enumerate().filter_map(load).collect()
 }
 
-/// Whether a step adds up all rows.
+/// Whether a step adds up all rows of a type.
 fn is_sum(body: &Body, at: usize) -> bool {
     body.steps[at].level == 0 && matches!(body.steps[at].op, StepOp::Reduce(..))
 }
@@ -80,10 +88,9 @@ fn is_sum(body: &Body, at: usize) -> bool {
 struct Split<'a> {
     traverse: &'a Traverse,
     stages: Vec<usize>,
-    buffers: &'a mut Vec<Buffer>,
-    /// Where registers of the one row lie, for those that lie anywhere.
+    found: &'a mut Lowered,
+    /// Where registers of types lie, for those that lie anywhere.
     kept: BTreeMap<Register, BufferId>,
-    work: Vec<Work>,
 }
 
 impl Split<'_> {
@@ -95,12 +102,15 @@ impl Split<'_> {
         (0..self.stages.len()).filter(move |at| self.stages[*at] == stage)
     }
 
-    fn buffer(&mut self, domain: Domain, shape: Shape) -> BufferId {
-        self.buffers.push(Buffer { name: "between".to_owned(), domain, shape, role: Role::Temporary });
-        BufferId::new(self.buffers.len() - 1)
+    fn types(&self) -> Domain {
+        self.traverse.nest[0]
     }
 
-    /// What is done with the one row: what it stores, and what rows below it read.
+    fn buffer(&mut self, domain: Domain, shape: Shape) -> BufferId {
+        self.found.buffer("between", domain, shape)
+    }
+
+    /// What is done with a type: what it stores, and what rows below it read.
     fn once(&mut self, stage: usize) {
         let is_complete = |at: usize| self.kept.contains_key(&Register::new(at));
         let spread = |at: usize| {
@@ -119,11 +129,11 @@ impl Split<'_> {
         let mut body = piece.body;
         for (at, register) in kept.into_iter().zip(registers) {
             let shape = self.body().steps[at].shape;
-            let to = self.buffer(Domain::Const, shape);
+            let to = self.buffer(self.types(), shape);
             body.push(0, shape, StepOp::Store(register, to));
             self.kept.insert(Register::new(at), to);
         }
-        self.nest(&[Domain::Const], body);
+        self.nest(&[self.types()], body);
     }
 
     /// What every row stores.
@@ -171,9 +181,10 @@ impl Split<'_> {
             sum.to = self.place_of(*at);
         }
         let len = all.last().map_or(0, |sum| sum.first + sum.len);
-        let partial = self.buffer(Domain::Const, Shape::vector(PARTS * len));
-        let sums = Sums { rows, body, all, partial };
-        self.work.extend([Work::Sums(sums.clone()), Work::Total(sums)]);
+        let path = way(self.traverse, rows).unwrap_or(self.traverse.path);
+        let tiling = Tiling { rows, types: self.types(), path, cut: Cut::Chunks(CHUNKS) };
+        let sums = Sums { rows, body, all, chunks: self.found.chunks(tiling, len) };
+        self.found.work.extend([Work::Sums(sums.clone()), Work::Total(sums)]);
     }
 
     /// Where a sum goes: to the buffer it is stored in, or one of its own.
@@ -182,7 +193,7 @@ impl Split<'_> {
             StepOp::Store(x, to) if x.at() == at => Some(to),
             _ => None,
         });
-        let to = stored.unwrap_or_else(|| self.buffer(Domain::Const, self.traverse.body.steps[at].shape));
+        let to = stored.unwrap_or_else(|| self.buffer(self.types(), self.traverse.body.steps[at].shape));
         self.kept.insert(Register::new(at), to);
         to
     }
@@ -212,19 +223,19 @@ impl Split<'_> {
 
     fn nest(&mut self, nest: &[Domain], body: Body) {
         if !body.steps.is_empty() {
-            self.work.push(Work::Nest(Traverse { nest: nest.to_vec(), path: Path::Only, body }));
+            self.found.work.push(Work::Nest(Traverse { nest: nest.to_vec(), path: Path::Only, body }));
         }
     }
 
     fn piece(&self, level: usize) -> Piece<'_> {
-        let (from, kept) = (&self.traverse.body, self.kept.clone());
-        Piece { from, kept, level, body: Body::default(), is_alone: true, taken: BTreeMap::new() }
+        let kept = self.kept.clone();
+        Piece { traverse: self.traverse, kept, level, body: Body::default(), is_alone: true, taken: BTreeMap::new() }
     }
 }
 
 /// A part of a body, for rows of a level and of those below it.
 struct Piece<'a> {
-    from: &'a Body,
+    traverse: &'a Traverse,
     kept: BTreeMap<Register, BufferId>,
     level: usize,
     body: Body,
@@ -234,16 +245,18 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Takes a register and what it needs. What the one row has is loaded.
+    /// Takes a register and what it needs. What its type has is loaded.
     fn take(&mut self, register: Register) -> Register {
         if let Some(taken) = self.taken.get(&register) {
             return *taken;
         }
-        let step = self.from.steps[register.at()].clone();
+        let step = self.traverse.body.steps[register.at()].clone();
         let op = match (self.kept.get(&register), &step.op) {
             (Some(from), _) => StepOp::Load(Read { from: *from, hops: Vec::new() }),
             (None, StepOp::Spread(x)) if self.kept.contains_key(x) => {
-                let hops = vec![Hop { to: Domain::Const, path: Path::Only }];
+                let nest = &self.traverse.nest;
+                let path = way(self.traverse, nest[step.level]).unwrap_or(self.traverse.path);
+                let hops = vec![Hop { to: nest[0], path }];
                 StepOp::Load(Read { from: self.kept[x], hops })
             }
             (None, op) => {

@@ -1,9 +1,9 @@
-// Sums over all rows in two launches: thread blocks add up parts of the rows, then the parts are added in their order.
+// Sums over the rows of a type, or over all rows, in two launches: thread blocks add up chunks of the rows, then the chunks of a
+// type are added in their order.
 //
-// Bytes: every row once, and every part twice; parts are as many as keep a GPU busy, or few where
-// rows are few. Flops: one
-// or a few an element, so loads bound it: threads of a block lie along the row first, so that a warp reads whole lines. No
-// sum depends on how many blocks run, so it is the same every time.
+// Bytes: every row once, and every chunk's sum twice; chunks are as many as keep a GPU busy, or few where rows are few, and a type
+// with most of the rows has most of the chunks. Flops: one or a few an element, so loads bound it: threads of a block lie along the
+// row first, so that a warp reads whole lines. No sum depends on how many blocks run, so it is the same every time.
 
 #define HW_SUM 0
 #define HW_MEAN 1
@@ -23,6 +23,23 @@ __device__ inline u32 hw_parts(u32 rows, u32 most) {
 // Where part `part` of some rows begins.
 __device__ inline u32 hw_part(u32 rows, u32 part, u32 parts) { return (u32)((u64)rows * part / parts); }
 
+// Chunks: the pieces that sums are made of, whose number follows from the rows alone, whatever there is room for.
+__device__ inline u32 hw_chunks(const HwTiles &tiles, u32 rows) {
+    if (tiles.kind == HW_MAP_LISTED) return (u32)tiles.count;
+    return tiles.kind == HW_MAP_SAME ? rows : hw_parts(rows, (u32)tiles.count);
+}
+__device__ inline HwTile hw_chunk(const HwTiles &tiles, u32 rows, u32 at) {
+    if (tiles.kind == HW_MAP_LISTED) return hw_listed_tile(tiles, at);
+    if (tiles.kind == HW_MAP_SAME) return HwTile{at, at, 1};
+    const u32 parts = hw_parts(rows, (u32)tiles.count), first = hw_part(rows, at, parts);
+    return HwTile{0, first, hw_part(rows, at + 1, parts) - first};
+}
+// The first chunk of a type; that of the type behind the last is the end.
+__device__ inline u32 hw_first_chunk(const HwTiles &tiles, u32 rows, u32 type) {
+    if (tiles.kind == HW_MAP_LISTED) return tiles.starts[type];
+    return tiles.kind == HW_MAP_SAME || type == 0 ? type : hw_chunks(tiles, rows);
+}
+
 // The sum over the threads that have the same place modulo SIDE, in order, in the first SIDE threads. All 256 call this.
 template <int HOW, u32 SIDE> __device__ inline float hw_block_sum(float x) {
     __shared__ float all[256];
@@ -34,22 +51,28 @@ template <int HOW, u32 SIDE> __device__ inline float hw_block_sum(float x) {
     return sum;
 }
 
-// The totals of LEN columns over the parts of some rows, which lie STRIDE apart, for each of `matrices` matrices that have room
-// for PARTS. 32 groups of threads take every 32nd part of 8 columns, so that no thread waits for more than a few loads.
-template <int HOW, u32 PARTS, u32 STRIDE, u32 LEN>
-__device__ inline void hw_total(const float *partial, u32 matrices, u32 rows, float *out) {
-    const u32 across = (LEN + 7) / 8, parts = hw_parts(rows, PARTS);
-    for (u32 at = blockIdx.x; at < matrices * across; at += gridDim.x) {
-        const u32 matrix = at / across, column = at % across * 8 + threadIdx.x % 8;
-        const float *from = partial + (u64)matrix * PARTS * STRIDE + column;
+// The totals of LEN columns over the chunks of every type, which lie STRIDE apart. 32 groups of threads take every 32nd chunk of 8
+// columns, so that no thread waits for more than a few loads.
+template <int HOW, u32 STRIDE, u32 LEN>
+__device__ inline void hw_total(const float *partial, const HwTiles &tiles, u32 types, u32 rows, float *out) {
+    const u32 across = (LEN + 7) / 8;
+    for (u32 at = blockIdx.x; at < types * across; at += gridDim.x) {
+        const u32 type = at / across, column = at % across * 8 + threadIdx.x % 8;
+        const u32 first = hw_first_chunk(tiles, rows, type), end = hw_first_chunk(tiles, rows, type + 1);
         float sum = hw_sum_of_none<HOW>();
         if (column < LEN) {
 #pragma unroll 8
-            for (u32 part = threadIdx.x / 8; part < parts; part += 32) sum = hw_add<HOW>(sum, from[(u64)part * STRIDE]);
+            for (u32 chunk = first + threadIdx.x / 8; chunk < end; chunk += 32) {
+                sum = hw_add<HOW>(sum, partial[(u64)chunk * STRIDE + column]);
+            }
         }
         sum = hw_block_sum<HOW, 8>(sum);
-        if (HOW == HW_MEAN) sum *= 1.0f / (rows ? rows : 1);
-        if (HOW == HW_MAX && rows == 0) sum = 0.0f;
-        if (threadIdx.x < 8 && column < LEN) out[(u64)matrix * LEN + column] = sum;
+        if (HOW == HW_MEAN) {
+            u32 count = 0;
+            for (u32 chunk = first; chunk < end; chunk++) count += hw_chunk(tiles, rows, chunk).count;
+            sum *= 1.0f / (count ? count : 1);
+        }
+        if (HOW == HW_MAX && first == end) sum = 0.0f;
+        if (threadIdx.x < 8 && column < LEN) out[(u64)type * LEN + column] = sum;
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::dense::Dense;
 use super::element::{Elements, is_flat};
-use super::lower::{Work, lower};
+use super::lower::{Lowered, Work, lower};
 use super::nodes::Nodes;
 use super::row::{Rows, group_for};
 use super::{Precision, nest, nodes};
@@ -34,6 +34,8 @@ pub struct Emitted {
     pub launches: Vec<Launch>,
     /// The program's buffers, and those between launches.
     pub buffers: Vec<Buffer>,
+    /// Buffers that have a row for every chunk, and which chunks.
+    pub chunked: BTreeMap<BufferId, Tiling>,
     /// What kernels ask the graph.
     pub table: Table,
 }
@@ -57,6 +59,28 @@ pub struct Launch {
     pub dense: Option<Dense>,
 }
 
+/// Rows cut into pieces of one type, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tiling {
+    /// Which rows.
+    pub rows: Domain,
+    /// Whose rows are their types.
+    pub types: Domain,
+    /// The way to the types.
+    pub path: Path,
+    /// How large pieces are.
+    pub cut: Cut,
+}
+
+/// How rows are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cut {
+    /// Into tiles of at most so many rows, which a product makes at a time.
+    Tiles(usize),
+    /// Into about so many chunks at most, which sums are made of.
+    Chunks(usize),
+}
+
 /// Maps and lists of members, in the order kernels name them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Table {
@@ -64,17 +88,20 @@ pub struct Table {
     pub maps: Vec<(Domain, Domain, Path)>,
     /// From a domain to a finer one.
     pub members: Vec<(Domain, Domain, Path)>,
+    /// Rows in pieces of one type.
+    pub tiles: Vec<Tiling>,
 }
 
 /// Writes a program. Products are as exact as `precision` says.
 #[must_use]
 pub fn emit(program: &Program, precision: Precision) -> Emitted {
-    let (work, buffers) = lower(program);
+    let Lowered { work, buffers, chunked } = lower(program);
     let mut found = Emitted {
         name: program.name.clone(),
         text: String::new(),
         launches: Vec::new(),
         buffers,
+        chunked,
         table: Table::default(),
     };
     for (at, work) in work.iter().enumerate() {
@@ -129,6 +156,7 @@ pub(super) struct Writer<'a> {
 struct Used {
     maps: Vec<usize>,
     members: Vec<usize>,
+    tiles: Vec<usize>,
     buffers: Vec<BufferId>,
     structs: String,
 }
@@ -140,6 +168,7 @@ impl Used {
         self.members
             .iter()
             .for_each(|at| _ = writeln!(text, "    const HwMembers members{at} = graph->members[{at}];"));
+        self.tiles.iter().for_each(|at| _ = writeln!(text, "    const HwTiles tiles{at} = graph->tiles[{at}];"));
         self.buffers.iter().for_each(|id| _ = writeln!(text, "    const HwBuffer buffer{0} = buffers[{0}];", id.at()));
         text
     }
@@ -159,8 +188,8 @@ impl Writer<'_> {
             Work::Product(gemm) => self.product(gemm, entry, precision),
             Work::Sums(sums) => self.sums(sums),
             Work::Total(sums) => self.totals(sums),
-            Work::Outer(outer, parts) => self.outer(outer, *parts, entry, precision),
-            Work::OuterTotal(outer, parts) => self.outer_total(outer, *parts),
+            Work::Outer(outer, chunks) => self.outer(outer, *chunks, entry, precision),
+            Work::OuterTotal(outer, chunks) => self.outer_total(outer, *chunks),
             Work::Library(library) => self.library(library),
         }
     }
@@ -204,6 +233,13 @@ impl Writer<'_> {
         let at = place(&mut self.table.maps, (fine, coarse, path));
         place(&mut self.used.maps, at);
         format!("map{at}")
+    }
+
+    /// Rows in pieces of one type.
+    pub fn tiles(&mut self, tiling: Tiling) -> String {
+        let at = place(&mut self.table.tiles, tiling);
+        place(&mut self.used.tiles, at);
+        format!("tiles{at}")
     }
 
     /// The elements of a buffer.

@@ -132,3 +132,21 @@ fn sums_over_all_rows_that_depend_on_each_other() {
         check(&gpu, &program, &graph, &mut arrays);
     }
 }
+
+/// Types with rows for many tiles and chunks beside types with few and with none: gradients of weights and biases of types are sums of
+/// chunks, and products go over a list of tiles.
+#[test]
+fn types_of_very_different_sizes() {
+    let Some(gpu) = gpu() else { return };
+    let relations = vec![(0, 0), (0, 1), (1, 0), (1, 1), (0, 0)];
+    let graph = Recipe { nodes: vec![(500, 500), (9, 7)], relations, most_edges: 9, empty_every: 4 }.graph(2);
+    let chunks = graph.tiles(Domain::Edge, Domain::EdgeType, Path::Only, 32).unwrap().starts;
+    let counts: Vec<usize> = chunks.windows(2).map(|bounds| bounds[1] - bounds[0]).collect();
+    assert!(counts.iter().any(|count| *count > 8) && counts.contains(&0), "{counts:?}");
+    for (model, heads) in [("rgcn", None), ("rgat", Some(1)), ("rgat", Some(2)), ("hgt", Some(1)), ("hgt", Some(2))] {
+        let sizes: Vec<_> =
+            [("d_in", 8), ("d_out", 8)].into_iter().chain(heads.map(|heads| ("heads", heads))).collect();
+        let (all, mut arrays) = directions(&layer(model, &sizes, &[]), &graph);
+        all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
+    }
+}

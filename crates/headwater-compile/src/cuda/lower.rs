@@ -59,10 +59,10 @@ pub(super) struct Parts {
     pub partial: BufferId,
 }
 
-/// All launches of a program, and all buffers: the program's, and those between launches.
-pub(super) fn lower(program: &Program) -> (Vec<Work>, Vec<Buffer>) {
-    let (mut work, mut buffers) = (Vec::new(), program.buffers.clone());
-    for kernel in &program.kernels {
+/// All launches of a program, each with the kernel that it is of, and all buffers: the program's, and those between launches.
+pub(super) fn lower(program: &Program) -> (Vec<(usize, Work)>, Vec<Buffer>) {
+    let (mut work, mut kernels, mut buffers) = (Vec::new(), Vec::new(), program.buffers.clone());
+    for (at, kernel) in program.kernels.iter().enumerate() {
         match kernel {
             Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
                 work.extend(split(traverse, &mut buffers).unwrap_or_else(|| vec![Work::Nest(traverse.clone())]));
@@ -74,8 +74,9 @@ pub(super) fn lower(program: &Program) -> (Vec<Work>, Vec<Buffer>) {
             Kernel::Library(library) => work.push(Work::Library(library.clone())),
             Kernel::Gemm(gemm) => product(gemm, &mut work, &mut buffers),
         }
+        kernels.resize(work.len(), at);
     }
-    (work, buffers)
+    (kernels.into_iter().zip(work).collect(), buffers)
 }
 
 /// A product, and a nest for what cannot be done where it is made.

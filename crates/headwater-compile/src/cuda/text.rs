@@ -43,6 +43,8 @@ pub struct Emitted {
 pub struct Launch {
     /// The kernel.
     pub entry: String,
+    /// Which of the program's kernels it is, or is a part of.
+    pub kernel: usize,
     /// The rows it goes over; its grid follows from how many there are.
     pub rows: Domain,
     /// Rows that a thread block of 256 threads does at a time.
@@ -77,7 +79,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         buffers,
         table: Table::default(),
     };
-    for (at, work) in work.iter().enumerate() {
+    for (at, (kernel, work)) in work.iter().enumerate() {
         let entry = format!("k{at}");
         let mut writer = Writer {
             table: &mut found.table,
@@ -97,6 +99,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         );
         found.launches.push(Launch {
             entry,
+            kernel: *kernel,
             rows,
             rows_a_block,
             across,

@@ -8,6 +8,7 @@ mod cli;
 mod compile;
 mod datasets;
 mod device_failures;
+mod device_layers;
 mod infer;
 mod ingest;
 mod options;

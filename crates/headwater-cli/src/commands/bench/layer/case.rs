@@ -104,8 +104,9 @@ impl Case {
 
     /// It in a few words.
     pub fn words(&self) -> String {
-        let heads = if self.has_heads() { format!(" {} heads", self.heads) } else { String::new() };
-        let layers = if self.layers > 1 { format!(" {} layers", self.layers) } else { String::new() };
+        let several = |count: usize, name: &str| format!(" {count} {name}{}", if count > 1 { "s" } else { "" });
+        let heads = if self.has_heads() { several(self.heads, "head") } else { String::new() };
+        let layers = if self.layers > 1 { several(self.layers, "layer") } else { String::new() };
         let precision = format!("{:?}", self.precision).to_lowercase();
         let direction = format!("{:?}", self.direction).to_lowercase();
         format!("{} {} {direction} {precision} {}{heads}{layers}", self.like, self.model, self.width)

@@ -27,7 +27,7 @@ use crate::given::Given;
 use crate::{picture, report};
 
 /// Bytes that a copy in host memory is timed with.
-const COPY_BYTES: usize = 128 << 20;
+const COPY_BYTES: usize = 64 << 20;
 /// Elements of the widest row.
 const MOST_WIDTH: usize = 4096;
 /// Layers of the longest stack.

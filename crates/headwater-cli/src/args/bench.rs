@@ -82,7 +82,8 @@ Graphs are made in memory, and rows and weights are random numbers; layers of a 
 them. A GPU's time is that of all launches, recorded once and replayed; times of kernels are from other runs, launch by launch.
 Bytes and operations are counted as `headwater compile` counts them. Two floors are shown with the part of each that was
 reached. `compulsory`: every layer's rows, weights, outputs and edges once at the speed of a copy; training also has gradients
-and edges once more. `one gather`: a row and an index for every edge and layer, in training twice.")]
+and edges once more. `one gather`: a row and an index for every edge and layer, in training twice. What stays in caches from one
+run to the next, as all of a small graph does, may be faster than a floor.")]
     Layer(Box<BenchLayerArgs>),
 }
 

@@ -30,6 +30,11 @@ fn layers_are_measured_kernel_by_kernel_and_compute_what_the_cpu_does() {
         assert_eq!(number(found, "launches"), 2.0 * launches as f64, "{found}");
         let bytes: f64 = kernels.iter().map(|kernel| number(kernel, "bytes")).sum();
         assert_eq!(bytes, number(found, "moved_bytes"), "{found}");
-        assert!(kernels.iter().all(|kernel| number(kernel, "ms") > 0.0), "{found}");
+        for kernel in kernels {
+            assert!(number(kernel, "ms") > 0.0 && number(kernel, "gb_per_s") > 0.0, "{kernel}");
+            let launches = kernel["launches"].as_array().unwrap();
+            let is_known = |launch: &Value| launch["bytes"].is_f64() && launch["tflop_per_s"].is_f64();
+            assert!(launches.iter().all(|launch| is_known(launch) == (launches.len() == 1)), "{kernel}");
+        }
     }
 }

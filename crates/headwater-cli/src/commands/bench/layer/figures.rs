@@ -134,21 +134,44 @@ pub struct KernelFigures {
     pub launches: Vec<LaunchFigures>,
 }
 
-/// A launch in all layers together. What a kernel of several launches moves is not known launch by launch.
+/// A launch in all layers together.
 #[derive(Debug, Clone, Serialize)]
 pub struct LaunchFigures {
     pub what: String,
     pub ms: f64,
     pub by_cublas: bool,
+    /// By the compiler's estimate, as are operations. It knows those of a kernel, and so none of one of several launches.
+    pub bytes: Option<f64>,
+    pub flops: Option<f64>,
+    pub gb_per_s: Option<f64>,
+    pub tflop_per_s: Option<f64>,
+}
+
+impl LaunchFigures {
+    /// A launch that took so long.
+    pub fn new(what: &str, ms: f64, by_cublas: bool) -> Self {
+        let what = what.to_owned();
+        Self { what, ms, by_cublas, bytes: None, flops: None, gb_per_s: None, tflop_per_s: None }
+    }
 }
 
 impl KernelFigures {
     /// Of so many layers that cost this each.
-    pub fn new(pass: &'static str, kernel: String, layers: usize, cost: &Cost, launches: Vec<LaunchFigures>) -> Self {
+    pub fn new(
+        pass: &'static str,
+        kernel: String,
+        layers: usize,
+        cost: &Cost,
+        mut launches: Vec<LaunchFigures>,
+    ) -> Self {
         let ms: f64 = launches.iter().map(|launch| launch.ms).sum();
         let (bytes, flops) = (layers as f64 * cost.bytes(), layers as f64 * cost.flops);
         let rate = |amount: f64| amount / ms.max(f64::MIN_POSITIVE);
         let (gb_per_s, tflop_per_s) = (rate(bytes) / 1e6, rate(flops) / 1e9);
+        if let [launch] = &mut launches[..] {
+            (launch.bytes, launch.flops) = (Some(bytes), Some(flops));
+            (launch.gb_per_s, launch.tflop_per_s) = (Some(gb_per_s), Some(tflop_per_s));
+        }
         Self { pass, kernel, ms, bytes, flops, gb_per_s, tflop_per_s, launches }
     }
 }

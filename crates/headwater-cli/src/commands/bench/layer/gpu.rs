@@ -278,10 +278,9 @@ fn kernels_of(
     (layers, each): (usize, usize),
     traced: &[Launched],
 ) -> Vec<KernelFigures> {
-    let launch = |at: usize, what: &str| LaunchFigures {
-        what: what.to_owned(),
-        ms: traced.iter().skip(at).step_by(each.max(1)).map(|launched| launched.ms).sum(),
-        by_cublas: traced.get(at).is_some_and(|launched| launched.is_cublas),
+    let launch = |at: usize, what: &str| {
+        let ms = traced.iter().skip(at).step_by(each.max(1)).map(|launched| launched.ms).sum();
+        LaunchFigures::new(what, ms, traced.get(at).is_some_and(|launched| launched.is_cublas))
     };
     let all = executor.emitted().launches.iter().enumerate();
     let all: Vec<_> = all.map(|(at, own)| (own.kernel, launch(at, &own.what))).collect();

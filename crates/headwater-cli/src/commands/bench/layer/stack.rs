@@ -97,3 +97,31 @@ impl Stack {
 fn bytes<'a>(buffers: impl Iterator<Item = &'a Buffer>, graph: &Adjacency) -> usize {
     buffers.map(|buffer| NUMBER_BYTES * graph.rows(buffer.domain) * buffer.shape.len()).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use headwater::compile::adjacency::RelationEdges;
+    use headwater::train::run_config::PrecisionName;
+
+    use super::*;
+
+    #[test]
+    fn floors_are_what_is_read_and_written_once() {
+        let lists = RelationEdges { src_type: 0, dst_type: 0, offsets: &[0, 2, 4, 5], sources: &[1, 2, 0, 2, 1] };
+        let graph = Adjacency::new(&[3], &[3], &[lists]).unwrap();
+        let (rows, weights, edges) = (3 * 4 * 4, 4 * (4 * 4 + 4 * 4 + 4), 5 * 4);
+        let floors = |direction: Direction, layers: usize| {
+            let (like, model) = ("hub".to_owned(), "sage".to_owned());
+            let case = Case { like, model, direction, precision: PrecisionName::F32, heads: 1, width: 4, layers };
+            let layer = case.layer().unwrap();
+            Stack::of(&case, &layer.program, &graph, Optimisations::CPU).unwrap().floors(&case, &graph)
+        };
+        let forward = Floors { compulsory_bytes: 2 * rows + weights + edges, gather_bytes: 5 * (4 * 4 + 4) };
+        assert_eq!(floors(Direction::Inference, 1), forward);
+        // A gradient of each of them, of which that of outputs is read.
+        let both = Floors { compulsory_bytes: 2 * forward.compulsory_bytes, gather_bytes: 2 * forward.gather_bytes };
+        assert_eq!(floors(Direction::Training, 1), both);
+        let three = Floors { compulsory_bytes: 3 * both.compulsory_bytes, gather_bytes: 3 * both.gather_bytes };
+        assert_eq!(floors(Direction::Training, 3), three);
+    }
+}

@@ -1,6 +1,7 @@
 //! What can be typed. Meaning is given to it in `commands`.
 
 mod bench;
+mod bench_layer;
 mod bench_tier;
 mod bench_train;
 mod compile;
@@ -17,6 +18,7 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 pub use self::bench::{
     BenchCommand, GatherArgs, GraphStorage, ReorderArgs, RowVisits, SampleArgs, SampleDevice, ScoreArgs, Suite,
 };
+pub use self::bench_layer::{BenchLayerArgs, LayerDevice, LayerDirection};
 pub use self::bench_tier::{BenchTierArgs, Caches, ColdOrder, ScoreSet, stored_name};
 pub use self::bench_train::{BenchTrainArgs, TrainOrder, TrainSuite};
 pub use self::compile::{CompileArgs, Level};

@@ -1,4 +1,4 @@
-//! Line charts as SVG or PNG; wide horizontal ranges are logarithmic, unless they begin at zero.
+//! Line charts and bars as SVG or PNG; wide horizontal ranges of lines are logarithmic, unless they begin at zero.
 
 use std::path::Path;
 
@@ -15,6 +15,14 @@ const FONT: &str = "sans-serif";
 /// Horizontal ranges narrower than this are drawn on a linear axis.
 const NARROW_RATIO: f64 = 2.0;
 
+/// Where bars begin, how long the longest is, how high each is and how far it is from the next, in pixels.
+const BARS_LEFT: i32 = 420;
+const BARS_WIDE: i32 = 540;
+const BAR_HIGH: i32 = 14;
+const BAR_PITCH: i32 = 24;
+/// Where the first of them lies.
+const BARS_TOP: i32 = 48;
+
 /// One chart: a title and some lines.
 #[derive(Debug)]
 pub struct Chart {
@@ -28,29 +36,55 @@ pub struct Chart {
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
+/// One figure a name, as bars below each other.
+#[derive(Debug)]
+pub struct Bars {
+    /// Above them.
+    pub title: String,
+    /// What they are measured in.
+    pub unit: String,
+    /// What each is, and how long.
+    pub bars: Vec<(String, f64)>,
+}
+
 /// Draws the charts below each other into `path`, whose ending chooses the format.
 pub fn draw(path: &Path, charts: &[Chart]) -> anyhow::Result<()> {
+    let rows = u32::try_from(charts.len().max(1))?;
+    write(path, (SIZE.0, SIZE.1 * rows), &Content::Charts(charts))
+}
+
+/// Draws bars into `path`, whose ending chooses the format.
+pub fn draw_bars(path: &Path, bars: &Bars) -> anyhow::Result<()> {
+    let rows = i32::try_from(bars.bars.len())?;
+    write(path, (SIZE.0, u32::try_from(BARS_TOP + BAR_PITCH * (rows + 1))?), &Content::Bars(bars))
+}
+
+/// What a picture shows.
+enum Content<'a> {
+    Charts(&'a [Chart]),
+    Bars(&'a Bars),
+}
+
+fn write(path: &Path, size: (u32, u32), content: &Content<'_>) -> anyhow::Result<()> {
     register_font(FONT, FontStyle::Normal, include_bytes!("../assets/DejaVuSans-ascii.ttf"))
         .map_err(|_| anyhow!("the built-in font does not load"))?;
-    let rows = u32::try_from(charts.len().max(1))?;
-    let size = (SIZE.0, SIZE.1 * rows);
     // In memory first: what writes while it draws leaves half a picture on a full disk, or an empty one without a word.
     let drawn = match format_of(path)? {
-        Format::Svg => svg(size, charts),
-        Format::Png => png(size, charts),
+        Format::Svg => svg(size, content),
+        Format::Png => png(size, content),
     };
     Ok(write_whole(path, &drawn.with_context(|| format!("drawing {}", path.display()))?)?)
 }
 
-fn svg(size: (u32, u32), charts: &[Chart]) -> anyhow::Result<Vec<u8>> {
+fn svg(size: (u32, u32), content: &Content<'_>) -> anyhow::Result<Vec<u8>> {
     let mut text = String::new();
-    draw_on(&SVGBackend::with_string(&mut text, size).into_drawing_area(), charts)?;
+    draw_on(&SVGBackend::with_string(&mut text, size).into_drawing_area(), content)?;
     Ok(text.into_bytes())
 }
 
-fn png(size: (u32, u32), charts: &[Chart]) -> anyhow::Result<Vec<u8>> {
+fn png(size: (u32, u32), content: &Content<'_>) -> anyhow::Result<Vec<u8>> {
     let mut pixels = vec![0; 3 * usize::try_from(size.0)? * usize::try_from(size.1)?];
-    draw_on(&BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area(), charts)?;
+    draw_on(&BitMapBackend::with_buffer(&mut pixels, size).into_drawing_area(), content)?;
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, size.0, size.1);
     encoder.set_color(png::ColorType::Rgb);
@@ -77,16 +111,45 @@ pub fn format_of(path: &Path) -> anyhow::Result<Format> {
     }
 }
 
-fn draw_on<B: DrawingBackend>(area: &DrawingArea<B, Shift>, charts: &[Chart]) -> anyhow::Result<()>
+fn draw_on<B: DrawingBackend>(area: &DrawingArea<B, Shift>, content: &Content<'_>) -> anyhow::Result<()>
 where
     B::ErrorType: 'static,
 {
     area.fill(&WHITE)?;
-    for (part, chart) in area.split_evenly((charts.len().max(1), 1)).iter().zip(charts) {
-        draw_chart(part, chart)?;
+    match content {
+        Content::Charts(charts) => {
+            for (part, chart) in area.split_evenly((charts.len().max(1), 1)).iter().zip(*charts) {
+                draw_chart(part, chart)?;
+            }
+        }
+        Content::Bars(bars) => draw_all_bars(area, bars)?,
     }
     area.present()?;
     Ok(())
+}
+
+/// A line for every bar: its name, the bar, and its figure.
+fn draw_all_bars<B: DrawingBackend>(area: &DrawingArea<B, Shift>, bars: &Bars) -> anyhow::Result<()>
+where
+    B::ErrorType: 'static,
+{
+    let longest = bars.bars.iter().fold(f64::MIN_POSITIVE, |longest, (_, length)| longest.max(*length));
+    area.draw_text(&bars.title, &(FONT, 20).into_text_style(area), (12, 12))?;
+    for (row, (name, length)) in (0i32..).zip(&bars.bars) {
+        let y = BARS_TOP + BAR_PITCH * row;
+        let end = BARS_LEFT + pixels(f64::from(BARS_WIDE) * length / longest);
+        let color = Palette99::pick(0).to_rgba();
+        area.draw_text(name, &(FONT, 14).into_text_style(area), (12, y))?;
+        area.draw(&Rectangle::new([(BARS_LEFT, y), (end, y + BAR_HIGH)], color.filled()))?;
+        area.draw_text(&format!("{length:.4} {}", bars.unit), &(FONT, 14).into_text_style(area), (end + 6, y))?;
+    }
+    Ok(())
+}
+
+/// The whole number of pixels of a length.
+#[expect(clippy::cast_possible_truncation, reason = "lengths are within the picture")]
+fn pixels(length: f64) -> i32 {
+    length.round() as i32
 }
 
 fn draw_chart<B: DrawingBackend>(area: &DrawingArea<B, Shift>, chart: &Chart) -> anyhow::Result<()>

@@ -7,6 +7,7 @@ use clap::{ArgAction, Args as Group, Subcommand, ValueEnum};
 use headwater::graph::generate::Like;
 use headwater::tensor::gather::Variant;
 
+use super::bench_layer::BenchLayerArgs;
 use super::bench_tier::BenchTierArgs;
 use super::bench_train::BenchTrainArgs;
 
@@ -69,6 +70,21 @@ other as `headwater train` does; the times of stages are by the GPU's clock and 
   headwater bench score DATASET --json | jq '.scores[] | {score, ms_per_pass, of_copy}'
   headwater bench score DATASET --device cuda --graph zero-copy")]
     Score(ScoreArgs),
+    /// Layers on whole graphs of published shapes: how long, how many bytes, and how near to what memory's speed allows.
+    #[command(after_help = "Examples:
+  headwater bench layer --like fb15k --model rgcn,rgat,hgt --direction both
+  headwater bench layer --like aifb,mutag,bgs,am,mag,wikikg2,fb15k,biokg --model rgat --json > hector.jsonl
+  headwater bench layer --like hub --model gat --heads 1,4,8 --width 32,64,128 --plot hub.svg
+  headwater bench layer --like arxiv --model gcn --layers 3 --device cpu
+  headwater bench layer --like am --model hgt --without compact,merge --json | jq .total_ms
+
+Graphs are made in memory, and rows and weights are random numbers; layers of a stack are alike, and nothing stands between
+them. A GPU's time is that of all launches, recorded once and replayed; times of kernels are from other runs, launch by launch.
+Bytes and operations are counted as `headwater compile` counts them. Two floors are shown with the part of each that was
+reached. `compulsory`: every layer's rows, weights, outputs and edges once at the speed of a copy; training also has gradients
+and edges once more. `one gather`: a row and an index for every edge and layer, in training twice. What stays in caches from one
+run to the next, as all of a small graph does, may be faster than a floor.")]
+    Layer(Box<BenchLayerArgs>),
 }
 
 /// What `bench gather` takes.

@@ -75,7 +75,8 @@ impl Level {
     }
 }
 
-fn switches() -> PossibleValuesParser {
+/// The names of optimisations.
+pub(super) fn switches() -> PossibleValuesParser {
     PossibleValuesParser::new(Optimisations::SWITCHES.map(|(name, _)| name))
 }
 

@@ -64,5 +64,6 @@ fn run_verb(command: Command, given: &Given) -> anyhow::Result<()> {
         Command::Bench(BenchCommand::Tier(args)) => bench::tier(&args, given),
         Command::Bench(BenchCommand::Train(args)) => bench::train(&args, given),
         Command::Bench(BenchCommand::Score(args)) => bench::score(&args, given),
+        Command::Bench(BenchCommand::Layer(args)) => bench::layer(&args, given),
     }
 }

@@ -1,12 +1,14 @@
 //! The command line as a user types it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod bench_layer;
 mod bench_tier;
 mod bench_train;
 mod cli;
 mod compile;
 mod datasets;
 mod device_failures;
+mod device_layers;
 mod infer;
 mod ingest;
 mod options;

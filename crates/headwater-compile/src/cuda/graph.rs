@@ -155,6 +155,12 @@ impl DeviceGraph {
         self.room[domain_number(domain)]
     }
 
+    /// Bytes of its lists.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.spans.iter().map(Span::bytes).sum()
+    }
+
     /// Where the number of rows of a domain lies: 32 bits.
     #[must_use]
     pub fn count(&self, domain: Domain) -> Option<Span> {

@@ -66,6 +66,8 @@ pub(super) struct Chunks {
 #[derive(Debug, Default)]
 pub(super) struct Lowered {
     pub work: Vec<Work>,
+    /// Which of the program's kernels each launch is, or is a part of.
+    pub kernels: Vec<usize>,
     pub buffers: Vec<Buffer>,
     pub chunked: BTreeMap<BufferId, Tiling>,
 }
@@ -87,7 +89,7 @@ impl Lowered {
 /// All launches of a program.
 pub(super) fn lower(program: &Program) -> Lowered {
     let mut found = Lowered { buffers: program.buffers.clone(), ..Lowered::default() };
-    for kernel in &program.kernels {
+    for (at, kernel) in program.kernels.iter().enumerate() {
         match kernel {
             Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
                 if !split(traverse, &mut found) {
@@ -101,6 +103,7 @@ pub(super) fn lower(program: &Program) -> Lowered {
             Kernel::Library(library) => found.work.push(Work::Library(library.clone())),
             Kernel::Gemm(gemm) => product(gemm, &mut found),
         }
+        found.kernels.resize(found.work.len(), at);
     }
     found
 }

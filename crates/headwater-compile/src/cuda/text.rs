@@ -45,6 +45,8 @@ pub struct Emitted {
 pub struct Launch {
     /// The kernel.
     pub entry: String,
+    /// Which of the program's kernels it is, or is a part of.
+    pub kernel: usize,
     /// The rows it goes over; its grid follows from how many there are.
     pub rows: Domain,
     /// Rows that a thread block of 256 threads does at a time.
@@ -95,7 +97,7 @@ pub struct Table {
 /// Writes a program. Products are as exact as `precision` says.
 #[must_use]
 pub fn emit(program: &Program, precision: Precision) -> Emitted {
-    let Lowered { work, buffers, chunked } = lower(program);
+    let Lowered { work, kernels, buffers, chunked } = lower(program);
     let mut found = Emitted {
         name: program.name.clone(),
         text: String::new(),
@@ -104,7 +106,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         chunked,
         table: Table::default(),
     };
-    for (at, work) in work.iter().enumerate() {
+    for (at, (kernel, work)) in kernels.iter().zip(&work).enumerate() {
         let entry = format!("k{at}");
         let mut writer = Writer {
             table: &mut found.table,
@@ -124,6 +126,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         );
         found.launches.push(Launch {
             entry,
+            kernel: *kernel,
             rows,
             rows_a_block,
             across,

@@ -40,7 +40,7 @@ const fn relational(name: &'static str, nodes: Nodes, edges: Edges, classes: u64
 }
 
 /// All of them.
-pub(super) const SHAPES: [Shape; 14] = [
+pub(super) const SHAPES: [Shape; 15] = [
     Shape {
         name: "products",
         nodes: Nodes::Named(&[("product", 2_449_029)]),
@@ -49,6 +49,15 @@ pub(super) const SHAPES: [Shape; 14] = [
         features: 100,
         classes: 47,
         splits: [196_615, 39_323, 2_213_091],
+    },
+    Shape {
+        name: "arxiv",
+        nodes: Nodes::Named(&[("paper", 169_343)]),
+        edges: Edges::Directed(1_166_243),
+        main_type: 0,
+        features: 128,
+        classes: 40,
+        splits: [90_941, 29_799, 48_603],
     },
     Shape {
         name: "papers100m",

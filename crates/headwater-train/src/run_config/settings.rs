@@ -8,15 +8,21 @@ use crate::early_stop::Patience;
 use crate::optimiser::{Adam, Group, Rule, Sgd};
 use crate::schedule::{self, Schedule};
 
+impl From<PrecisionName> for Precision {
+    fn from(name: PrecisionName) -> Self {
+        match name {
+            PrecisionName::F32 => Self::F32,
+            PrecisionName::Tf32 => Self::Tf32,
+            PrecisionName::Tf32x3 => Self::Tf32x3,
+            PrecisionName::Bf16 => Self::Bf16,
+        }
+    }
+}
+
 impl RunConfig {
     /// How exact products are on a GPU.
     pub(crate) fn precision(&self) -> Precision {
-        match self.precision {
-            PrecisionName::F32 => Precision::F32,
-            PrecisionName::Tf32 => Precision::Tf32,
-            PrecisionName::Tf32x3 => Precision::Tf32x3,
-            PrecisionName::Bf16 => Precision::Bf16,
-        }
+        self.precision.into()
     }
 
     /// Width of what the first layer reads where it is made, and of a learnt row.

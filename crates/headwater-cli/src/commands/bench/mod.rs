@@ -4,6 +4,7 @@ mod gather_cpu;
 mod gather_gpu;
 mod gather_steps;
 mod gather_view;
+mod layer;
 mod reorder;
 mod sample;
 mod score;
@@ -14,7 +15,9 @@ mod usage;
 use anyhow::Context;
 use headwater::cuda::Gpu;
 
-use crate::args::{BenchTierArgs, BenchTrainArgs, GatherArgs, ReorderArgs, SampleArgs, ScoreArgs, Suite};
+use crate::args::{
+    BenchLayerArgs, BenchTierArgs, BenchTrainArgs, GatherArgs, ReorderArgs, SampleArgs, ScoreArgs, Suite,
+};
 use crate::given::Given;
 use crate::{picture, report};
 
@@ -72,4 +75,9 @@ pub fn train(args: &BenchTrainArgs, given: &Given) -> anyhow::Result<()> {
 /// `headwater bench score`.
 pub fn score(args: &ScoreArgs, given: &Given) -> anyhow::Result<()> {
     score::run(args, given)
+}
+
+/// `headwater bench layer`.
+pub fn layer(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<()> {
+    layer::run(args, given)
 }

@@ -26,6 +26,9 @@ const PAGERANK_PASSES: u32 = 20;
 /// Iterations of the weighted one.
 const WEIGHTED_PASSES: u32 = 5;
 
+/// Bytes that a copy is timed with.
+const COPY_BYTES: usize = 256 << 20;
+
 /// What is printed: one object.
 #[derive(Debug, Serialize)]
 struct Figures {
@@ -121,7 +124,7 @@ fn place(args: &ScoreArgs, graph: &Graph) -> anyhow::Result<Place> {
         let begun = Instant::now();
         let outgoing = Outgoing::of_sampling(graph, &Silent)?;
         let (device, storage, prepare_s) = ("cpu", Storage::Cpu.to_string(), begun.elapsed().as_secs_f64());
-        return Ok(Place { outgoing, device, storage, prepare_s, copy_gb_per_s: host_copy_gb_per_s() });
+        return Ok(Place { outgoing, device, storage, prepare_s, copy_gb_per_s: host_copy_gb_per_s(COPY_BYTES) });
     }
     let wish = match args.graph.unwrap_or(GraphStorage::Cuda) {
         GraphStorage::Cpu => bail!("a GPU scores graphs in cuda or zero-copy storage"),
@@ -208,11 +211,11 @@ fn pass_bytes(graph: &Graph, beside_bytes: u64) -> u64 {
     graph.relations().iter().map(of).sum::<u64>() + 8 * graph.nodes()
 }
 
-/// A copy on all threads, far larger than caches.
-fn host_copy_gb_per_s() -> f64 {
-    const BYTES: usize = 256 << 20;
+/// What a copy of so many bytes on all threads reads and writes, in GB/s. It is memory's speed where these are far more than
+/// caches hold.
+pub(super) fn host_copy_gb_per_s(bytes: usize) -> f64 {
     const PIECE: usize = 1 << 20;
-    let (from, mut to) = (vec![1u8; BYTES], vec![0u8; BYTES]);
+    let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);
     let once = |to: &mut [u8]| {
         let begun = Instant::now();
         to.par_chunks_mut(PIECE).zip(from.par_chunks(PIECE)).for_each(|(to, from)| to.copy_from_slice(from));
@@ -220,7 +223,7 @@ fn host_copy_gb_per_s() -> f64 {
     };
     once(&mut to);
     let mut seconds: Vec<f64> = (0..5).map(|_| once(&mut to)).collect();
-    2.0 * BYTES as f64 / median_and_spread(&mut seconds).0 / 1e9
+    2.0 * bytes as f64 / median_and_spread(&mut seconds).0 / 1e9
 }
 
 fn show(figures: &Figures) -> anyhow::Result<()> {

@@ -24,7 +24,7 @@ pub fn run(args: &CompileArgs) -> anyhow::Result<()> {
 }
 
 /// The optimisations that are left.
-fn without(all: Optimisations, names: &[String]) -> Optimisations {
+pub fn without(all: Optimisations, names: &[String]) -> Optimisations {
     let is_named = |name: &str| names.iter().any(|other| other == name);
     let off = Optimisations::SWITCHES.into_iter().filter(|(name, _)| is_named(name));
     off.fold(all, |on, switch| on.with(switch, false))

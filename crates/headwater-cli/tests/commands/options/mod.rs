@@ -59,6 +59,7 @@ commands! {
     bench_reorder: "bench reorder --like products --scale 0.0002 --json",
     bench_tier: "bench tier data --fanout 3,3 --batch 16 --batches 4 --shares 0,50 --rounds 1 --disk-batches 2 --json",
     bench_train: "bench train --scale 0.0005 --model sage --fanout 3,3 --batch 16 --hidden 8 --batches 2 --json",
+    bench_layer: "bench layer --scale 0.002 --width 8 --rounds 1 --json",
     bench_score: "bench score data --fanout 3,3 --batch 16 --rounds 1 --json",
 }
 

@@ -1,0 +1,177 @@
+//! What was measured of a case, and what follows from it.
+
+use headwater::compile::adjacency::Adjacency;
+use headwater::compile::inter::Domain;
+use headwater::compile::pass::cost::Cost;
+use serde::Serialize;
+
+use super::super::gather_gpu::median_and_spread;
+use super::case::Case;
+use super::stack::{Floors, Stack};
+
+/// What a run found.
+pub struct Measured {
+    /// Of each round, all layers together.
+    pub ms: Vec<f64>,
+    /// On a CPU, kernels.
+    pub launches: usize,
+    pub peak_bytes: usize,
+    pub graph_bytes: Option<usize>,
+    pub out_mean: f64,
+    /// None on a CPU.
+    pub kernels: Vec<KernelFigures>,
+}
+
+/// Who ran it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Machine {
+    /// `cpu` or `cuda`.
+    pub device: &'static str,
+    /// The GPU's name, where one ran it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_name: Option<String>,
+    /// CPU threads, where they ran it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads: Option<usize>,
+    /// Of a copy in the memory that it ran in, read and written.
+    pub copy_gb_per_s: f64,
+}
+
+/// What is printed: one object a case.
+#[derive(Debug, Serialize)]
+pub struct Figures {
+    #[serde(flatten)]
+    pub case: Case,
+    #[serde(flatten)]
+    pub machine: Machine,
+    pub node_types: usize,
+    pub edge_types: usize,
+    pub nodes: usize,
+    /// As the layer sees them, with or without those of nodes to themselves.
+    pub edges: usize,
+    pub rounds: usize,
+    /// Median of all layers together.
+    pub total_ms: f64,
+    /// The range over the median.
+    pub spread: f64,
+    /// Launches of a GPU, or kernels of a CPU.
+    pub launches: usize,
+    /// Arrays and what is needed in between; of a GPU also the graph's lists.
+    pub peak_bytes: usize,
+    /// The graph's lists in GPU memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph_bytes: Option<usize>,
+    /// By the compiler's estimate, as are operations.
+    pub moved_bytes: f64,
+    pub flops: f64,
+    pub moved_gb_per_s: f64,
+    pub tflop_per_s: f64,
+    /// What every program has to move.
+    pub compulsory_bytes: usize,
+    pub compulsory_ms: f64,
+    /// The part of that speed that was reached.
+    pub of_compulsory: f64,
+    /// A row and an index for every edge.
+    pub gather_bytes: usize,
+    pub gather_ms: f64,
+    pub of_gather: f64,
+    /// Mean distance of the results from zero.
+    pub out_mean: f64,
+    pub kernels: Vec<KernelFigures>,
+}
+
+impl Figures {
+    pub fn new(case: &Case, machine: &Machine, stack: &Stack, graph: &Adjacency, mut found: Measured) -> Self {
+        let rounds = found.ms.len();
+        let (total_ms, spread) = median_and_spread(&mut found.ms);
+        let Floors { compulsory_bytes, gather_bytes } = stack.floors(case, graph);
+        let floor_ms = |bytes: usize| bytes as f64 / machine.copy_gb_per_s / 1e6;
+        let (compulsory_ms, gather_ms) = (floor_ms(compulsory_bytes), floor_ms(gather_bytes));
+        let cost = stack.cost();
+        Self {
+            case: case.clone(),
+            machine: machine.clone(),
+            node_types: graph.rows(Domain::NodeType),
+            edge_types: graph.rows(Domain::EdgeType),
+            nodes: graph.rows(Domain::SRC),
+            edges: graph.rows(Domain::Edge),
+            rounds,
+            total_ms,
+            spread,
+            launches: found.launches,
+            peak_bytes: found.peak_bytes,
+            graph_bytes: found.graph_bytes,
+            moved_bytes: cost.bytes(),
+            flops: cost.flops,
+            moved_gb_per_s: cost.bytes() / total_ms / 1e6,
+            tflop_per_s: cost.flops / total_ms / 1e9,
+            compulsory_bytes,
+            compulsory_ms,
+            of_compulsory: compulsory_ms / total_ms,
+            gather_bytes,
+            gather_ms,
+            of_gather: gather_ms / total_ms,
+            out_mean: found.out_mean,
+            kernels: found.kernels,
+        }
+    }
+}
+
+/// A kernel in all layers together.
+#[derive(Debug, Serialize)]
+pub struct KernelFigures {
+    /// `inference`, `forward` or `backward`.
+    pub pass: &'static str,
+    /// As programs print it.
+    pub kernel: String,
+    /// Of all of its launches.
+    pub ms: f64,
+    /// By the compiler's estimate, as are operations.
+    pub bytes: f64,
+    pub flops: f64,
+    pub gb_per_s: f64,
+    pub tflop_per_s: f64,
+    pub launches: Vec<LaunchFigures>,
+}
+
+/// A launch in all layers together.
+#[derive(Debug, Clone, Serialize)]
+pub struct LaunchFigures {
+    pub what: String,
+    pub ms: f64,
+    pub by_cublas: bool,
+    /// By the compiler's estimate, as are operations. It knows those of a kernel, and so none of one of several launches.
+    pub bytes: Option<f64>,
+    pub flops: Option<f64>,
+    pub gb_per_s: Option<f64>,
+    pub tflop_per_s: Option<f64>,
+}
+
+impl LaunchFigures {
+    /// A launch that took so long.
+    pub fn new(what: &str, ms: f64, by_cublas: bool) -> Self {
+        let what = what.to_owned();
+        Self { what, ms, by_cublas, bytes: None, flops: None, gb_per_s: None, tflop_per_s: None }
+    }
+}
+
+impl KernelFigures {
+    /// Of so many layers that cost this each.
+    pub fn new(
+        pass: &'static str,
+        kernel: String,
+        layers: usize,
+        cost: &Cost,
+        mut launches: Vec<LaunchFigures>,
+    ) -> Self {
+        let ms: f64 = launches.iter().map(|launch| launch.ms).sum();
+        let (bytes, flops) = (layers as f64 * cost.bytes(), layers as f64 * cost.flops);
+        let rate = |amount: f64| amount / ms.max(f64::MIN_POSITIVE);
+        let (gb_per_s, tflop_per_s) = (rate(bytes) / 1e6, rate(flops) / 1e9);
+        if let [launch] = &mut launches[..] {
+            (launch.bytes, launch.flops) = (Some(bytes), Some(flops));
+            (launch.gb_per_s, launch.tflop_per_s) = (Some(gb_per_s), Some(tflop_per_s));
+        }
+        Self { pass, kernel, ms, bytes, flops, gb_per_s, tflop_per_s, launches }
+    }
+}

@@ -1,0 +1,127 @@
+//! A stack of layers, compiled: its programs, what they should move, and what they have to move at least.
+
+use headwater::compile::adjacency::Adjacency;
+use headwater::compile::inter::Domain;
+use headwater::compile::intra::{Buffer, Program, Role};
+use headwater::compile::pass::cost::{self, Cost};
+use headwater::compile::pass::{Optimisations, Statistics, compile, inference};
+
+use super::case::{Case, Direction};
+
+/// Bytes of a number, and of the index of a row.
+const NUMBER_BYTES: usize = 4;
+
+/// One direction of a layer.
+pub struct Pass {
+    /// `inference`, `forward` or `backward`.
+    pub name: &'static str,
+    pub program: Program,
+    /// Of every kernel of one layer, by the estimate.
+    pub costs: Vec<Cost>,
+}
+
+/// Layers of one kind, one after the other.
+pub struct Stack {
+    /// From rows to outputs.
+    pub forward: Pass,
+    /// From gradients of outputs to those of rows and weights.
+    pub backward: Option<Pass>,
+    pub layers: usize,
+}
+
+/// Bytes below which no program gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Floors {
+    /// What every layer reads, writes and is asked for, and its edges, once each.
+    pub compulsory_bytes: usize,
+    /// A row and an index for every edge.
+    pub gather_bytes: usize,
+}
+
+impl Stack {
+    /// Compiles a case for a graph.
+    pub fn of(
+        case: &Case,
+        program: &headwater::compile::inter::Program,
+        graph: &Adjacency,
+        on: Optimisations,
+    ) -> anyhow::Result<Self> {
+        let statistics = Statistics::of(graph);
+        let pass = |name, program: Program| Pass { name, costs: cost::kernels(&program, &statistics), program };
+        let (forward, backward) = match case.direction {
+            Direction::Inference => (pass("inference", inference(program, &statistics, on)?), None),
+            Direction::Training => {
+                let compiled = compile(program, &statistics, on)?;
+                (pass("forward", compiled.forward), Some(pass("backward", compiled.backward)))
+            }
+        };
+        Ok(Self { forward, backward, layers: case.layers })
+    }
+
+    /// Its directions.
+    pub fn passes(&self) -> impl Iterator<Item = &Pass> {
+        [Some(&self.forward), self.backward.as_ref()].into_iter().flatten()
+    }
+
+    /// What all layers cost, by the estimate.
+    pub fn cost(&self) -> Cost {
+        let layers = std::iter::repeat_n(self, self.layers);
+        layers.flat_map(Self::passes).flat_map(|pass| pass.costs.iter().copied()).sum()
+    }
+
+    /// What all layers have to move.
+    pub fn floors(&self, case: &Case, graph: &Adjacency) -> Floors {
+        let edges = graph.rows(Domain::Edge);
+        let (mut compulsory_bytes, mut gather_bytes) = (0, 0);
+        for pass in self.passes() {
+            let is_backward = pass.name == "backward";
+            let is_counted = |buffer: &&Buffer| match buffer.role {
+                // What the forward pass read or left is there already.
+                Role::Input | Role::Parameter => !is_backward || buffer.name == "d.out",
+                Role::Output => is_backward || buffer.name == "out",
+                Role::Temporary => false,
+            };
+            compulsory_bytes += bytes(pass.program.buffers.iter().filter(is_counted), graph) + NUMBER_BYTES * edges;
+            gather_bytes += edges * NUMBER_BYTES * (case.width + 1);
+        }
+        Floors { compulsory_bytes: self.layers * compulsory_bytes, gather_bytes: self.layers * gather_bytes }
+    }
+
+    /// The most bytes that all arrays can take together.
+    pub fn most_bytes(&self, graph: &Adjacency) -> usize {
+        let all = self.passes().map(|pass| bytes(pass.program.buffers.iter(), graph));
+        self.layers * all.sum::<usize>()
+    }
+}
+
+fn bytes<'a>(buffers: impl Iterator<Item = &'a Buffer>, graph: &Adjacency) -> usize {
+    buffers.map(|buffer| NUMBER_BYTES * graph.rows(buffer.domain) * buffer.shape.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater::compile::adjacency::RelationEdges;
+    use headwater::train::run_config::PrecisionName;
+
+    use super::*;
+
+    #[test]
+    fn floors_are_what_is_read_and_written_once() {
+        let lists = RelationEdges { src_type: 0, dst_type: 0, offsets: &[0, 2, 4, 5], sources: &[1, 2, 0, 2, 1] };
+        let graph = Adjacency::new(&[3], &[3], &[lists]).unwrap();
+        let (rows, weights, edges) = (3 * 4 * 4, 4 * (4 * 4 + 4 * 4 + 4), 5 * 4);
+        let floors = |direction: Direction, layers: usize| {
+            let (like, model) = ("hub".to_owned(), "sage".to_owned());
+            let case = Case { like, model, direction, precision: PrecisionName::F32, heads: 1, width: 4, layers };
+            let layer = case.layer().unwrap();
+            Stack::of(&case, &layer.program, &graph, Optimisations::CPU).unwrap().floors(&case, &graph)
+        };
+        let forward = Floors { compulsory_bytes: 2 * rows + weights + edges, gather_bytes: 5 * (4 * 4 + 4) };
+        assert_eq!(floors(Direction::Inference, 1), forward);
+        // A gradient of each of them, of which that of outputs is read.
+        let both = Floors { compulsory_bytes: 2 * forward.compulsory_bytes, gather_bytes: 2 * forward.gather_bytes };
+        assert_eq!(floors(Direction::Training, 1), both);
+        let three = Floors { compulsory_bytes: 3 * both.compulsory_bytes, gather_bytes: 3 * both.gather_bytes };
+        assert_eq!(floors(Direction::Training, 3), three);
+    }
+}

@@ -1,0 +1,40 @@
+//! `headwater bench layer` on a GPU: the results of the CPU, and every kernel with its times.
+
+use headwater::cuda::Gpu;
+use serde_json::Value;
+
+use crate::program::succeeds;
+
+fn cases(more: &[&str]) -> Vec<Value> {
+    let small = ["bench", "layer", "--scale", "0.001", "--width", "8", "--rounds", "1", "--layers", "2", "--json"];
+    let printed = succeeds(&[&small[..], more].concat());
+    printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn layers_are_measured_kernel_by_kernel_and_compute_what_the_cpu_does() {
+    if Gpu::open(0).is_err() {
+        return;
+    }
+    let asked = ["--like", "hub", "--model", "rgcn,gat", "--heads", "2", "--direction", "both"];
+    let found = cases(&[&asked[..], &["--device", "cuda", "--precision", "f32"]].concat());
+    let wanted = cases(&[&asked[..], &["--device", "cpu"]].concat());
+    assert_eq!((found.len(), wanted.len()), (4, 4));
+    for (found, wanted) in found.iter().zip(&wanted) {
+        let number = |of: &Value, name: &str| of[name].as_f64().unwrap();
+        let (one, other) = (number(found, "out_mean"), number(wanted, "out_mean"));
+        assert!((one - other).abs() < 1e-3 * other, "{one} and {other}: {found}");
+        assert!(number(found, "peak_bytes") > number(found, "graph_bytes"), "{found}");
+        let kernels = found["kernels"].as_array().unwrap();
+        let launches: usize = kernels.iter().map(|kernel| kernel["launches"].as_array().unwrap().len()).sum();
+        assert_eq!(number(found, "launches"), 2.0 * launches as f64, "{found}");
+        let bytes: f64 = kernels.iter().map(|kernel| number(kernel, "bytes")).sum();
+        assert_eq!(bytes, number(found, "moved_bytes"), "{found}");
+        for kernel in kernels {
+            assert!(number(kernel, "ms") > 0.0 && number(kernel, "gb_per_s") > 0.0, "{kernel}");
+            let launches = kernel["launches"].as_array().unwrap();
+            let is_known = |launch: &Value| launch["bytes"].is_f64() && launch["tflop_per_s"].is_f64();
+            assert!(launches.iter().all(|launch| is_known(launch) == (launches.len() == 1)), "{kernel}");
+        }
+    }
+}

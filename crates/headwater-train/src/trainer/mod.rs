@@ -33,7 +33,7 @@ use self::decide::{Decided, decide};
 use self::evaluate::Measured;
 use self::keep::Kept;
 use self::opening::begin;
-use self::report::Facts;
+use self::report::{Facts, Recent};
 use self::whole::Whole;
 use crate::checkpoint::{Best, Fingerprint, State};
 use crate::clip::{clip, global_norm};
@@ -206,7 +206,7 @@ impl Trainer {
     }
 
     fn run_epochs(&mut self, listener: &dyn Listener) -> Result<(Summary, Ending)> {
-        let mut reports: Vec<EpochReport> = Vec::new();
+        let mut recent = Recent::default();
         let mut ending = Ending::Done;
         while self.state.epoch < self.config.epochs {
             let begun = Instant::now();
@@ -231,7 +231,7 @@ impl Trainer {
             };
             let is_over = self.finish_epoch(&report)?;
             listener.epoch(&report);
-            reports.push(report);
+            recent.add(report, self.state.best.map(|best| best.epoch));
             if is_over {
                 break;
             }
@@ -241,7 +241,7 @@ impl Trainer {
             self.save_or_go_on();
         }
         self.note_reports();
-        Ok((self.summary(&reports, ending), ending))
+        Ok((self.summary(&recent, ending), ending))
     }
 
     /// One epoch and nothing else: no evaluation, no checkpoint. The mean loss and where the time went; nothing when the
@@ -371,14 +371,10 @@ impl Trainer {
         }
     }
 
-    fn summary(&mut self, reports: &[EpochReport], ending: Ending) -> Summary {
+    fn summary(&mut self, recent: &Recent, ending: Ending) -> Summary {
         let best_epoch = self.state.best.map(|best| best.epoch);
-        // The best one, or else the last that was measured.
-        let is_told = |report: &EpochReport| match best_epoch {
-            Some(best) => report.epoch == best,
-            None => report.test.is_some() || report.valid_loss.is_some(),
-        };
-        let told = reports.iter().copied().rfind(is_told).or_else(|| {
+        let is_told = |report: &EpochReport| report.tells_of_run(best_epoch);
+        let told = recent.told.filter(is_told).or_else(|| {
             // It may be one of a run that this one goes on with.
             let lines = journal::read(&self.folder.path().join(JOURNAL)).unwrap_or_default();
             lines.into_iter().rev().filter_map(|line| serde_json::from_value(line).ok()).find(is_told)
@@ -393,7 +389,7 @@ impl Trainer {
             metric: self.metric,
             best_epoch,
             told: told.as_ref(),
-            reports,
+            recent,
             peak_bytes: self.network.peak_bytes(),
             features: served(&self.task),
             gpu_features: Some(gpu_features).filter(|rows| *rows != BroughtRows::default()),

@@ -1,5 +1,6 @@
 //! What a run tells while it goes, and in the end.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use headwater_feature::HostServed;
@@ -79,9 +80,9 @@ pub struct Summary {
     pub best_epoch: Option<u64>,
     /// Epochs that were run now.
     pub epochs: usize,
-    /// Median.
+    /// Median over the epochs that were run, the last 1000 of them where there were more.
     pub epoch_seconds: f64,
-    /// Medians of where the time went.
+    /// Medians over the same epochs of where the time went.
     pub sample_seconds: f64,
     /// See `sample_seconds`.
     pub gather_seconds: f64,
@@ -128,6 +129,44 @@ impl Listener for Quiet {
     }
 }
 
+/// Epochs that medians of times are over: the last so many. All of them are in the journal.
+const MOST_RECENT: usize = 1000;
+
+/// What a summary needs of the epochs that were run, in bounded memory however many they are.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Recent {
+    /// How many there were.
+    pub epochs: usize,
+    /// The last of them.
+    pub last: VecDeque<EpochReport>,
+    /// The one that says how good the run is.
+    pub told: Option<EpochReport>,
+}
+
+impl Recent {
+    /// One more epoch; `best` is the best one so far.
+    pub fn add(&mut self, report: EpochReport, best: Option<u64>) {
+        self.epochs += 1;
+        if self.last.len() == MOST_RECENT {
+            self.last.pop_front();
+        }
+        self.last.push_back(report);
+        if report.tells_of_run(best) {
+            self.told = Some(report);
+        }
+    }
+}
+
+impl EpochReport {
+    /// Whether it says how good a run is: that of the best epoch, or else any that was measured, of which the last counts.
+    pub(super) fn tells_of_run(&self, best_epoch: Option<u64>) -> bool {
+        match best_epoch {
+            Some(best) => self.epoch == best,
+            None => self.test.is_some() || self.valid_loss.is_some(),
+        }
+    }
+}
+
 /// What a summary is made of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {
@@ -138,7 +177,7 @@ pub(super) struct Facts<'a> {
     pub best_epoch: Option<u64>,
     pub told: Option<&'a EpochReport>,
     /// Epochs that were run now.
-    pub reports: &'a [EpochReport],
+    pub recent: &'a Recent,
     pub peak_bytes: usize,
     pub features: HostServed,
     pub gpu_features: Option<BroughtRows>,
@@ -146,9 +185,9 @@ pub(super) struct Facts<'a> {
 
 impl Summary {
     pub(super) fn new(facts: Facts<'_>) -> Self {
-        let Facts { run_dir, ending, metric, best_epoch, told, reports, peak_bytes, features, gpu_features } = facts;
+        let Facts { run_dir, ending, metric, best_epoch, told, recent, peak_bytes, features, gpu_features } = facts;
         let median = |pick: fn(&EpochReport) -> f64| {
-            let mut all: Vec<f64> = reports.iter().map(pick).collect();
+            let mut all: Vec<f64> = recent.last.iter().map(pick).collect();
             all.sort_by(f64::total_cmp);
             all.get(all.len() / 2).copied().unwrap_or(0.0)
         };
@@ -160,7 +199,7 @@ impl Summary {
             valid: told.and_then(|report| report.valid),
             valid_loss: told.and_then(|report| report.valid_loss),
             best_epoch,
-            epochs: reports.len(),
+            epochs: recent.epochs,
             epoch_seconds: median(|report| report.epoch_seconds),
             sample_seconds: median(|report| report.seconds.sample),
             gather_seconds: median(|report| report.seconds.gather),
@@ -171,5 +210,38 @@ impl Summary {
             feature_hit_rate: gpu_features.map_or_else(|| features.hit_rate(), BroughtRows::hit_rate),
             run_dir: run_dir.to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(epoch: u64) -> EpochReport {
+        let (valid, seconds) = (Some(0.5), Split::default());
+        let (valid_loss, test) = (Some(1.0), Some(epoch as f64));
+        EpochReport {
+            epoch,
+            loss: 1.0,
+            valid,
+            valid_loss,
+            test,
+            rate: 0.1,
+            epoch_seconds: 1.0,
+            seconds,
+            evaluate_seconds: 0.0,
+        }
+    }
+
+    #[test]
+    fn very_many_epochs_take_the_memory_of_a_thousand() {
+        let mut recent = Recent::default();
+        (1..=20_000).for_each(|epoch| recent.add(report(epoch), Some(epoch.min(7))));
+        assert_eq!((recent.epochs, recent.last.len()), (20_000, MOST_RECENT));
+        assert!(recent.last.capacity() < 2 * MOST_RECENT);
+        assert_eq!(recent.told, Some(report(7)), "the best is kept");
+        let mut without = Recent::default();
+        (1..=3).for_each(|epoch| without.add(report(epoch), None));
+        assert_eq!(without.told, Some(report(3)), "the last that was measured, where none is the best");
     }
 }

@@ -108,7 +108,8 @@ def _watched(bench: Bench, name: str, command: list[Any]) -> Watched:
 
 
 def _judge(bench: Bench, watched: Watched) -> None:
-    """Medians of the two halves after the warm-up: what comes and goes is in both."""
+    """Medians of bytes and the least counts of the two halves after the warm-up. What a round opens and closes again is in neither
+    least count, and what is never closed lifts it."""
     samples = watched.samples
     (bench.folder / f"{watched.name}.json").write_text(json.dumps(samples))
     settled = [sample for sample in samples if sample["at"] >= samples[-1]["at"] * WARM_UP] if samples else []
@@ -118,7 +119,8 @@ def _judge(bench: Bench, watched: Watched) -> None:
     first, second = settled[: len(settled) // 2], settled[len(settled) // 2 :]
     seen = {"rounds": watched.told.get("rounds"), "epochs": watched.told.get("epoch")}
     for name in (name for name in settled[-1] if name != "at"):
-        before, after = (statistics.median(one.get(name, 0) for one in half) for half in (first, second))
+        level = statistics.median if name.endswith("bytes") else min
+        before, after = (level([one.get(name, 0) for one in half]) for half in (first, second))
         growth = (after - before) / max(before, 1)
         seen[name] = {"first_half": before, "second_half": after, "growth": round(growth, 5)}
         if growth > MOST_GROWTH:

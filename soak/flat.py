@@ -107,6 +107,10 @@ def _watched(bench: Bench, name: str, command: list[Any]) -> Watched:
     return watched
 
 
+# The time, and the share of pages that other processes have too: it changes when these end.
+_NOT_JUDGED = ("at", "pss_bytes")
+
+
 def _judge(bench: Bench, watched: Watched) -> None:
     """Medians of bytes and the least counts of the two halves after the warm-up. What a round opens and closes again is in neither
     least count, and what is never closed lifts it."""
@@ -118,7 +122,7 @@ def _judge(bench: Bench, watched: Watched) -> None:
         return
     first, second = settled[: len(settled) // 2], settled[len(settled) // 2 :]
     seen = {"rounds": watched.told.get("rounds"), "epochs": watched.told.get("epoch")}
-    for name in (name for name in settled[-1] if name != "at"):
+    for name in (name for name in settled[-1] if name not in _NOT_JUDGED):
         level = statistics.median if name.endswith("bytes") else min
         before, after = (level([one.get(name, 0) for one in half]) for half in (first, second))
         growth = (after - before) / max(before, 1)

@@ -23,7 +23,7 @@ impl Place {
         Self(folder.expect("a folder can be made"))
     }
 
-    /// Where it is.
+    /// Path of the folder, below which inputs are written.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()

@@ -43,7 +43,7 @@ pub struct BenchLayerArgs {
     /// Times that each case is measured; the median is shown.
     #[arg(long, default_value_t = 20)]
     pub rounds: usize,
-    /// Where layers run.
+    /// Runs layers on a GPU, on CPU threads, or on a GPU where there is one.
     #[arg(long, value_enum, default_value_t = LayerDevice::Auto)]
     pub device: LayerDevice,
     /// GPU to use.
@@ -76,13 +76,13 @@ fn shapes() -> PossibleValuesParser {
 pub enum LayerDirection {
     /// Forward, without what a backward pass would read.
     Inference,
-    /// Forward and backward.
+    /// A forward and a backward pass, with gradients of rows and weights.
     Training,
     /// Each of them.
     Both,
 }
 
-/// Where layers run.
+/// The device whose kernels are timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LayerDevice {
     /// A GPU where there is one that can, else the CPU.

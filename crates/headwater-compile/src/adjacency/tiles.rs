@@ -6,7 +6,7 @@ use crate::inter::{Domain, Path};
 /// Neighbouring rows of one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tile {
-    /// The type.
+    /// Node or edge type that all rows of the tile have.
     pub of_type: usize,
     /// The first row.
     pub first: usize,

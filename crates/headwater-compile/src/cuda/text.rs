@@ -64,7 +64,7 @@ pub struct Launch {
 /// Rows cut into pieces of one type, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tiling {
-    /// Which rows.
+    /// The domain whose rows are cut.
     pub rows: Domain,
     /// Whose rows are their types.
     pub types: Domain,

@@ -77,7 +77,7 @@ pub fn score(args: &ScoreArgs, given: &Given) -> anyhow::Result<()> {
     score::run(args, given)
 }
 
-/// `headwater bench layer`.
+/// Times compiled layers on full graphs (`headwater bench layer`).
 pub fn layer(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<()> {
     layer::run(args, given)
 }

@@ -20,7 +20,7 @@ const CONCATENATED: [&str; 2] = ["gat", "rgat"];
 pub enum Direction {
     /// Forward alone.
     Inference,
-    /// Forward and backward.
+    /// A forward and a backward pass, with gradients of rows and weights.
     Training,
 }
 
@@ -29,7 +29,7 @@ pub enum Direction {
 pub struct Case {
     /// The shape of the graph.
     pub like: String,
-    /// The layer's name.
+    /// Name of the built-in layer, such as `rgat`.
     pub model: String,
     pub direction: Direction,
     /// Of products. A CPU has single precision.

@@ -22,10 +22,10 @@ pub struct Measured {
     pub kernels: Vec<KernelFigures>,
 }
 
-/// Who ran it.
+/// The device that ran a case, and its measured bandwidth.
 #[derive(Debug, Clone, Serialize)]
 pub struct Machine {
-    /// `cpu` or `cuda`.
+    /// The kind of device: `cpu` or `cuda`.
     pub device: &'static str,
     /// The GPU's name, where one ran it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -49,6 +49,9 @@ pub struct BenchLayerArgs {
     /// GPU to use.
     #[arg(long, default_value_t = 0)]
     pub gpu: usize,
+    /// Let every pair of nodes be equally likely instead of crowding edges around hubs.
+    #[arg(long)]
+    pub even: bool,
     /// Seed of graphs, rows and weights.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -85,6 +85,18 @@ fn of_sorted(row_of: &[u32], rows: usize) -> Vec<usize> {
     starts
 }
 
+/// See [`Adjacency::edge_starts`].
+pub(super) fn edge_starts(graph: &Adjacency, rows: Domain) -> Option<Cow<'_, [usize]>> {
+    let map = graph.map(Domain::Edge, rows, Path::Only)?;
+    if let Domain::Pair(side) = rows {
+        return Some(Cow::Borrowed(&graph.pairs(side).starts));
+    }
+    let mut starts = vec![0; graph.rows(rows) + 1];
+    (0..graph.rows(Domain::Edge)).for_each(|edge| starts[map.get(edge) + 1] += 1);
+    (0..graph.rows(rows)).for_each(|row| starts[row + 1] += starts[row]);
+    Some(Cow::Owned(starts))
+}
+
 /// Where each node's edges begin, and all of them: pair after pair.
 fn edges_of_nodes(graph: &Adjacency, side: Side) -> (Vec<usize>, Vec<u32>) {
     let rows = graph.rows(Domain::Node(side));

@@ -238,6 +238,12 @@ impl Adjacency {
         members::members(self, coarse, fine, path)
     }
 
+    /// Where the edges of each row of a domain begin, were they row after row; `None` for rows that edges do not belong to.
+    #[must_use]
+    pub fn edge_starts(&self, rows: Domain) -> Option<std::borrow::Cow<'_, [usize]>> {
+        members::edge_starts(self, rows)
+    }
+
     /// Where the rows of each type begin in a domain, when rows of a type are neighbours along `path`.
     #[must_use]
     pub fn stretches(&self, domain: Domain, types: Domain, path: Path) -> Option<&[usize]> {

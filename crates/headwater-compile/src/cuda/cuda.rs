@@ -7,7 +7,7 @@ use super::Precision;
 use super::graph::DeviceGraph;
 use super::room::{Life, places};
 use super::tell::{self, tell};
-use super::text::{Emitted, HEADERS, Launch, emit};
+use super::text::{Blocks, Emitted, HEADERS, Launch, emit};
 use crate::adjacency::{Adjacency, RelationEdges};
 use crate::error::{Error, Result};
 use crate::front::{self, Arguments, BUILTIN};
@@ -21,6 +21,8 @@ const PARAMS: &[Param] = &[
     Param::Read("step", Element::U64, &[]),
 ];
 const THREADS: u32 = 256;
+/// Those of a block that has a row with very many edges; as `hubs.cuh` has it.
+pub(super) const HUB_THREADS: u32 = 512;
 /// Rows are read in pieces of so many bytes.
 const ALIGN_BYTES: u64 = 16;
 /// Blocks an SM is given; more only wait.
@@ -88,6 +90,11 @@ impl Bound {
     pub fn outputs(&self) -> impl Iterator<Item = (&Buffer, &Span)> {
         self.outputs.iter().map(|(buffer, span)| (buffer, span))
     }
+
+    /// Which of the program's launches are made: one for rows that the graph does not have is not.
+    pub fn launched(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.ways.len()).filter(|at| !matches!(self.ways[*at], Way::Nothing))
+    }
 }
 
 /// How a launch is made.
@@ -95,6 +102,8 @@ impl Bound {
 enum Way {
     Kernel(Grid),
     Cublas(Box<Gemm>),
+    /// The graph has no rows that it would be for.
+    Nothing,
 }
 
 /// Gives a buffer of the caller its memory.
@@ -176,7 +185,7 @@ impl Executor {
         let (own_graph, buffers) = (part(0, graph_words)?, part(graph_words, buffer_words)?);
         let way = |launch: &Launch| match launch.dense.and_then(|dense| dense.call(graph, self.precision, &own)) {
             Some(call) => Way::Cublas(Box::new(call)),
-            None => Way::Kernel(grid(stream, launch, graph)),
+            None => grid(stream, launch.blocks, graph).map_or(Way::Nothing, Way::Kernel),
         };
         let ways = self.emitted.launches.iter().map(way).collect();
         Ok(Bound { graph: own_graph, buffers, ways, outputs, spans })
@@ -188,6 +197,7 @@ impl Executor {
         for ((launch, kernel), way) in self.emitted.launches.iter().zip(&self.kernels).zip(&bound.ways) {
             let grid = match way {
                 Way::Kernel(grid) => grid,
+                Way::Nothing => continue,
                 Way::Cublas(call) => {
                     call.run(stream)?;
                     continue;
@@ -226,10 +236,14 @@ fn source(emitted: &Emitted) -> &'static Source {
     Source::written(&format!("{}.cu", emitted.name), &emitted.text, &HEADERS)
 }
 
-/// Blocks for the rows of a launch, which walk them with a stride.
-fn grid(stream: &Stream, launch: &Launch, graph: &DeviceGraph) -> Grid {
-    let tiles = graph.room(launch.rows).div_ceil(launch.rows_a_block.max(1)) * launch.across;
+/// Thread blocks of a launch, which walk what they are for with a stride; `None` where there is nothing.
+fn grid(stream: &Stream, blocks: Blocks, graph: &DeviceGraph) -> Option<Grid> {
+    let (count, threads) = match blocks {
+        Blocks::Rows(rows, a_block, across) => (graph.room(rows).div_ceil(a_block.max(1)) * across, THREADS),
+        Blocks::Pieces(tiling, across) => (graph.most_tiles(tiling) * across, THREADS),
+        Blocks::Hubs(rows) => (graph.most_hubs(rows).filter(|count| *count > 0)?, HUB_THREADS),
+    };
     let most = stream.gpu().facts().sms as usize * BLOCKS_PER_SM;
-    let blocks = u32::try_from(tiles.clamp(1, most.max(1))).unwrap_or(1);
-    Grid { blocks, threads: THREADS, shared_bytes: 0 }
+    let blocks = u32::try_from(count.clamp(1, most.max(1))).unwrap_or(1);
+    Some(Grid { blocks, threads, shared_bytes: 0 })
 }

@@ -46,11 +46,13 @@ __device__ inline HwTile hw_listed_tile(const HwTiles &tiles, u32 at) {
     return HwTile{tiles.all[3 * at], tiles.all[3 * at + 1], tiles.all[3 * at + 2]};
 }
 
+struct HwHubs;
 struct HwGraph {
     const u32 *rows;
     const HwMap *maps;
     const HwMembers *members;
     const HwTiles *tiles;
+    const HwHubs *hubs;
 };
 
 // A buffer, and which of its rows stand for the first, the second and so on; all in order where there is no list.
@@ -61,6 +63,7 @@ struct HwBuffer {
 };
 
 __device__ inline u32 hw_least(u32 a, u32 b) { return a < b ? a : b; }
+__device__ inline u32 hw_between(u32 least, u32 x, u32 most) { return x < least ? least : x > most ? most : x; }
 
 // The stretch that a row lies in: the last that begins at or before it.
 __device__ inline u32 hw_stretch(const HwMap &map, u32 row) {
@@ -112,19 +115,90 @@ template <u32 G, u32 PART> __device__ inline float hw_part_sum(float x, u32 lane
 // The sum over a group, in every lane of it. Pairs are added, so all lanes have the same bits.
 template <u32 G> __device__ inline float hw_group_sum(float x, u32 lanes) { return hw_part_sum<G, G>(x, lanes); }
 
-// Element `at` of a vector, wherever it lies. All lanes of the group call this together.
-template <u32 G, int SLOTS> __device__ inline float hw_pick(const float (&x)[SLOTS], u32 at, u32 lanes) {
-    float found = __shfl_sync(lanes, x[0], at % G, G);
+// Element `at` of a vector, wherever it lies; see row.rs. All lanes of the group call this together.
+template <u32 G, u32 V, int SLOTS> __device__ inline float hw_pick(const float (&x)[SLOTS], u32 at, u32 lanes) {
+    float found = __shfl_sync(lanes, x[0], at / V % G, G);
 #pragma unroll
     for (u32 slot = 1; slot < SLOTS; slot++) {
-        const float other = __shfl_sync(lanes, x[slot], at % G, G);
-        found = at / G == slot ? other : found;
+        const float other = __shfl_sync(lanes, x[slot], at / V % G, G);
+        found = at / (V * G) * V + at % V == slot ? other : found;
     }
     return found;
 }
 
+// LEN floats that begin on 16 bytes where 4 divides LEN, on 8 where 2 does.
+template <u32 LEN> __device__ inline void hw_load_own(float (&x)[LEN], const float *from) {
+#pragma unroll
+    for (u32 i = 0; i < LEN; i += LEN % 4 == 0 ? 4 : LEN % 2 == 0 ? 2 : 1) {
+        if (LEN % 4 == 0) {
+            const float4 all = *(const float4 *)(from + i);
+            x[i] = all.x, x[i + 1] = all.y, x[i + 2] = all.z, x[i + 3] = all.w;
+        } else if (LEN % 2 == 0) {
+            const float2 both = *(const float2 *)(from + i);
+            x[i] = both.x, x[i + 1] = both.y;
+        } else {
+            x[i] = from[i];
+        }
+    }
+}
+template <u32 LEN> __device__ inline void hw_store_own(float *to, const float (&x)[LEN]) {
+#pragma unroll
+    for (u32 i = 0; i < LEN; i += LEN % 4 == 0 ? 4 : LEN % 2 == 0 ? 2 : 1) {
+        if (LEN % 4 == 0) {
+            *(float4 *)(to + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+        } else if (LEN % 2 == 0) {
+            *(float2 *)(to + i) = make_float2(x[i], x[i + 1]);
+        } else {
+            to[i] = x[i];
+        }
+    }
+}
+
+// A vector of LEN elements across G lanes, V beside each other; zeros behind its end, and where it is not to be read.
+template <u32 G, u32 V, u32 LEN, u32 SLOTS>
+__device__ inline void hw_load_row(float (&x)[SLOTS], const float *from, u32 lane, bool is_there) {
+#pragma unroll
+    for (u32 s = 0; s < SLOTS; s += V) {
+        const u32 e = (s / V * G + lane) * V;
+        const bool is_in = is_there && (LEN % (G * V) == 0 || e < LEN);
+        if (V == 4 && LEN % 4 == 0) {
+            const float4 all = is_in ? *(const float4 *)(from + e) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            x[s] = all.x, x[s + V / 4] = all.y, x[s + V / 2] = all.z, x[s + V * 3 / 4] = all.w;
+        } else if (V == 2 && LEN % 2 == 0) {
+            const float2 both = is_in ? *(const float2 *)(from + e) : make_float2(0.0f, 0.0f);
+            x[s] = both.x, x[s + V / 2] = both.y;
+        } else {
+#pragma unroll
+            for (u32 i = 0; i < V; i++) x[s + i] = is_there && e + i < LEN ? from[e + i] : 0.0f;
+        }
+    }
+}
+template <u32 G, u32 V, u32 LEN, u32 SLOTS>
+__device__ inline void hw_store_row(float *to, const float (&x)[SLOTS], u32 lane) {
+#pragma unroll
+    for (u32 s = 0; s < SLOTS; s += V) {
+        const u32 e = (s / V * G + lane) * V;
+        if (V == 4 && LEN % 4 == 0) {
+            if (e < LEN) *(float4 *)(to + e) = make_float4(x[s], x[s + V / 4], x[s + V / 2], x[s + V * 3 / 4]);
+        } else if (V == 2 && LEN % 2 == 0) {
+            if (e < LEN) *(float2 *)(to + e) = make_float2(x[s], x[s + V / 2]);
+        } else {
+#pragma unroll
+            for (u32 i = 0; i < V; i++) {
+                if (e + i < LEN) to[e + i] = x[s + i];
+            }
+        }
+    }
+}
+
 // The larger; NaN where either is, unlike `fmaxf`.
 __device__ inline float hw_max(float a, float b) { return a > b || a != a ? a : b; }
+
+// The largest over a group, in every lane of it.
+template <u32 G> __device__ inline float hw_group_max(float x, u32 lanes) {
+    for (u32 apart = G / 2; apart > 0; apart /= 2) x = hw_max(x, __shfl_xor_sync(lanes, x, apart, G));
+    return x;
+}
 
 // One more element of a softmax: the largest so far, and the sum of exponentials beside it. As long as all are minus infinity
 // there is nothing to add: infinity less itself would be NaN.
@@ -132,6 +206,11 @@ __device__ inline void hw_join(float &largest, float &sum, float x) {
     const float now = hw_max(largest, x);
     sum = now == -HW_INFINITY ? 0.0f : sum * expf(largest - now) + expf(x - now);
     largest = now;
+}
+
+// A sum of exponentials beside its own largest, as it is beside the largest of all; of none there is none.
+__device__ inline float hw_beside(float own, float sum, float largest) {
+    return own == -HW_INFINITY ? 0.0f : sum * expf(own - largest);
 }
 
 // The factor of an element in a dropout; see cpu/dropout.rs.

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use headwater_cuda::{Allocation, Span, Stream};
 
 use super::block::{DeviceBlock, Room};
+use super::cuda::HUB_THREADS;
+use super::nest::MOST_ALONE;
 use super::text::{Cut, Table, Tiling, domain_number};
 use crate::adjacency::{Adjacency, Map, Members};
 use crate::error::{Error, Result};
@@ -19,8 +21,8 @@ pub(super) type Way = (Domain, Domain, Path);
 /// A map or a list of members as `emitted.cuh` has it: the kind, a count, two addresses.
 pub(super) type Entry = [u64; 4];
 
-/// Words before the entries: where counts, maps, members and tiles lie.
-const WORDS: usize = 4;
+/// Words before the entries: where counts, maps, members, tiles and hubs lie.
+const WORDS: usize = 5;
 
 /// Chunks of fewer rows are not worth a thread block; as `sums.cuh` has it.
 const ROWS_A_CHUNK: usize = 32;
@@ -54,6 +56,8 @@ pub struct DeviceGraph {
     pub(super) members: BTreeMap<Way, Entry>,
     /// Lists of tiles of several types. Where there is one, or every row is one, there is no list.
     pub(super) tiles: BTreeMap<Tiling, Entry>,
+    /// Rows with very many edges, by their domains.
+    pub(super) hubs: BTreeMap<Domain, Entry>,
     /// All memory that entries point into.
     pub(super) spans: Vec<Span>,
 }
@@ -83,6 +87,12 @@ impl DeviceGraph {
                 tiles.insert(*tiling, list);
             }
         }
+        let mut hubs = BTreeMap::new();
+        for rows in tables.iter().flat_map(|table| &table.hubs) {
+            if !hubs.contains_key(rows) {
+                hubs.insert(*rows, numbers.hubs(graph, *rows)?);
+            }
+        }
         let all = Span::whole(Allocation::on_stream(stream, 4 * numbers.all.len())?);
         stream.upload(bytemuck::cast_slice(&numbers.all), &all)?;
         let placed = |(kind, count, first, second): Found| {
@@ -92,7 +102,8 @@ impl DeviceGraph {
         let maps = maps.into_iter().map(|(way, found)| (way, placed(found))).collect();
         let members = members.into_iter().map(|(way, found)| (way, placed(found))).collect();
         let tiles = tiles.into_iter().map(|(tiling, found)| (tiling, placed(found))).collect();
-        Ok(Self { counts: all.clone(), room, is_fixed: true, maps, members, tiles, spans: vec![all] })
+        let hubs = hubs.into_iter().map(|(rows, found)| (rows, placed(found))).collect();
+        Ok(Self { counts: all.clone(), room, is_fixed: true, maps, members, tiles, hubs, spans: vec![all] })
     }
 
     /// A block of a sample, whose tables are filled batch by batch: one node type, one relation, no pairs.
@@ -123,6 +134,10 @@ impl DeviceGraph {
         if let (Some(starts), Some(edges)) = (block.src_starts(), block.src_edges()) {
             lists.insert((SRC, Edge, Path::Only), [members::LISTED, 0, starts.pointer(), edges.pointer()]);
         }
+        // Kernels look for hubs of a block, which change from batch to batch.
+        let by_starts = |starts: &Span| [map::STRETCHES, 0, 0, starts.pointer()];
+        let mut hubs = BTreeMap::from([(DST, by_starts(block.dst_starts()))]);
+        hubs.extend(block.src_starts().map(|starts| (SRC, by_starts(starts))));
         // A weight's own rows may be multiplied by another weight: every row is the row that it is.
         maps.extend(Domain::ALL.map(|own| ((own, own, Path::Only), [map::SAME, 0, 0, 0])));
         // There is one of each type, and every row is of it.
@@ -145,6 +160,7 @@ impl DeviceGraph {
             maps,
             members: lists,
             tiles: BTreeMap::new(),
+            hubs,
             spans,
         }
     }
@@ -178,12 +194,22 @@ impl DeviceGraph {
         }
     }
 
+    /// The most thread blocks that rows with very many edges need; `None` where nothing is known of them.
+    pub(super) fn most_hubs(&self, rows: Domain) -> Option<usize> {
+        let [kind, count, ..] = *self.hubs.get(&rows)?;
+        match kind {
+            map::LISTED => usize::try_from(count).ok(),
+            _ => Some(self.room(rows).div_ceil(HUB_THREADS as usize)),
+        }
+    }
+
     /// Whether it has everything that a program asks for.
     #[must_use]
     pub fn serves(&self, table: &Table) -> bool {
         let has = |ways: &[Way], known: &BTreeMap<Way, Entry>| ways.iter().all(|way| known.contains_key(way));
         let has_tiles = table.tiles.iter().all(|tiling| self.tile_entry(*tiling).is_some());
-        has(&table.maps, &self.maps) && has(&table.members, &self.members) && has_tiles
+        let has_hubs = table.hubs.iter().all(|rows| self.hubs.contains_key(rows));
+        has(&table.maps, &self.maps) && has(&table.members, &self.members) && has_tiles && has_hubs
     }
 
     /// What kernels are told of rows in pieces: a list, or that there is one type, or that every row is a type.
@@ -201,15 +227,17 @@ impl DeviceGraph {
 
     /// How many words [`Self::words`] has.
     pub(super) fn word_count(table: &Table) -> usize {
-        WORDS + size_of::<Entry>() / 8 * (table.maps.len() + table.members.len() + table.tiles.len())
+        let entries = table.maps.len() + table.members.len() + table.tiles.len() + table.hubs.len();
+        WORDS + size_of::<Entry>() / 8 * entries
     }
 
-    /// Words of the struct that kernels get, of maps, members and tiles, where these words lie at an address.
+    /// Words of the struct that kernels get, of maps, members, tiles and hubs, where these words lie at an address.
     pub(super) fn words(&self, table: &Table, own: u64) -> Result<Vec<u64>> {
         let maps = own + 8 * WORDS as u64;
         let members = maps + (size_of::<Entry>() * table.maps.len()) as u64;
         let tiles = members + (size_of::<Entry>() * table.members.len()) as u64;
-        let mut words = vec![self.counts.pointer(), maps, members, tiles];
+        let hubs = tiles + (size_of::<Entry>() * table.tiles.len()) as u64;
+        let mut words = vec![self.counts.pointer(), maps, members, tiles, hubs];
         for (way, known) in
             table.maps.iter().map(|way| (way, &self.maps)).chain(table.members.iter().map(|way| (way, &self.members)))
         {
@@ -218,6 +246,10 @@ impl DeviceGraph {
         for tiling in &table.tiles {
             let way = (tiling.rows, tiling.types, tiling.path);
             words.extend(self.tile_entry(*tiling).ok_or_else(|| no_way(way))?);
+        }
+        for rows in &table.hubs {
+            let way = (*rows, Domain::Edge, Path::Only);
+            words.extend(self.hubs.get(rows).ok_or_else(|| no_way(way))?);
         }
         Ok(words)
     }
@@ -270,6 +302,18 @@ impl Numbers {
         }
         let (count, all) = (tiles.all.len() as u64, self.put(&words));
         Ok(Some((map::LISTED, count, Some(all), Some(self.starts(&tiles.starts)?))))
+    }
+
+    /// Rows with very many edges, those with most of them first, and where the edges of every row begin.
+    fn hubs(&mut self, graph: &Adjacency, rows: Domain) -> Result<Found> {
+        let starts = graph.edge_starts(rows).ok_or_else(|| no_way((rows, Domain::Edge, Path::Only)))?;
+        let edges = |row: usize| starts[row + 1] - starts[row];
+        let mut hubs: Vec<usize> = (0..graph.rows(rows)).filter(|row| edges(*row) > MOST_ALONE).collect();
+        hubs.sort_by_key(|row| std::cmp::Reverse(edges(*row)));
+        let list = hubs.iter().map(|row| number(*row)).collect::<Result<Vec<_>>>()?;
+        // Without hubs nobody asks where edges begin.
+        let starts = if list.is_empty() { None } else { Some(self.starts(&starts)?) };
+        Ok((map::LISTED, list.len() as u64, Some(self.put(&list)), starts))
     }
 
     fn put(&mut self, list: &[u32]) -> usize {

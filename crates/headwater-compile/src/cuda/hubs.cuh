@@ -1,28 +1,41 @@
-// Rows with very many members: a thread block takes them one after the other, all of it together.
+// Rows with very many edges, each of which a thread block has: 512 threads share its edges, so the row with most of them takes
+// about as long as 32 or 64 times fewer. Which rows these are is listed once a graph; of a sampled block, whose rows change, blocks
+// look for them.
 //
-// Bytes: two bounds a row, by neighbouring threads. A group of lanes alone waits for one member after the other; 256 threads
-// share a hub's members, so that the row with most edges takes about as long as 8 to 256 times fewer.
+// Bytes: where rows are looked for, two bounds a row, by neighbouring threads.
 
-template <bool IS> struct HwYes {
-    static const bool value = IS;
+#define HW_HUB_THREADS 512
+// Edges that a group of lanes has alone at most.
+#define HW_MOST_ALONE 512
+
+// Rows of a domain with more edges than that. HW_MAP_LISTED: the first `count` of `list`; else those that `starts` says.
+struct HwHubs {
+    u64 kind;
+    u64 count;
+    const u32 *list;
+    const u32 *starts;
 };
 
-template <u32 MOST> __device__ inline bool hw_is_hub(const HwMembers &members, u32 row) {
-    return hw_end(members, row) - hw_first(members, row) > MOST;
+__device__ inline bool hw_is_hub(const HwHubs &hubs, u32 row) {
+    if (hubs.kind == HW_MAP_LISTED && hubs.count == 0) return false;
+    return hubs.starts[row + 1] - hubs.starts[row] > HW_MOST_ALONE;
 }
 
-// Calls `body` with every hub among the rows of this block, which takes PER rows at a time. All threads call it together.
-template <u32 MOST, u32 PER, class Body>
-__device__ inline void hw_each_hub(const HwMembers &members, u32 rows, const Body &body) {
-    __shared__ u32 hubs[256];
-    for (u64 turn = 0; (turn * gridDim.x + blockIdx.x) * PER < rows; turn += 256 / PER) {
-        const u64 row = ((turn + threadIdx.x / PER) * gridDim.x + blockIdx.x) * PER + threadIdx.x % PER;
-        const bool is_hub = row < rows && hw_is_hub<MOST>(members, (u32)row);
+// Calls `body` with every hub that this block has. All threads call it together.
+template <class Body> __device__ inline void hw_each_hub(const HwHubs &hubs, u32 rows, const Body &body) {
+    if (hubs.kind == HW_MAP_LISTED) {
+        for (u64 at = blockIdx.x; at < hubs.count; at += gridDim.x) body(hubs.list[at]);
+        return;
+    }
+    __shared__ u32 found[HW_HUB_THREADS];
+    for (u64 first = (u64)blockIdx.x * HW_HUB_THREADS; first < rows; first += (u64)gridDim.x * HW_HUB_THREADS) {
+        const u64 row = first + threadIdx.x;
+        const bool is_hub = row < rows && hw_is_hub(hubs, (u32)row);
         if (!__syncthreads_or(is_hub)) continue;
-        hubs[threadIdx.x] = is_hub ? (u32)row : 0xffffffffu;
+        found[threadIdx.x] = is_hub;
         __syncthreads();
-        for (u32 i = 0; i < 256; i++) {
-            if (hubs[i] != 0xffffffffu) body(hubs[i]);
+        for (u32 at = 0; at < HW_HUB_THREADS; at++) {
+            if (found[at]) body((u32)first + at);
         }
         __syncthreads();
     }

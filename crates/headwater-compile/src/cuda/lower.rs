@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::element::is_in_place;
+use super::loops::{Kept, repeated};
+use super::nest::has_hubs;
+use super::nodes::Nodes;
 use super::split::{Sums, split};
 use super::text::{Cut, Tiling};
 use crate::inter::{Domain, Path, Reduce, Shape};
@@ -21,7 +24,10 @@ pub(super) const OUTER_TILE: usize = 128;
 /// What one launch does.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Work {
-    Nest(Traverse),
+    /// Nested rows but for those with very many edges, and what walks write down for those behind them.
+    Nest(Traverse, Kept),
+    /// Nested rows with very many edges.
+    Hubs(Traverse, Kept),
     /// Rows times matrices, and a body that only changes elements in place.
     Product(Gemm),
     /// Sums of every chunk of the rows.
@@ -44,7 +50,8 @@ impl Work {
         };
         let over = |nest: &[Domain]| nest.iter().map(ToString::to_string).collect::<Vec<_>>().join(" > ");
         match self {
-            Self::Nest(nest) => format!("nest over {}", over(&nest.nest)),
+            Self::Nest(nest, _) => format!("nest over {}", over(&nest.nest)),
+            Self::Hubs(nest, _) => format!("nest over hubs of {}", over(&nest.nest)),
             Self::Product(gemm) => format!("product over {}, {}", gemm.rows, shape(gemm.w)),
             Self::Sums(_) => "sums of chunks".to_owned(),
             Self::Total(_) => "sums of sums".to_owned(),
@@ -78,6 +85,22 @@ impl Lowered {
         BufferId::new(self.buffers.len() - 1)
     }
 
+    /// The launches of a nest.
+    pub fn nest(&mut self, traverse: Traverse) {
+        let (nodes, levels) = (Nodes::new(&traverse.body), traverse.nest.len());
+        let mut kept = Kept::new();
+        for node in repeated(&nodes, levels) {
+            let own = || self.buffer("kept", traverse.nest[levels - 1], nodes.all[node].shape);
+            kept.insert(node, nodes.stored(node).unwrap_or_else(own));
+        }
+        if has_hubs(&traverse.nest) {
+            self.work.push(Work::Nest(traverse.clone(), kept.clone()));
+            self.work.push(Work::Hubs(traverse, kept));
+        } else {
+            self.work.push(Work::Nest(traverse, kept));
+        }
+    }
+
     /// A buffer with a row of so many numbers for every chunk.
     pub fn chunks(&mut self, tiling: Tiling, len: usize) -> Chunks {
         let partial = self.buffer("chunks", tiling.types, Shape::vector(len));
@@ -93,7 +116,7 @@ pub(super) fn lower(program: &Program) -> Lowered {
         match kernel {
             Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
                 if !split(traverse, &mut found) {
-                    found.work.push(Work::Nest(traverse.clone()));
+                    found.nest(traverse.clone());
                 }
             }
             Kernel::Outer(outer) => {
@@ -119,7 +142,7 @@ fn product(gemm: &Gemm, found: &mut Lowered) {
     let product = body.push(0, shape, StepOp::Product);
     body.push(0, shape, StepOp::Store(product, to));
     found.work.push(Work::Product(Gemm { body, scatter: None, ..gemm.clone() }));
-    found.work.push(Work::Nest(after(gemm, to)));
+    found.nest(after(gemm, to));
 }
 
 /// How rows of outer products are cut: so that a GPU is busy, and sums of chunks are few where matrices are large.

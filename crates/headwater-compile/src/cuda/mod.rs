@@ -6,7 +6,8 @@
 //!
 //! | kernel | how |
 //! | --- | --- |
-//! | a nest | a group of lanes for every outermost row (`nest.rs`); a vector lies across the lanes (`row.rs`) |
+//! | a nest | a group of lanes for every outermost row (`loops.rs`, `nest.rs`); a vector lies across the lanes (`row.rs`), what is short in one of them (`lane.rs`) |
+//! | rows of a nest with very many edges | a thread block for each (`nest.rs`, `hubs.cuh`) |
 //! | rows by themselves | a thread for every element (`element.rs`) |
 //! | sums over all rows | parts of the rows, then their totals (`split.rs`, `sums.cuh`) |
 //! | a product | tiles of rows of one type by tensor cores (`product.cuh`, `mma.cuh`), and what is done with them at once |
@@ -22,6 +23,8 @@ mod dense;
 mod element;
 mod graph;
 mod host;
+mod lane;
+mod loops;
 mod lower;
 mod nest;
 mod nodes;
@@ -40,7 +43,7 @@ pub use cuda::{Bound, DeviceRows, Executor, Give, kernel_builds};
 pub use dense::Dense;
 pub use graph::DeviceGraph;
 pub(crate) use tell::tell;
-pub use text::{Emitted, Launch, Table, emit};
+pub use text::{Blocks, Emitted, Launch, Table, emit};
 
 /// The oldest compute capability that runs these kernels: products are made by tensor cores of TF32 and bf16, and copies into
 /// shared memory go on by themselves.

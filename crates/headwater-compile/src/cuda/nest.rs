@@ -1,182 +1,514 @@
-//! Loops over nested rows. A row runs what it can, then walks the rows below it for the reductions that it and rows above it
-//! wait for, and goes on; vectors of finer levels are made anew in every walk, which costs reads out of a cache and no memory.
+//! Loops over nested rows, as text. A group of lanes has an outermost row at a time, and its members one after the other; of the
+//! innermost rows it takes as many at a time as it has lanes (a chunk). What a lane can have all of (`lane.rs`) is made for a whole
+//! chunk at once; vectors (`row.rs`) then row by row, several reads under way, with what lanes have made passed around.
 //!
-//! Where rows have edges, a few may have most of them. A group of lanes passes over such a row; when the others of its block
-//! are done, all groups share the row's edges, and what they added up meets in a fixed order.
+//! A few rows may have most edges. Groups pass over these, and a launch of its own gives each a thread block: all of its groups have
+//! the row, share the members below, and put what they added up together in a fixed order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::nodes::{NodeId, Nodes};
-use super::row::Rows;
+use super::loops::{Act, Kept, Kind, acts, kinds};
+use super::nodes::{NodeId, Nodes, Op};
+use super::row::{Layout, Rows};
 use super::text::{Writer, domain_number};
 use crate::inter::{Domain, Path};
+use crate::intra::{Read, StepOp, Traverse};
 
-/// What a walk is for.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Goal {
-    /// A step that stores.
-    Store(NodeId),
-    /// A row's part of a reduction.
-    Part(NodeId),
+/// Edges that a group of lanes has alone at most; as `hubs.cuh` has it.
+pub(crate) const MOST_ALONE: usize = 512;
+/// Floats of gathered rows that a lane has under way at most, and rows.
+const MOST_FLOATS: usize = 32;
+const MOST_ROWS: usize = 4;
+
+/// Whether outermost rows may have very many edges.
+pub(super) fn has_hubs(nest: &[Domain]) -> bool {
+    matches!(nest, [Domain::Node(_) | Domain::Pair(_), .., Domain::Edge])
 }
 
-/// Rows that a group of lanes walks alone have at most so many members.
-const MOST_ALONE: usize = 128;
+/// How the vectors of a nest lie across lanes.
+pub(super) fn layout(nodes: &Nodes) -> Layout {
+    Layout::of(nodes.all.iter().map(|node| node.shape.len()).max().unwrap_or(1))
+}
 
-/// Writes a nest: a group of lanes for every outermost row.
-pub(super) fn write(out: &mut Writer<'_>, rows: &Rows<'_>, nest: &[Domain], path: Path) {
-    let group = rows.group;
-    let loops = Loops { rows, nest, path };
-    out.line(&format!("const u32 lane = threadIdx.x % {group}, lanes = hw_group_lanes<{group}>();"));
-    out.line("(void)lane, (void)lanes;");
-    out.line(&format!("const u32 rows = graph->rows[{}];", domain_number(nest[0])));
-    let every = format!(
-        "for (u32 row0 = (blockIdx.x * 256 + threadIdx.x) / {group}; row0 < rows; row0 += gridDim.x * {})",
-        256 / group
-    );
-    if !has_hubs(nest) {
-        out.line(&format!("{every} {{"));
-        out.indented(|out| loops.outermost(out));
-        return out.line("}");
-    }
-    let members = out.members(nest[0], nest[1], path);
-    out.line("const auto body = [&](const u32 row0, const auto whole) {");
-    out.indented(|out| {
-        out.line("const bool WHOLE = decltype(whole)::value;");
-        out.line(&format!("const u32 part = WHOLE ? threadIdx.x / {group} : 0, parts = WHOLE ? {} : 1;", 256 / group));
-        loops.outermost(out);
+/// Writes a nest over all rows but hubs.
+pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) {
+    Nest::with(traverse, kept, |nest, acts| {
+        let Layout { group, .. } = nest.rows.layout;
+        nest.heading(out);
+        out.line(&format!("const u32 first0 = 0, end0 = graph->rows[{}];", domain_number(traverse.nest[0])));
+        out.line(&format!("const u32 groups = gridDim.x * (256 / {group});"));
+        out.line(&format!("const u32 at0 = (blockIdx.x * 256 + threadIdx.x) / {group};"));
+        let own = Share { first: "at0", all: "groups" };
+        match traverse.nest.len() {
+            1 => nest.chunks(out, 0, acts, own),
+            _ => nest.walk(out, 0, acts, own),
+        }
     });
-    out.line("};");
-    out.line(&format!("{every} {{"));
-    out.indented(|out| {
-        out.line(&format!("if (!hw_is_hub<{MOST_ALONE}>({members}, row0)) body(row0, HwYes<false>());"))
+}
+
+/// Writes a nest over hubs alone, each of which a thread block has.
+pub(super) fn write_hubs(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) {
+    Nest::with(traverse, kept, |nest, acts| {
+        let (members, Layout { group, .. }) = (nest.members(out, 1), nest.rows.layout);
+        let (hubs, rows) = (out.hubs(traverse.nest[0]), domain_number(traverse.nest[0]));
+        nest.heading(out);
+        out.line(&format!("const u32 part = threadIdx.x / {group}, parts = HW_HUB_THREADS / {group};"));
+        out.line(&format!("hw_each_hub({hubs}, graph->rows[{rows}], [&](const u32 row0) {{"));
+        out.indented(|out| {
+            out.line(&format!("const u32 first1 = hw_first({members}, row0), end1 = hw_end({members}, row0);"));
+            nest.row(out, 0, acts, true);
+        });
+        out.line("});");
     });
-    out.line("}");
-    out.line(&format!(
-        "hw_each_hub<{MOST_ALONE}, {}>({members}, rows, [&](u32 row0) {{ body(row0, HwYes<true>()); }});",
-        256 / group
-    ));
 }
 
-/// Whether an outermost row may have very many rows: edges, right below it.
-fn has_hubs(nest: &[Domain]) -> bool {
-    matches!(nest, [Domain::Node(_) | Domain::Pair(_), Domain::Edge])
+/// Which of the rows a group has: the `first`th chunk of them, and of as many as there are chunks between, the next.
+#[derive(Clone, Copy)]
+struct Share<'a> {
+    first: &'a str,
+    all: &'a str,
 }
 
-struct Loops<'a> {
-    rows: &'a Rows<'a>,
-    nest: &'a [Domain],
+/// All of them.
+const ALONE: Share<'static> = Share { first: "0", all: "1" };
+/// Those of one of the groups that have a hub.
+const SHARED: Share<'static> = Share { first: "part", all: "parts" };
+
+struct Nest<'a> {
+    rows: Rows<'a>,
     path: Path,
+    kinds: Vec<Kind>,
 }
 
-impl Loops<'_> {
-    /// The body for the outermost row `row0`.
-    fn outermost(&self, out: &mut Writer<'_>) {
-        let nodes = self.nodes();
-        let stores = (0..nodes.all.len()).filter(|node| nodes.is_store(*node)).map(Goal::Store).collect();
-        self.row(out, 0, stores, &BTreeSet::new());
+impl Nest<'_> {
+    fn with(traverse: &Traverse, kept: &Kept, write: impl FnOnce(&Nest<'_>, &[Act])) {
+        let (nodes, levels) = (Nodes::new(&traverse.body), traverse.nest.len());
+        let rows = Rows { nodes: &nodes, nest: &traverse.nest, layout: layout(&nodes) };
+        let (kinds, acts) = (kinds(&nodes, levels), acts(&nodes, levels, kept));
+        write(&Nest { rows, path: traverse.path, kinds }, &acts);
+    }
+
+    fn heading(&self, out: &mut Writer<'_>) {
+        let group = self.rows.layout.group;
+        out.line(&format!("const u32 lane = threadIdx.x % {group}, lanes = hw_group_lanes<{group}>();"));
+        out.line("(void)lane, (void)lanes;");
     }
 
     fn nodes(&self) -> &Nodes {
         self.rows.nodes
     }
 
-    /// The vector that a goal reads, or is.
-    fn wanted(&self, goal: Goal) -> NodeId {
-        match goal {
-            Goal::Store(node) => node,
-            Goal::Part(node) => self.nodes().source(node).unwrap_or(node),
-        }
+    fn innermost(&self) -> usize {
+        self.rows.nest.len() - 1
     }
 
-    fn row(&self, out: &mut Writer<'_>, level: usize, goals: Vec<Goal>, there: &BTreeSet<NodeId>) {
-        let (mut there, mut goals) = (there.clone(), goals);
-        let needed = self.nodes().needed(goals.iter().map(|goal| self.wanted(*goal)), |node| there.contains(&node));
-        loop {
-            for node in &needed {
-                self.make(out, level, *node, &mut there);
-            }
-            goals.retain(|goal| match goal {
-                Goal::Store(node) => !there.contains(node),
-                Goal::Part(node)
-                    if there.contains(&self.wanted(*goal)) && self.nodes().all[self.wanted(*goal)].level == level =>
-                {
-                    self.rows.add(out, *node);
-                    false
+    /// The list of rows of a level that belong to a row of the one above.
+    fn members(&self, out: &mut Writer<'_>, level: usize) -> String {
+        let path = if level == 1 { self.path } else { Path::Only };
+        out.members(self.rows.nest[level - 1], self.rows.nest[level], path)
+    }
+
+    /// Whether lanes have parts of a reduction of innermost rows.
+    fn is_in_parts(&self, node: NodeId) -> bool {
+        let is_inner = |x: &NodeId| self.nodes().all[*x].level == self.innermost() && self.kinds[*x] != Kind::Wide;
+        self.nodes().source(node).as_ref().is_some_and(is_inner)
+    }
+
+    /// What is done for a row of a level that is not the innermost. `is_shared`: all groups of the block have it.
+    fn row(&self, out: &mut Writer<'_>, level: usize, acts: &[Act], is_shared: bool) {
+        for act in acts {
+            match act {
+                // What all groups have, one of them stores and adds to what is coarser.
+                Act::Make(node) if is_shared && self.nodes().is_store(*node) => {
+                    self.first_alone(out, |out| self.rows.make(out, *node));
                 }
-                Goal::Part(_) => true,
-            });
-            let own = needed.iter().copied().filter(|node| {
-                self.nodes().all[*node].level == level && self.nodes().source(*node).is_some() && !there.contains(node)
-            });
-            let own: Vec<NodeId> = own.filter(|node| self.can_walk(level, Goal::Part(*node), &there)).collect();
-            let (below, rest): (Vec<Goal>, Vec<Goal>) =
-                goals.iter().partition(|goal| self.can_walk(level, **goal, &there));
-            if own.is_empty() && below.is_empty() {
-                debug_assert!(rest.is_empty(), "a goal that nothing leads to");
-                return;
+                Act::Make(node) => self.rows.make(out, *node),
+                Act::Begin(node) if self.is_in_parts(*node) => {
+                    self.rows.begin_parts(out, *node);
+                    self.count(out, *node, "");
+                }
+                Act::Begin(node) => {
+                    self.rows.begin(out, *node);
+                    self.count(out, *node, "");
+                }
+                Act::Add(node) if is_shared => self.first_alone(out, |out| self.add(out, *node)),
+                Act::Add(node) => self.add(out, *node),
+                Act::End(node) => {
+                    if self.is_in_parts(*node) {
+                        self.rows.join_parts(out, *node);
+                    }
+                    if is_shared {
+                        self.rows.meet(out, *node);
+                    }
+                    self.rows.finish(out, *node);
+                }
+                Act::Walk(below) if level + 1 == self.innermost() => {
+                    out.line("{");
+                    let share = if is_shared { SHARED } else { ALONE };
+                    out.indented(|out| self.chunks(out, level + 1, below, share));
+                    out.line("}");
+                }
+                Act::Walk(below) if is_shared => {
+                    self.walk(out, level + 1, below, SHARED);
+                    self.walk_hubs(out, level + 1, below);
+                }
+                Act::Walk(below) => self.walk(out, level + 1, below, ALONE),
+                Act::Keep(..) | Act::Reload(..) => {}
             }
-            own.iter().for_each(|node| self.rows.begin(out, *node));
-            let inner = own.iter().map(|node| Goal::Part(*node)).chain(below).collect();
-            self.walk(out, level + 1, inner, &there);
-            if has_hubs(self.nest) && !own.is_empty() {
-                self.meet(out, &own);
-            }
-            own.iter().for_each(|node| self.rows.finish(out, *node));
-            there.extend(own);
-            goals = rest;
         }
     }
 
-    /// Makes a vector of this level whose operands are there.
-    fn make(&self, out: &mut Writer<'_>, level: usize, node: NodeId, there: &mut BTreeSet<NodeId>) {
-        let is_own = self.nodes().all[node].level == level && self.nodes().source(node).is_none();
-        if is_own && !there.contains(&node) && self.nodes().operands(node).iter().all(|node| there.contains(node)) {
-            // All groups of a block have a hub's own row; one of them stores it.
-            let is_shared = level == 0 && has_hubs(self.nest) && self.nodes().is_store(node);
-            if is_shared {
-                out.line("if (part == 0) {");
-            }
-            self.rows.make(out, node);
-            if is_shared {
-                out.line("}");
-            }
-            there.insert(node);
-        }
-    }
-
-    /// Whether a goal can be reached from the rows below: what it needs of this level and above is there.
-    fn can_walk(&self, level: usize, goal: Goal, there: &BTreeSet<NodeId>) -> bool {
-        let wanted = self.wanted(goal);
-        let is_below = self.nodes().all[wanted].level > level;
-        let needed = self.nodes().needed([wanted], |node| there.contains(&node));
-        is_below && needed.iter().all(|node| self.nodes().all[*node].level > level)
-    }
-
-    /// What groups added up of a hub's rows, put together.
-    fn meet(&self, out: &mut Writer<'_>, own: &[NodeId]) {
-        let members = out.members(self.nest[0], self.nest[1], self.path);
-        out.line("if (WHOLE) {");
-        out.indented(|out| own.iter().for_each(|node| self.rows.meet(out, *node, &members)));
+    fn first_alone(&self, out: &mut Writer<'_>, write: impl FnOnce(&mut Writer<'_>)) {
+        out.line("if (part == 0) {");
+        out.indented(write);
         out.line("}");
     }
 
-    fn walk(&self, out: &mut Writer<'_>, level: usize, goals: Vec<Goal>, there: &BTreeSet<NodeId>) {
-        let path = if level == 1 { self.path } else { Path::Only };
-        let members = out.members(self.nest[level - 1], self.nest[level], path);
-        let (above, is_shared) = (level - 1, has_hubs(self.nest));
-        let (first, step) = if is_shared { (" + part", "parts") } else { ("", "1") };
-        // Rows that nothing is stored for are read four at a time: loads of one do not wait for those of another.
-        if level + 1 == self.nest.len() && goals.iter().all(|goal| matches!(goal, Goal::Part(_))) {
-            out.line("#pragma unroll 4");
+    fn add(&self, out: &mut Writer<'_>, node: NodeId) {
+        self.rows.add(out, node);
+        self.count(out, node, "1");
+    }
+
+    /// Counts the rows of a reduction, where that matters; from the beginning where there are none to add.
+    fn count(&self, out: &mut Writer<'_>, node: NodeId, more: &str) {
+        match more {
+            _ if !self.rows.is_counted(node) => {}
+            "" => out.line(&format!("u32 m{node} = 0;")),
+            _ => out.line(&format!("m{node} += {more};")),
         }
-        out.line(&format!(
-            "for (u32 at{level} = hw_first({members}, row{above}){first}; at{level} < hw_end({members}, row{above}); at{level} += {step}) {{"
-        ));
+    }
+
+    /// A loop over rows that are not the innermost. A group finds out about as many as it has lanes at a time.
+    fn walk(&self, out: &mut Writer<'_>, level: usize, acts: &[Act], share: Share<'_>) {
+        let (group, below) = (self.rows.layout.group, level + 1);
+        let members = self.members(out, below);
+        let is_alone = share.all == ALONE.all;
+        // Where there are few outermost rows, every group has some.
+        let most = if level == 0 { "most0".to_owned() } else { group.to_string() };
+        if level == 0 {
+            out.line(&format!("const u32 most0 = hw_between(1, end0 / groups, {group});"));
+        }
+        let first = if is_alone { format!("first{level}") } else { format!("first{level} + {} * {most}", share.first) };
+        let step = if is_alone { most.clone() } else { format!("{} * {most}", share.all) };
+        out.line(&format!("for (u32 base{level} = {first}; base{level} < end{level}; base{level} += {step}) {{"));
         out.indented(|out| {
-            out.line(&format!("const u32 row{level} = hw_member({members}, at{level});"));
-            self.row(out, level, goals, there);
+            out.line(&format!("const u32 n{level} = hw_least({most}, end{level} - base{level});"));
+            let at = format!("base{level} + hw_least(lane, n{level} - 1)");
+            match level {
+                0 => out.line(&format!("const u32 own0 = {at};")),
+                _ => {
+                    let own = self.members(out, level);
+                    out.line(&format!("const u32 own{level} = hw_member({own}, {at});"));
+                }
+            }
+            let bound = |name: &str| format!("{name}({members}, own{level})");
+            out.line(&format!("const u32 own_first = {}, own_end = {};", bound("hw_first"), bound("hw_end")));
+            let passed = self.passed_over(out, level, share);
+            if let Some(passed) = &passed {
+                out.line(&format!("const u32 is_passed = {passed};"));
+            }
+            out.line(&format!("for (u32 j{level} = 0; j{level} < n{level}; j{level}++) {{"));
+            out.indented(|out| {
+                let of_lane = |name: &str| format!("__shfl_sync(lanes, {name}, j{level}, {group})");
+                if passed.is_some() {
+                    out.line(&format!("if ({}) continue;", of_lane("is_passed")));
+                }
+                out.line(&format!("const u32 row{level} = {};", of_lane(&format!("own{level}"))));
+                out.line(&format!(
+                    "const u32 first{below} = {}, end{below} = {};",
+                    of_lane("own_first"),
+                    of_lane("own_end")
+                ));
+                out.line(&format!("(void)row{level};"));
+                self.row(out, level, acts, false);
+            });
+            out.line("}");
         });
         out.line("}");
     }
+
+    /// Which rows a group passes over because a thread block has them.
+    fn passed_over(&self, out: &mut Writer<'_>, level: usize, share: Share<'_>) -> Option<String> {
+        let is_last = level + 1 == self.innermost();
+        let is_whole = share.first == SHARED.first;
+        match level {
+            0 if !has_hubs(self.rows.nest) => None,
+            0 if !is_last => Some(format!("hw_is_hub({}, own0)", out.hubs(self.rows.nest[0]))),
+            _ if level == 0 || is_whole => Some("own_end - own_first > HW_MOST_ALONE".to_owned()),
+            _ => None,
+        }
+    }
+
+    /// A loop over those rows below a hub that have very many rows themselves: all groups have each of them.
+    fn walk_hubs(&self, out: &mut Writer<'_>, level: usize, acts: &[Act]) {
+        let (own, members) = (self.members(out, level), self.members(out, level + 1));
+        let below = level + 1;
+        out.line(&format!("for (u32 at{level} = first{level}; at{level} < end{level}; at{level}++) {{"));
+        out.indented(|out| {
+            out.line(&format!("const u32 row{level} = hw_member({own}, at{level});"));
+            out.line(&format!("const u32 first{below} = hw_first({members}, row{level});"));
+            out.line(&format!("const u32 end{below} = hw_end({members}, row{level});"));
+            out.line(&format!("if (end{below} - first{below} <= HW_MOST_ALONE) continue;"));
+            self.row(out, level, acts, true);
+        });
+        out.line("}");
+    }
+
+    /// A loop over the innermost rows, a chunk at a time.
+    fn chunks(&self, out: &mut Writer<'_>, level: usize, acts: &[Act], share: Share<'_>) {
+        let group = self.rows.layout.group;
+        let phases = Phases::new(self, acts);
+        self.bring(out, acts);
+        let is_alone = share.all == ALONE.all;
+        let first = if is_alone { String::new() } else { format!(" + {} * {group}", share.first) };
+        let step = if is_alone { String::new() } else { format!("{} * ", share.all) };
+        out.line(&format!(
+            "for (u32 base{level} = first{level}{first}; base{level} < end{level}; base{level} += {step}{group}) {{"
+        ));
+        out.indented(|out| {
+            out.line(&format!("const u32 n = hw_least({group}, end{level} - base{level});"));
+            out.line("const bool is_there = lane < n;");
+            out.line("(void)is_there;");
+            // A lane without a row has the last one, and neither adds nor stores it.
+            let at = format!("base{level} + hw_least(lane, n - 1)");
+            match level {
+                0 => out.line(&format!("const u32 own = {at};")),
+                _ => {
+                    let members = self.members(out, level);
+                    out.line(&format!("const u32 own = hw_member({members}, {at});"));
+                }
+            }
+            let indices = self.indices(out, level, acts);
+            for node in &phases.crossing {
+                self.rows.declare_own(out, *node);
+            }
+            for (at, phase) in phases.all.iter().enumerate() {
+                match at % 2 {
+                    0 => self.lanes(out, phase),
+                    _ => self.vectors(out, level, phase, &indices),
+                }
+            }
+            for act in acts {
+                if let Act::Add(node) = act {
+                    self.count(out, *node, "n");
+                }
+            }
+        });
+        out.line("}");
+    }
+
+    /// Brings what lanes' vectors are made from into every lane.
+    fn bring(&self, out: &mut Writer<'_>, acts: &[Act]) {
+        let mut brought = Vec::new();
+        for act in acts {
+            if let Act::Make(node) = act
+                && self.kinds[*node] == Kind::Lane
+            {
+                self.rows.bring(out, *node, &mut brought);
+            }
+        }
+    }
+
+    /// Rows of buffers that lanes' rows read as vectors, found out for the whole chunk.
+    fn indices(&self, out: &mut Writer<'_>, level: usize, acts: &[Act]) -> BTreeMap<NodeId, String> {
+        let (mut names, mut found) = (BTreeMap::new(), BTreeMap::new());
+        for act in acts {
+            let Act::Make(node) = act else { continue };
+            let Some(read) = self.wide_load(*node) else { continue };
+            let row = out.row_of(self.rows.nest[level], read, "own");
+            let name = match row.as_str() {
+                "own" => row,
+                _ => names.entry(row.clone()).or_insert_with(|| {
+                    let name = format!("i{node}");
+                    out.line(&format!("const u32 {name} = {row};"));
+                    name
+                })
+                .clone(),
+            };
+            found.insert(*node, name);
+        }
+        found
+    }
+
+    /// What is read, where a vector is a row of a buffer.
+    fn wide_load(&self, node: NodeId) -> Option<&Read> {
+        match &self.nodes().all[node].op {
+            Op::Step(StepOp::Load(read)) if self.kinds[node] == Kind::Wide => Some(read),
+            _ => None,
+        }
+    }
+
+    /// What lanes do, each with its row.
+    fn lanes(&self, out: &mut Writer<'_>, acts: &[Act]) {
+        for act in acts {
+            match act {
+                Act::Make(node) => self.rows.make_own(out, *node, "own"),
+                Act::Reload(node, buffer) => {
+                    let read = Read { from: *buffer, hops: Vec::new() };
+                    self.rows.read_own(out, *node, &read, "own");
+                }
+                Act::Keep(node, buffer) => {
+                    let to = out.buffer_at(*buffer, "own", self.rows.len(*node));
+                    self.rows.write_own(out, *node, &to);
+                }
+                Act::Add(node) => {
+                    out.line("if (is_there) {");
+                    out.indented(|out| self.rows.add_part(out, *node));
+                    out.line("}");
+                }
+                Act::Begin(_) | Act::End(_) | Act::Walk(_) => {}
+            }
+        }
+    }
+
+    /// What all lanes do with one row of the chunk after the other.
+    fn vectors(&self, out: &mut Writer<'_>, level: usize, acts: &[Act], indices: &BTreeMap<NodeId, String>) {
+        let group = self.rows.layout.group;
+        let made: Vec<NodeId> = self.wide(acts);
+        let loads: Vec<NodeId> = made.iter().copied().filter(|node| self.wide_load(*node).is_some()).collect();
+        let floats: usize = loads.iter().map(|node| self.rows.slots(*node)).sum();
+        let rows = prev_power_of_two(MOST_FLOATS / floats.max(1)).clamp(1, MOST_ROWS);
+        out.line(&format!("for (u32 from = 0; from < n; from += {rows}) {{"));
+        out.indented(|out| {
+            for node in &loads {
+                out.line(&format!("float v{node}[{rows}][{}];", self.rows.slots(*node)));
+            }
+            out.line("#pragma unroll");
+            out.line(&format!("for (u32 k = 0; k < {rows}; k++) {{"));
+            out.indented(|out| {
+                for node in &loads {
+                    let Some(read) = self.wide_load(*node) else { continue };
+                    let row = format!("__shfl_sync(lanes, {}, hw_least(from + k, n - 1), {group})", indices[node]);
+                    self.rows.load_row(out, *node, read, (&row, &format!("v{node}[k]"), "from + k < n"));
+                }
+            });
+            out.line("}");
+            out.line("#pragma unroll");
+            out.line(&format!("for (u32 k = 0; k < {rows}; k++) {{"));
+            out.indented(|out| {
+                out.line("const u32 j = from + k;");
+                out.line("if (j >= n) break;");
+                out.line(&format!("const u32 row{level} = __shfl_sync(lanes, own, j, {group});"));
+                out.line(&format!("(void)row{level};"));
+                for node in self.passed_around(&made) {
+                    self.rows.broadcast(out, node);
+                }
+                for node in &made {
+                    match self.wide_load(*node) {
+                        Some(_) => {
+                            let slots = self.rows.slots(*node);
+                            out.line(&format!("const float (&r{node})[{slots}] = v{node}[k];"));
+                        }
+                        None => self.rows.make(out, *node),
+                    }
+                    if self.kinds[*node] == Kind::Crossing {
+                        self.rows.deposit(out, *node);
+                    }
+                }
+                for act in acts {
+                    if let Act::Add(node) = act {
+                        self.rows.add(out, *node);
+                    }
+                }
+            });
+            out.line("}");
+        });
+        out.line("}");
+    }
+
+    /// Vectors that are made a row at a time for some of the acts, in order: these, and vectors across lanes that they are made from.
+    fn wide(&self, acts: &[Act]) -> Vec<NodeId> {
+        let mut open: Vec<NodeId> = acts
+            .iter()
+            .filter_map(|act| match act {
+                Act::Make(node) => Some(*node),
+                Act::Add(node) => self.nodes().source(*node),
+                _ => None,
+            })
+            .collect();
+        let mut found: BTreeSet<NodeId> = BTreeSet::new();
+        while let Some(node) = open.pop() {
+            if found.insert(node) {
+                let is_wide = |x: &NodeId| self.kinds[*x] == Kind::Wide && self.is_inner(*x);
+                open.extend(self.nodes().operands(node).into_iter().filter(is_wide));
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// Lanes' vectors that vectors across lanes are made from.
+    fn passed_around(&self, made: &[NodeId]) -> BTreeSet<NodeId> {
+        let operands = made.iter().flat_map(|node| self.nodes().operands(*node));
+        operands.filter(|x| self.is_inner(*x) && self.kinds[*x] != Kind::Wide).collect()
+    }
+
+    fn is_inner(&self, node: NodeId) -> bool {
+        self.nodes().all[node].level == self.innermost()
+    }
+}
+
+/// What is done with a chunk, in turn by lanes (even phases) and with vectors (odd ones).
+struct Phases {
+    all: Vec<Vec<Act>>,
+    /// Lanes' vectors that are made out of vectors across lanes.
+    crossing: Vec<NodeId>,
+}
+
+impl Phases {
+    fn new(nest: &Nest<'_>, acts: &[Act]) -> Self {
+        let mut found = Self { all: Vec::new(), crossing: Vec::new() };
+        // The phase from which on each vector is there for lanes, and the one in which vectors across lanes are made.
+        let mut phase_of: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for act in acts {
+            let (phase, is_done_then) = match act {
+                Act::Make(node) => {
+                    let kind = nest.kinds[*node];
+                    let phase = found.phase(nest, &phase_of, *node, kind == Kind::Lane);
+                    if kind == Kind::Crossing {
+                        found.crossing.push(*node);
+                    }
+                    phase_of.insert(*node, phase);
+                    // Vectors across lanes are made where they are read.
+                    (phase, kind != Kind::Wide || nest.nodes().is_store(*node))
+                }
+                Act::Reload(node, _) => {
+                    phase_of.insert(*node, 0);
+                    (0, true)
+                }
+                Act::Keep(node, _) => (phase_of[node].next_multiple_of(2), true),
+                Act::Add(node) => {
+                    let Some(x) = nest.nodes().source(*node) else { continue };
+                    let phase = phase_of.get(&x).copied().unwrap_or(0);
+                    (if nest.kinds[x] == Kind::Wide { phase } else { phase.next_multiple_of(2) }, true)
+                }
+                Act::Begin(_) | Act::End(_) | Act::Walk(_) => continue,
+            };
+            if found.all.len() <= phase {
+                found.all.resize(phase + 1, Vec::new());
+            }
+            if is_done_then {
+                found.all[phase].push(act.clone());
+            }
+        }
+        found
+    }
+
+    /// The first phase in which everything is there that a vector is made from.
+    fn phase(&self, nest: &Nest<'_>, phase_of: &BTreeMap<NodeId, usize>, node: NodeId, is_lane: bool) -> usize {
+        let after = |x: NodeId| {
+            let phase = phase_of.get(&x).copied().unwrap_or(0);
+            match (nest.kinds[x], is_lane) {
+                _ if !nest.is_inner(x) => 0,
+                (Kind::Wide, _) => phase,
+                (_, true) => phase.next_multiple_of(2),
+                (_, false) => phase.next_multiple_of(2) + 1,
+            }
+        };
+        let first = usize::from(!is_lane);
+        nest.nodes().operands(node).into_iter().map(after).max().unwrap_or(0).max(first)
+    }
+}
+
+fn prev_power_of_two(number: usize) -> usize {
+    1 << number.max(1).ilog2()
 }

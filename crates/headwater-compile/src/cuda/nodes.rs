@@ -1,7 +1,7 @@
 //! A body as loops take it: a softmax is the largest and the sum of its group, which are reductions, and a value for every row.
 
 use crate::inter::{Reduce, Shape};
-use crate::intra::{Body, Register, StepOp};
+use crate::intra::{Body, BufferId, Register, StepOp};
 
 /// A vector of every row of a level, by its place.
 pub(super) type NodeId = usize;
@@ -75,6 +75,14 @@ impl Nodes {
 
     pub fn is_store(&self, node: NodeId) -> bool {
         matches!(self.all[node].op, Op::Step(StepOp::Store(..)))
+    }
+
+    /// The buffer that a vector is stored in.
+    pub fn stored(&self, node: NodeId) -> Option<BufferId> {
+        self.all.iter().find_map(|other| match other.op {
+            Op::Step(StepOp::Store(x, to)) if self.of(x) == node => Some(to),
+            _ => None,
+        })
     }
 
     /// Vectors that are needed for some, without those that are there.

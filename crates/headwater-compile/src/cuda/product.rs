@@ -6,7 +6,7 @@ use super::Precision;
 use super::element::Elements;
 use super::lower::{Chunks, OUTER_TILE};
 use super::split::{Sum, Sums};
-use super::text::{Cut, Size, Tiling, Writer, domain_number};
+use super::text::{Blocks, Cut, Tiling, Writer, domain_number};
 use crate::inter::{Domain, Reduce, Shape};
 use crate::intra::{Buffer, BufferId, Gemm, Library, Outer, Read, StepOp};
 
@@ -28,7 +28,7 @@ impl Precision {
 
 impl Writer<'_> {
     /// Rows times matrices, and what is done with every product.
-    pub fn product(&mut self, gemm: &Gemm, entry: &str, precision: Precision) -> Size {
+    pub fn product(&mut self, gemm: &Gemm, entry: &str, precision: Precision) -> Blocks {
         let x = self.rows(&format!("HwX_{entry}"), gemm.rows, &gemm.x, gemm.scale.as_ref());
         let out = self.methods(&format!("HwOut_{entry}"), |own| {
             own.store(gemm, "one(u32 row, u32 e, float first)", &[("e", "first")]);
@@ -39,14 +39,15 @@ impl Writer<'_> {
         let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
         let tile = precision.tile();
         let (rows, types, path) = (gemm.rows, weights.domain, gemm.path);
-        let tiles = self.tiles(Tiling { rows, types, path, cut: Cut::Tiles(tile) });
+        let tiling = Tiling { rows, types, path, cut: Cut::Tiles(tile) };
+        let tiles = self.tiles(tiling);
         let w = self.buffer(gemm.w);
         let (mode, count) = (precision.name(), domain_number(gemm.rows));
         self.line(&format!(
             "hw_product<{mode}, {heads}, {from}, {to}, {}>({x}, {w}, {tiles}, graph->rows[{count}], {out});",
             gemm.transposed
         ));
-        Size { rows: gemm.rows, rows_a_block: tile, across: heads * to.div_ceil(tile) }
+        Blocks::Pieces(tiling, heads * to.div_ceil(tile))
     }
 
     /// A method that does with neighbouring products of a row what the body says. An even length makes pairs whole words.
@@ -85,7 +86,7 @@ impl Writer<'_> {
     }
 
     /// Outer products of every chunk of the rows.
-    pub fn outer(&mut self, outer: &Outer, chunks: Chunks, entry: &str, precision: Precision) -> Size {
+    pub fn outer(&mut self, outer: &Outer, chunks: Chunks, entry: &str, precision: Precision) -> Blocks {
         let x = self.rows(&format!("HwX_{entry}"), outer.rows, &outer.x, None);
         let y = self.rows(&format!("HwY_{entry}"), outer.rows, &outer.y, None);
         let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
@@ -96,12 +97,11 @@ impl Writer<'_> {
             "hw_outer<{mode}, {heads}, {rows}, {cols}>({x}, {y}, {tiles}, graph->rows[{count}], {partial});"
         ));
         let side = if precision == Precision::F32 { 32 } else { OUTER_TILE };
-        // Blocks that find no chunk end at once.
-        Size { rows: outer.rows, rows_a_block: 1, across: heads * rows.div_ceil(side) * cols.div_ceil(side) }
+        Blocks::Pieces(chunks.tiling, heads * rows.div_ceil(side) * cols.div_ceil(side))
     }
 
     /// Their sums.
-    pub fn outer_total(&mut self, outer: &Outer, chunks: Chunks) -> Size {
+    pub fn outer_total(&mut self, outer: &Outer, chunks: Chunks) -> Blocks {
         let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
         let len = shape.len();
         let (tiles, partial, to) = (self.tiles(chunks.tiling), self.buffer(chunks.partial), self.buffer(outer.to));
@@ -109,11 +109,11 @@ impl Writer<'_> {
         self.line(&format!(
             "hw_total<HW_SUM, {len}, {len}>({partial}, {tiles}, graph->rows[{types}], graph->rows[{rows}], {to});"
         ));
-        Size { rows: domain, rows_a_block: 1, across: len.div_ceil(8) }
+        Blocks::Rows(domain, 1, len.div_ceil(8))
     }
 
     /// Sums of every chunk of the rows, those of one length in one walk.
-    pub fn sums(&mut self, sums: &Sums) -> Size {
+    pub fn sums(&mut self, sums: &Sums) -> Blocks {
         let mut by_len: BTreeMap<usize, Vec<&Sum>> = BTreeMap::new();
         sums.all.iter().for_each(|sum| by_len.entry(sum.len).or_default().push(sum));
         let longest = by_len.keys().max().copied().unwrap_or(1);
@@ -127,7 +127,7 @@ impl Writer<'_> {
             self.indented(|out| out.chunk(sums, len, &all, side));
             self.line("}");
         }
-        Size { rows: sums.rows, rows_a_block: 8, across: longest.div_ceil(256) }
+        Blocks::Pieces(sums.chunks.tiling, longest.div_ceil(256))
     }
 
     /// One chunk: threads lie along the row first, then over rows; their sums meet in the block.
@@ -163,7 +163,7 @@ impl Writer<'_> {
     }
 
     /// Totals of the chunks of every type.
-    pub fn totals(&mut self, sums: &Sums) -> Size {
+    pub fn totals(&mut self, sums: &Sums) -> Blocks {
         let total: usize = sums.all.iter().map(|sum| sum.len).sum();
         let (partial, tiles) = (self.buffer(sums.chunks.partial), self.tiles(sums.chunks.tiling));
         let domain = sums.chunks.tiling.types;
@@ -176,11 +176,11 @@ impl Writer<'_> {
             ));
         }
         let longest = sums.all.iter().map(|sum| sum.len).max().unwrap_or(1);
-        Size { rows: domain, rows_a_block: 1, across: longest.div_ceil(8) }
+        Blocks::Rows(domain, 1, longest.div_ceil(8))
     }
 
     /// Products of weights.
-    pub fn library(&mut self, library: &Library) -> Size {
+    pub fn library(&mut self, library: &Library) -> Blocks {
         let Library::Product { a, b, to } = library;
         let Buffer { domain, shape, .. } = self.buffers[to.at()];
         let Shape::Matrix { heads, rows, cols } = shape else { return nothing(domain) };
@@ -192,7 +192,7 @@ impl Writer<'_> {
             "hw_weights<{rows}, {inner}, {cols}, {}, {}>({left}, {right}, {matrices}, {to});",
             a.1, b.1
         ));
-        Size { rows: domain, rows_a_block: 1, across: (heads * rows * cols).div_ceil(256) }
+        Blocks::Rows(domain, 1, (heads * rows * cols).div_ceil(256))
     }
 }
 
@@ -205,6 +205,6 @@ fn how(reduce: Reduce) -> &'static str {
 }
 
 /// A launch over shapes that no program has.
-fn nothing(rows: Domain) -> Size {
-    Size { rows, rows_a_block: 1, across: 1 }
+fn nothing(rows: Domain) -> Blocks {
+    Blocks::Rows(rows, 1, 1)
 }

@@ -1,4 +1,5 @@
-//! Vectors across a group of lanes: element `e` lies in slot `e / G` of lane `e % G`. A vector of one element is in every lane.
+//! Vectors across a group of G lanes, V elements beside each other: element `e` lies in lane `e / V % G`, in slot
+//! `e / V / G * V + e % V`. A vector of one element is in every lane.
 //!
 //! An element that another lane has is fetched by `hw_pick`, which all lanes of the group call together; so nothing here
 //! stands behind a condition that lanes of a group disagree on, but for loads and stores.
@@ -15,13 +16,38 @@ use crate::intra::{Read, Register, StepOp};
 pub(super) struct Rows<'a> {
     pub nodes: &'a Nodes,
     pub nest: &'a [Domain],
-    /// Lanes of a group.
-    pub group: usize,
+    pub layout: Layout,
 }
 
-/// Lanes for vectors of up to `len` elements: a power of two.
-pub(super) fn group_for(len: usize) -> usize {
-    len.next_power_of_two().clamp(1, 32)
+/// How vectors lie across lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Lanes of a group: a power of two.
+    pub group: usize,
+    /// Elements that a lane has beside each other, which it reads and writes at once: 1, 2 or 4.
+    pub beside: usize,
+}
+
+impl Layout {
+    /// For vectors of up to `len` elements.
+    pub fn of(len: usize) -> Self {
+        let beside = match len {
+            _ if len.is_multiple_of(4) && len > 16 => 4,
+            _ if len.is_multiple_of(2) && len > 8 => 2,
+            _ => 1,
+        };
+        Self { group: len.div_ceil(beside).next_power_of_two().clamp(8, 32), beside }
+    }
+
+    /// Elements that lie across a group, one slot of each lane or `beside` of them.
+    fn across(self) -> usize {
+        self.group * self.beside
+    }
+
+    /// The lane that an element lies in, and its slot.
+    pub fn place(self, e: usize) -> (usize, usize) {
+        (e / self.beside % self.group, e / self.across() * self.beside + e % self.beside)
+    }
 }
 
 pub(super) fn sizes(shape: Shape) -> (usize, usize) {
@@ -29,15 +55,15 @@ pub(super) fn sizes(shape: Shape) -> (usize, usize) {
 }
 
 impl Rows<'_> {
-    fn len(&self, node: NodeId) -> usize {
+    pub fn len(&self, node: NodeId) -> usize {
         self.nodes.all[node].shape.len()
     }
 
-    fn slots(&self, node: NodeId) -> usize {
-        self.len(node).div_ceil(self.group)
+    pub fn slots(&self, node: NodeId) -> usize {
+        self.len(node).div_ceil(self.layout.across()) * self.layout.beside
     }
 
-    fn declare(&self, out: &mut Writer<'_>, name: &str, node: NodeId) {
+    pub fn declare(&self, out: &mut Writer<'_>, name: &str, node: NodeId) {
         match self.len(node) {
             1 => out.line(&format!("float {name};")),
             _ => out.line(&format!("float {name}[{}];", self.slots(node))),
@@ -58,7 +84,8 @@ impl Rows<'_> {
             out.line("#pragma unroll");
             out.line(&format!("for (u32 s = 0; s < {slots}; s++) {{"));
             out.indented(|out| {
-                out.line(&format!("const u32 e = s * {} + lane;", self.group));
+                let Layout { group, beside } = self.layout;
+                out.line(&format!("const u32 e = (s / {beside} * {group} + lane) * {beside} + s % {beside};"));
                 write(out, &|name| format!("{name}[s]"));
             });
         }
@@ -66,10 +93,16 @@ impl Rows<'_> {
     }
 
     /// The element `index` of a vector.
-    fn pick(&self, node: NodeId, index: &str) -> String {
+    pub fn pick(&self, node: NodeId, index: &str) -> String {
+        self.pick_of(&format!("r{node}"), node, index)
+    }
+
+    /// The element `index` of a vector that lies as a node's does.
+    pub fn pick_of(&self, name: &str, node: NodeId, index: &str) -> String {
+        let Layout { group, beside } = self.layout;
         match self.len(node) {
-            1 => format!("r{node}"),
-            _ => format!("hw_pick<{}>(r{node}, {index}, lanes)", self.group),
+            1 => name.to_owned(),
+            _ => format!("hw_pick<{group}, {beside}>({name}, {index}, lanes)"),
         }
     }
 
@@ -83,8 +116,8 @@ impl Rows<'_> {
         if (heads, width) == (all, wide) {
             return format!("r{node}[s]");
         }
-        let each = wide / self.group;
-        match wide % self.group {
+        let each = wide / self.layout.group;
+        match wide % self.layout.across() {
             0 if heads == 1 => return format!("r{node}[s % {each}]"),
             0 if width == 1 => {
                 out.line(&format!("float h{to}_{node}[{heads}];"));
@@ -114,12 +147,12 @@ impl Rows<'_> {
             Op::Step(StepOp::Load(read)) => self.load(out, node, read),
             Op::Step(StepOp::Store(x, to)) => {
                 let (x, level, len) = (self.nodes.of(*x), self.nodes.all[node].level, self.len(node));
-                let buffer = out.buffer(*to);
-                self.each(out, node, |out, at| {
-                    let mine = if len == 1 { "lane == 0".to_owned() } else { format!("e < {len}") };
-                    let value = at(&format!("r{x}"));
-                    out.line(&format!("if ({mine}) {buffer}[(u64)row{level} * {len} + e] = {value};"));
-                });
+                let Layout { group, beside } = self.layout;
+                let to = format!("{} + (u64)row{level} * {len}", out.buffer(*to));
+                match len {
+                    1 => out.line(&format!("if (lane == 0) *({to}) = r{x};")),
+                    _ => out.line(&format!("hw_store_row<{group}, {beside}, {len}>({to}, r{x}, lane);")),
+                }
             }
             Op::Step(op) => self.step(out, node, op),
             Op::Reduce(..) | Op::Largest(_) => {}
@@ -127,14 +160,19 @@ impl Rows<'_> {
     }
 
     fn load(&self, out: &mut Writer<'_>, node: NodeId, read: &Read) {
-        let (level, len) = (self.nodes.all[node].level, self.len(node));
+        let level = self.nodes.all[node].level;
         let row = out.row_of(self.nest[level], read, &format!("row{level}"));
-        let buffer = out.buffer(read.from);
-        out.line(&format!("const float *const p{node} = {buffer} + (u64){row} * {len};"));
-        self.each(out, node, |out, at| {
-            let value = if len == 1 { format!("p{node}[0]") } else { format!("e < {len} ? p{node}[e] : 0.0f") };
-            out.line(&format!("{} = {value};", at(&format!("r{node}"))));
-        });
+        self.load_row(out, node, read, (&row, &format!("r{node}"), "true"));
+    }
+
+    /// Reads a row of a buffer, or zeros where it is not to be read.
+    pub fn load_row(&self, out: &mut Writer<'_>, node: NodeId, read: &Read, (row, to, is_there): (&str, &str, &str)) {
+        let (len, Layout { group, beside }) = (self.len(node), self.layout);
+        let from = format!("{} + (u64){row} * {len}", out.buffer(read.from));
+        match len {
+            1 => out.line(&format!("{to} = {is_there} ? *({from}) : 0.0f;")),
+            _ => out.line(&format!("hw_load_row<{group}, {beside}, {len}>({to}, {from}, lane, {is_there});")),
+        }
     }
 
     fn step(&self, out: &mut Writer<'_>, node: NodeId, op: &StepOp) {
@@ -169,9 +207,9 @@ impl Rows<'_> {
             StepOp::Pad(x, from) => self.pad(out, node, of(x), *from),
             StepOp::SumHeads(x) => {
                 let all = sizes(self.nodes.all[of(x)].shape).0;
-                let lies_there = self.len(of(x)) > 1 && width % self.group == 0;
+                let lies_there = self.len(of(x)) > 1 && width % self.layout.across() == 0;
                 let term = |head: usize| match lies_there {
-                    true => format!("r{}[{} + s]", of(x), head * width / self.group),
+                    true => format!("r{}[{} + s]", of(x), head * width / self.layout.group),
                     false => self.pick(of(x), &format!("{} + e", head * width)),
                 };
                 set(out, (0..all).map(term).collect::<Vec<_>>().join(" + "));
@@ -229,39 +267,44 @@ impl Rows<'_> {
         self.pick(node, &format!("{first} + {within}"))
     }
 
-    /// Whether vectors have one shape whose heads lie in whole slots, or whole in a slot each.
+    /// Whether vectors have one shape whose heads fill all lanes, or some lanes each.
     fn lies_whole(&self, of: &[NodeId]) -> bool {
-        let (heads, width) = sizes(self.nodes.all[of[0]].shape);
-        let is_whole = heads == 1 || width % self.group == 0 || self.group.is_multiple_of(width.max(1));
+        let ((heads, width), across) = (sizes(self.nodes.all[of[0]].shape), self.layout.across());
+        let fills_lanes = width.is_multiple_of(self.layout.beside) && across.is_multiple_of(width.max(1));
+        let is_whole = heads == 1 || width % across == 0 || fills_lanes;
         heads * width > 1 && is_whole && of.iter().all(|x| sizes(self.nodes.all[*x].shape) == (heads, width))
     }
 
     /// Sums of products over every head's elements, where they lie: a slot after the other, then across lanes.
     fn sums_in_place(&self, out: &mut Writer<'_>, node: NodeId, of: &[NodeId]) {
-        let ((heads, width), group) = (sizes(self.nodes.all[of[0]].shape), self.group);
-        let (slots, len) = (self.slots(of[0]), heads * width);
+        let ((heads, width), Layout { group, beside }) = (sizes(self.nodes.all[of[0]].shape), self.layout);
+        let slots = self.slots(of[0]);
+        // Slots behind the last element are zero: loads fill them, but functions of them need not keep them.
+        let is_full = (heads * width).is_multiple_of(self.layout.across());
         let factors: Vec<String> = of.iter().map(|x| format!("r{x}[s]")).collect();
-        let term = |slot: &str| format!("{slot} * {group} + lane < {len} ? {} : 0.0f", factors.join(" * "));
+        let product = factors.join(" * ");
+        let e = format!("(s / {beside} * {group} + lane) * {beside} + s % {beside}");
+        let term = if is_full { product } else { format!("{e} < {} ? {product} : 0.0f", heads * width) };
         out.line("{");
         out.indented(|out| {
-            // Sums of a head's slots, or of the heads in every slot.
+            // Sums of a head's slots, or of the heads in slots that lie beside each other.
             let (sums, each, lanes) = match width {
                 _ if heads == 1 => (1, slots, group),
-                _ if width >= group => (heads, width / group, group),
-                _ => (slots, 1, width),
+                _ if width >= self.layout.across() => (heads, width / group, group),
+                _ => (slots / beside, beside, width / beside),
             };
             out.line(&format!("float q[{sums}] = {{}};"));
             out.line("#pragma unroll");
-            out.line(&format!("for (u32 s = 0; s < {}; s++) q[s / {each}] += {};", sums * each, term("s")));
+            out.line(&format!("for (u32 s = 0; s < {}; s++) q[s / {each}] += {term};", sums * each));
             out.line("#pragma unroll");
             out.line(&format!("for (u32 s = 0; s < {sums}; s++) q[s] = hw_part_sum<{group}, {lanes}>(q[s], lanes);"));
             match heads {
                 1 => out.line(&format!("r{node} = q[0];")),
                 _ => self.each(out, node, |out, at| {
-                    // A head that fills its slots has its sum in every lane.
-                    let head = format!("hw_least(e, {heads} - 1)");
-                    let place = if width >= group { format!("{head} * {group}") } else { format!("{head} * {width}") };
-                    out.line(&format!("{} = hw_pick<{group}>(q, {place}, lanes);", at(&format!("r{node}"))));
+                    // A head that fills all lanes has its sum in every one.
+                    let apart = if width >= self.layout.across() { group } else { width / beside };
+                    let place = format!("hw_least(e, {heads} - 1) * {apart}");
+                    out.line(&format!("{} = hw_pick<{group}, 1>(q, {place}, lanes);", at(&format!("r{node}"))));
                 }),
             }
         });
@@ -277,7 +320,7 @@ impl Rows<'_> {
     /// Sums of products over every head's elements, where heads begin in the middle of slots: a lane adds up what it has of
     /// each head, then lanes are added.
     fn sums_by_mask(&self, out: &mut Writer<'_>, node: NodeId, of: &[NodeId]) {
-        let ((heads, width), group) = (sizes(self.nodes.all[of[0]].shape), self.group);
+        let ((heads, width), Layout { group, beside }) = (sizes(self.nodes.all[of[0]].shape), self.layout);
         let factors: Vec<String> = of.iter().map(|x| format!("r{x}[s]")).collect();
         out.line("{");
         out.indented(|out| {
@@ -285,7 +328,9 @@ impl Rows<'_> {
             out.line("#pragma unroll");
             out.line(&format!("for (u32 s = 0; s < {}; s++) {{", self.slots(of[0])));
             out.indented(|out| {
-                out.line(&format!("const u32 head = (s * {group} + lane) / {width};"));
+                out.line(&format!(
+                    "const u32 head = ((s / {beside} * {group} + lane) * {beside} + s % {beside}) / {width};"
+                ));
                 out.line(&format!("const float term = {};", factors.join(" * ")));
                 out.line("#pragma unroll");
                 out.line(&format!("for (u32 h = 0; h < {heads}; h++) q[h] += head == h ? term : 0.0f;"));
@@ -295,10 +340,7 @@ impl Rows<'_> {
             out.line(&format!("for (u32 h = 0; h < {heads}; h++) {{"));
             out.indented(|out| {
                 out.line(&format!("const float sum = hw_group_sum<{group}>(q[h], lanes);"));
-                match heads {
-                    1 => out.line(&format!("r{node} = sum;")),
-                    _ => out.line(&format!("if (h % {group} == lane) r{node}[h / {group}] = sum;")),
-                }
+                self.set_element(out, node, "h", "sum");
             });
             out.line("}");
         });
@@ -307,7 +349,7 @@ impl Rows<'_> {
 
     /// A sum over the `width` elements of every head.
     fn sums(&self, out: &mut Writer<'_>, node: NodeId, width: usize, term: impl Fn(&str, &str) -> String) {
-        let (heads, group) = (self.len(node), self.group);
+        let (heads, group) = (self.len(node), self.layout.group);
         out.line("#pragma unroll");
         out.line(&format!("for (u32 h = 0; h < {heads}; h++) {{"));
         out.indented(|out| {
@@ -321,82 +363,105 @@ impl Rows<'_> {
             });
             out.line("}");
             out.line(&format!("sum = hw_group_sum<{group}>(sum, lanes);"));
-            match heads {
-                1 => out.line(&format!("r{node} = sum;")),
-                _ => out.line(&format!("if (h % {group} == lane) r{node}[h / {group}] = sum;")),
-            }
+            self.set_element(out, node, "h", "sum");
         });
         out.line("}");
     }
 
-    /// Begins a reduction, before the walk over its rows.
+    /// Sets element `index` of a vector to a number that all lanes have.
+    fn set_element(&self, out: &mut Writer<'_>, node: NodeId, index: &str, value: &str) {
+        let Layout { group, beside } = self.layout;
+        match self.len(node) {
+            1 => out.line(&format!("r{node} = {value};")),
+            _ => out.line(&format!(
+                "if ({index} / {beside} % {group} == lane) r{node}[{index} / {} * {beside} + {index} % {beside}] = {value};",
+                self.layout.across()
+            )),
+        }
+    }
+
+    /// Begins a reduction, before the walk over its rows. `r` is the sum, `d` the sum beside a largest, `m` how many rows.
     pub fn begin(&self, out: &mut Writer<'_>, node: NodeId) {
         self.declare(out, &format!("r{node}"), node);
-        let is_largest = matches!(self.nodes.all[node].op, Op::Largest(_));
-        if is_largest {
+        let is_softmax = matches!(self.nodes.all[node].op, Op::Largest(_));
+        if is_softmax {
             self.declare(out, &format!("d{node}"), node);
-        } else {
-            out.line(&format!("u32 n{node} = 0;"));
         }
-        let first = if is_largest { "-HW_INFINITY" } else { "0.0f" };
         self.each(out, node, |out, at| {
-            out.line(&format!("{} = {first};", at(&format!("r{node}"))));
-            if is_largest {
+            out.line(&format!("{} = {};", at(&format!("r{node}")), self.nothing(node)));
+            if is_softmax {
                 out.line(&format!("{} = 0.0f;", at(&format!("d{node}"))));
             }
         });
     }
 
+    /// What a reduction of no rows begins with.
+    pub fn nothing(&self, node: NodeId) -> &'static str {
+        match self.nodes.all[node].op {
+            Op::Largest(_) | Op::Reduce(Reduce::Max, _) => "-HW_INFINITY",
+            _ => "0.0f",
+        }
+    }
+
     /// Adds the row at hand.
     pub fn add(&self, out: &mut Writer<'_>, node: NodeId) {
         let Some(x) = self.nodes.source(node) else { return };
-        let how = match self.nodes.all[node].op {
-            Op::Reduce(how, _) => Some(how),
-            _ => None,
-        };
         self.each(out, node, |out, at| {
-            let (sum, x) = (at(&format!("r{node}")), at(&format!("r{x}")));
-            match how {
-                None => out.line(&format!("hw_join({sum}, {}, {x});", at(&format!("d{node}")))),
-                Some(Reduce::Max) => out.line(&format!("{sum} = n{node} ? hw_max({sum}, {x}) : {x};")),
-                Some(Reduce::Sum | Reduce::Mean) => out.line(&format!("{sum} += {x};")),
-            }
+            out.line(&self.joined(node, [&at(&format!("r{node}")), &at(&format!("d{node}")), &at(&format!("r{x}"))]));
         });
-        if how.is_some() {
-            out.line(&format!("n{node}++;"));
+    }
+
+    /// A statement that adds a number to a sum, or to a largest and the sum beside it.
+    pub fn joined(&self, node: NodeId, [sum, beside, x]: [&str; 3]) -> String {
+        match self.nodes.all[node].op {
+            Op::Largest(_) => format!("hw_join({sum}, {beside}, {x});"),
+            Op::Reduce(Reduce::Max, _) => format!("{sum} = hw_max({sum}, {x});"),
+            _ => format!("{sum} += {x};"),
         }
     }
 
     /// Puts together what all groups of a block added up of one row's members.
-    pub fn meet(&self, out: &mut Writer<'_>, node: NodeId, members: &str) {
-        let sum = |how: &str, x: &str| format!("hw_block_sum<{how}, {}>({x})", self.group);
+    pub fn meet(&self, out: &mut Writer<'_>, node: NodeId) {
+        let group = self.layout.group;
+        let sum = |how: &str, x: &str| format!("hw_block_sum<{how}, {group}, HW_HUB_THREADS>({x})");
         self.each(out, node, |out, at| {
             let own = at(&format!("r{node}"));
             match self.nodes.all[node].op {
                 Op::Largest(_) => {
                     let beside = at(&format!("d{node}"));
                     out.line(&format!("const float largest = {};", sum("HW_MAX", &own)));
-                    out.line(&format!("{beside} = {};", sum("HW_SUM", &format!("{beside} * expf({own} - largest)"))));
+                    let scaled = format!("hw_beside({own}, {beside}, largest)");
+                    out.line(&format!("{beside} = {};", sum("HW_SUM", &scaled)));
                     out.line(&format!("{own} = largest;"));
                 }
-                Op::Reduce(Reduce::Max, _) => {
-                    out.line(&format!("{own} = {};", sum("HW_MAX", &format!("n{node} ? {own} : -HW_INFINITY"))));
-                }
+                Op::Reduce(Reduce::Max, _) => out.line(&format!("{own} = {};", sum("HW_MAX", &own))),
                 _ => out.line(&format!("{own} = {};", sum("HW_SUM", &own))),
             }
         });
-        if matches!(self.nodes.all[node].op, Op::Reduce(..)) {
-            out.line(&format!("n{node} = hw_end({members}, row0) - hw_first({members}, row0);"));
+        if self.is_counted(node) {
+            out.line(&format!("m{node} = hw_block_sum<HW_SUM, {group}, HW_HUB_THREADS>(m{node});"));
         }
+    }
+
+    /// Whether a reduction has to know how many rows it has.
+    pub fn is_counted(&self, node: NodeId) -> bool {
+        matches!(self.nodes.all[node].op, Op::Reduce(Reduce::Mean | Reduce::Max, _))
     }
 
     /// Ends a reduction, after the walk.
     pub fn finish(&self, out: &mut Writer<'_>, node: NodeId) {
-        if matches!(self.nodes.all[node].op, Op::Reduce(Reduce::Mean, _)) {
-            self.each(out, node, |out, at| {
-                out.line(&format!("{} *= 1.0f / (n{node} ? n{node} : 1);", at(&format!("r{node}"))));
-            });
+        if !self.is_counted(node) {
+            return;
         }
+        let is_mean = matches!(self.nodes.all[node].op, Op::Reduce(Reduce::Mean, _));
+        self.each(out, node, |out, at| {
+            let own = at(&format!("r{node}"));
+            out.line(&match is_mean {
+                true => format!("{own} *= 1.0f / (m{node} ? m{node} : 1);"),
+                // The largest of none is 0.
+                false => format!("{own} = m{node} ? {own} : 0.0f;"),
+            });
+        });
     }
 }
 

@@ -223,7 +223,7 @@ impl Split<'_> {
 
     fn nest(&mut self, nest: &[Domain], body: Body) {
         if !body.steps.is_empty() {
-            self.found.work.push(Work::Nest(Traverse { nest: nest.to_vec(), path: Path::Only, body }));
+            self.found.nest(Traverse { nest: nest.to_vec(), path: Path::Only, body });
         }
     }
 

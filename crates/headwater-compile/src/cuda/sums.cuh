@@ -40,14 +40,20 @@ __device__ inline u32 hw_first_chunk(const HwTiles &tiles, u32 rows, u32 type) {
     return tiles.kind == HW_MAP_SAME || type == 0 ? type : hw_chunks(tiles, rows);
 }
 
-// The sum over the threads that have the same place modulo SIDE, in order, in the first SIDE threads. All 256 call this.
-template <int HOW, u32 SIDE> __device__ inline float hw_block_sum(float x) {
-    __shared__ float all[256];
+// The sum over the threads that have the same place modulo SIDE, in order, in all of them. All THREADS call this.
+template <int HOW, u32 SIDE, u32 THREADS = 256, class T> __device__ inline T hw_block_sum(T x) {
+    __shared__ T all[THREADS];
     __syncthreads();
     all[threadIdx.x] = x;
     __syncthreads();
-    float sum = all[threadIdx.x % SIDE];
-    for (u32 at = threadIdx.x % SIDE + SIDE; at < 256; at += SIDE) sum = hw_add<HOW>(sum, all[at]);
+    T sum = all[threadIdx.x % SIDE];
+    for (u32 at = threadIdx.x % SIDE + SIDE; at < THREADS; at += SIDE) {
+        if constexpr (HOW == HW_MAX) {
+            sum = hw_add<HOW>(sum, all[at]);
+        } else {
+            sum = sum + all[at];
+        }
+    }
     return sum;
 }
 

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use super::dense::Dense;
 use super::element::{Elements, is_flat};
+use super::loops::Kept;
 use super::lower::{Lowered, Work, lower};
 use super::nodes::Nodes;
-use super::row::{Rows, group_for};
-use super::{Precision, nest, nodes};
+use super::{Precision, nest};
 use crate::inter::{Domain, Path};
 use crate::intra::{Body, Buffer, BufferId, Program, Read, Register, Role, StepOp, Traverse};
 
@@ -47,18 +47,25 @@ pub struct Launch {
     pub entry: String,
     /// Which of the program's kernels it is, or is a part of.
     pub kernel: usize,
-    /// The rows it goes over; its grid follows from how many there are.
-    pub rows: Domain,
-    /// Rows that a thread block of 256 threads does at a time.
-    pub rows_a_block: usize,
-    /// Blocks beside each other for the same rows.
-    pub across: usize,
+    /// What its thread blocks are for.
+    pub blocks: Blocks,
     /// What it reads and writes.
     pub buffers: Vec<BufferId>,
     /// What it does, in a few words.
     pub what: String,
     /// What it is where it is a product and nothing else.
     pub dense: Option<Dense>,
+}
+
+/// What the thread blocks of a launch are for, so how many there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocks {
+    /// For rows of a domain, so many at a time, with so many blocks beside each other for the same rows.
+    Rows(Domain, usize, usize),
+    /// For pieces of rows, with so many blocks beside each other for the same piece.
+    Pieces(Tiling, usize),
+    /// For rows with very many edges: larger blocks, one for a row.
+    Hubs(Domain),
 }
 
 /// Rows cut into pieces of one type, and how.
@@ -92,6 +99,8 @@ pub struct Table {
     pub members: Vec<(Domain, Domain, Path)>,
     /// Rows in pieces of one type.
     pub tiles: Vec<Tiling>,
+    /// Domains whose rows with very many edges are asked for.
+    pub hubs: Vec<Domain>,
 }
 
 /// Writes a program. Products are as exact as `precision` says.
@@ -115,10 +124,14 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
             depth: 1,
             used: Used::default(),
         };
-        let Size { rows, rows_a_block, across } = writer.work(work, &entry, precision);
+        let blocks = writer.work(work, &entry, precision);
         let (lines, used) = (writer.lines, writer.used);
         let heading = used.heading();
-        let bounds = if matches!(work, Work::Product(_) | Work::Outer(..)) { "256, 2" } else { "256" };
+        let bounds = match work {
+            Work::Product(_) | Work::Outer(..) => "256, 2",
+            Work::Hubs(..) => "HW_HUB_THREADS",
+            _ => "256",
+        };
         let _ = write!(
             found.text,
             "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n{heading}{lines}}}\n\n",
@@ -127,22 +140,13 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         found.launches.push(Launch {
             entry,
             kernel: *kernel,
-            rows,
-            rows_a_block,
-            across,
+            blocks,
             buffers: used.buffers,
             what: work.what(&found.buffers),
             dense: Dense::of(work, &found.buffers),
         });
     }
     found
-}
-
-/// What the grid of a launch follows from; see [`Launch`].
-pub(super) struct Size {
-    pub rows: Domain,
-    pub rows_a_block: usize,
-    pub across: usize,
 }
 
 /// Writes one kernel.
@@ -160,6 +164,7 @@ struct Used {
     maps: Vec<usize>,
     members: Vec<usize>,
     tiles: Vec<usize>,
+    hubs: Vec<usize>,
     buffers: Vec<BufferId>,
     structs: String,
 }
@@ -172,6 +177,7 @@ impl Used {
             .iter()
             .for_each(|at| _ = writeln!(text, "    const HwMembers members{at} = graph->members[{at}];"));
         self.tiles.iter().for_each(|at| _ = writeln!(text, "    const HwTiles tiles{at} = graph->tiles[{at}];"));
+        self.hubs.iter().for_each(|at| _ = writeln!(text, "    const HwHubs hubs{at} = graph->hubs[{at}];"));
         self.buffers.iter().for_each(|id| _ = writeln!(text, "    const HwBuffer buffer{0} = buffers[{0}];", id.at()));
         text
     }
@@ -185,9 +191,13 @@ fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
 }
 
 impl Writer<'_> {
-    fn work(&mut self, work: &Work, entry: &str, precision: Precision) -> Size {
+    fn work(&mut self, work: &Work, entry: &str, precision: Precision) -> Blocks {
         match work {
-            Work::Nest(traverse) => self.nest(traverse),
+            Work::Nest(traverse, kept) => self.nest(traverse, kept),
+            Work::Hubs(traverse, kept) => {
+                nest::write_hubs(self, traverse, kept);
+                Blocks::Hubs(traverse.nest[0])
+            }
             Work::Product(gemm) => self.product(gemm, entry, precision),
             Work::Sums(sums) => self.sums(sums),
             Work::Total(sums) => self.totals(sums),
@@ -245,6 +255,18 @@ impl Writer<'_> {
         format!("tiles{at}")
     }
 
+    /// Rows of a domain with very many edges.
+    pub fn hubs(&mut self, rows: Domain) -> String {
+        let at = place(&mut self.table.hubs, rows);
+        place(&mut self.used.hubs, at);
+        format!("hubs{at}")
+    }
+
+    /// Where a row of a buffer begins that has `len` elements a row.
+    pub fn buffer_at(&mut self, id: BufferId, row: &str, len: usize) -> String {
+        format!("{} + (u64){row} * {len}", self.buffer(id))
+    }
+
     /// The elements of a buffer.
     pub fn buffer(&mut self, id: BufferId) -> String {
         place(&mut self.used.buffers, id);
@@ -267,20 +289,19 @@ impl Writer<'_> {
     }
 
     /// A group of lanes for every outermost row, or a thread for every element where lanes need not meet.
-    fn nest(&mut self, traverse: &Traverse) -> Size {
+    fn nest(&mut self, traverse: &Traverse, kept: &Kept) -> Blocks {
         if traverse.nest.len() == 1 && is_flat(&traverse.body) {
             return self.flat(traverse.nest[0], &traverse.body);
         }
-        let nodes = Nodes::new(&traverse.body);
-        let widest = nodes.all.iter().map(|node: &nodes::Node| node.shape.len()).max().unwrap_or(1);
-        let group = group_for(widest);
-        let rows = Rows { nodes: &nodes, nest: &traverse.nest, group };
-        nest::write(self, &rows, &traverse.nest, traverse.path);
-        Size { rows: traverse.nest[0], rows_a_block: 256 / group, across: 1 }
+        nest::write(self, traverse, kept);
+        let group = nest::layout(&Nodes::new(&traverse.body)).group;
+        // Rows by themselves are had a chunk at a time.
+        let rows = if traverse.nest.len() == 1 { 256 } else { 256 / group };
+        Blocks::Rows(traverse.nest[0], rows, 1)
     }
 
     /// A thread for every element of what is stored; vectors of one length are walked together.
-    fn flat(&mut self, rows: Domain, body: &Body) -> Size {
+    fn flat(&mut self, rows: Domain, body: &Body) -> Blocks {
         let stores = body.steps.iter().filter_map(|step| match step.op {
             StepOp::Store(x, to) => Some((step.shape.len(), x, to)),
             _ => None,
@@ -303,7 +324,7 @@ impl Writer<'_> {
             });
             self.line("}");
         }
-        Size { rows, rows_a_block: (256 / longest).max(1), across: longest.div_ceil(256) }
+        Blocks::Rows(rows, (256 / longest).max(1), longest.div_ceil(256))
     }
 }
 

@@ -119,15 +119,9 @@ impl Layers {
         Ok(())
     }
 
-    /// Launches of one direction of one layer.
-    fn each(&self) -> [usize; 2] {
-        let count = |executor: &Executor| executor.emitted().launches.len();
-        [count(&self.forward), self.backward.as_ref().map_or(0, count)]
-    }
-
     /// All launches.
     fn launches(&self) -> usize {
-        self.layers * self.each().iter().sum::<usize>()
+        self.forward_bound.iter().chain(&self.backward_bound).map(|bound| bound.launched().count()).sum()
     }
 
     /// How large the last layer's numbers are.
@@ -141,11 +135,11 @@ impl Layers {
 
     /// Kernels of both directions, with the times of their launches in all layers together.
     fn kernels(&self, traced: &[Launched], stack: &Stack) -> Vec<KernelFigures> {
-        let [first, second] = self.each();
-        let (forward, backward) = traced.split_at(self.layers * first);
-        let mut found = kernels_of(&self.forward, &stack.forward, (self.layers, first), forward);
+        let first = self.forward_bound.iter().map(|bound| bound.launched().count()).sum();
+        let (forward, backward) = traced.split_at(first);
+        let mut found = kernels_of(&self.forward, &stack.forward, &self.forward_bound, forward);
         if let (Some(executor), Some(pass)) = (&self.backward, &stack.backward) {
-            found.extend(kernels_of(executor, pass, (self.layers, second), backward));
+            found.extend(kernels_of(executor, pass, &self.backward_bound, backward));
         }
         found
     }
@@ -271,18 +265,15 @@ fn traced(layers: &Layers, on: &On<'_>) -> anyhow::Result<Vec<Launched>> {
     Ok(times.into_iter().zip(are_cublas).map(|(ms, is_cublas)| Launched { ms: median(ms), is_cublas }).collect())
 }
 
-/// Kernels of one direction of so many layers, of whose launches each has so many.
-fn kernels_of(
-    executor: &Executor,
-    pass: &Pass,
-    (layers, each): (usize, usize),
-    traced: &[Launched],
-) -> Vec<KernelFigures> {
+/// Kernels of one direction of all layers, which make the same launches.
+fn kernels_of(executor: &Executor, pass: &Pass, layers: &[Bound], traced: &[Launched]) -> Vec<KernelFigures> {
+    let made: Vec<usize> = layers.first().map_or_else(Vec::new, |bound| bound.launched().collect());
+    let (layers, each) = (layers.len(), made.len());
     let launch = |at: usize, what: &str| {
         let ms = traced.iter().skip(at).step_by(each.max(1)).map(|launched| launched.ms).sum();
         LaunchFigures::new(what, ms, traced.get(at).is_some_and(|launched| launched.is_cublas))
     };
-    let all = executor.emitted().launches.iter().enumerate();
+    let all = made.iter().map(|at| &executor.emitted().launches[*at]).enumerate();
     let all: Vec<_> = all.map(|(at, own)| (own.kernel, launch(at, &own.what))).collect();
     let kernels = pass.program.kernels.iter().zip(&pass.costs).enumerate();
     kernels

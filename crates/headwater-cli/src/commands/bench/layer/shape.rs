@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use headwater::compile::adjacency::{Adjacency, SelfLoops};
-use headwater::graph::generate::{Like, Recipe};
+use headwater::graph::generate::{Like, Recipe, Skew};
 use headwater::graph::random::Key;
 use headwater::graph::{Graph, Layout, Topology};
 use headwater::memory::host_bytes_available;
@@ -59,11 +59,16 @@ pub fn relations(args: &BenchLayerArgs, like: &str) -> anyhow::Result<usize> {
 /// What a published shape is made by.
 fn recipe(args: &BenchLayerArgs, like: &str) -> anyhow::Result<Option<Recipe>> {
     if like == BenchLayerArgs::HUB {
+        ensure!(!args.even, "--even is for published shapes; the degrees of `hub` follow a power law");
         let is_scale = args.scale > 0.0 && args.scale <= 1000.0;
         ensure!(is_scale, "--scale is {}; expected above 0 and at most 1000", args.scale);
         return Ok(None);
     }
-    Ok(Some(Like { name: like.to_owned(), scale: args.scale, seed: args.seed }.recipe()?))
+    let mut recipe = Like { name: like.to_owned(), scale: args.scale, seed: args.seed }.recipe()?;
+    if args.even {
+        recipe.relations.iter_mut().for_each(|edges| edges.skew = Skew::EVEN);
+    }
+    Ok(Some(recipe))
 }
 
 /// One relation whose degrees follow a power law: of edges into nodes from `HUB_EDGES` down to one, and of edges out of them,

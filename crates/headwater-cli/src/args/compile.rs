@@ -39,7 +39,7 @@ pub struct CompileArgs {
 pub enum Target {
     /// What training on a CPU uses: all optimisations but merge and heads_first.
     Cpu,
-    /// All optimisations.
+    /// What a GPU uses: all optimisations but deep.
     Gpu,
 }
 
@@ -48,7 +48,7 @@ impl Target {
     pub fn optimisations(self) -> Optimisations {
         match self {
             Self::Cpu => Optimisations::CPU,
-            Self::Gpu => Optimisations::ALL,
+            Self::Gpu => Optimisations::GPU,
         }
     }
 }

@@ -38,10 +38,10 @@ impl DevicePlan {
     ) -> Result<Self> {
         let executor = |program, pass| Executor::with_precision(program, precision).labelled(format!("layer {pass}"));
         let (forward, backward) = if with_gradients {
-            let compiled = pass::compile(program, statistics, Optimisations::ALL)?;
+            let compiled = pass::compile(program, statistics, Optimisations::GPU)?;
             (executor(&compiled.forward, "forward"), Some(executor(&compiled.backward, "backward")))
         } else {
-            (executor(&pass::inference(program, statistics, Optimisations::ALL)?, "inference"), None)
+            (executor(&pass::inference(program, statistics, Optimisations::GPU)?, "inference"), None)
         };
         Ok(Self { statistics: *statistics, precision, forward, backward })
     }

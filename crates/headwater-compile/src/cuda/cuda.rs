@@ -38,7 +38,7 @@ pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
         let layer = front::read(name, text, &Arguments { sizes, ..Arguments::default() })?;
         let lists = |dst| RelationEdges { src_type: 1 - dst, dst_type: dst, offsets: &[0, 1, 2], sources: &[0, 1] };
         let graph = Adjacency::new(&[2, 2], &[2, 2], &[lists(0), lists(1)])?;
-        let compiled = compile(&layer.program, &Statistics::of(&graph), Optimisations::ALL)?;
+        let compiled = compile(&layer.program, &Statistics::of(&graph), Optimisations::GPU)?;
         for program in [&compiled.forward, &compiled.backward] {
             let precisions = [Precision::default(), Precision::F32, Precision::Tf32, Precision::Bf16];
             // The others differ in products alone, which one layer shows.
@@ -241,6 +241,10 @@ fn grid(stream: &Stream, blocks: Blocks, graph: &DeviceGraph) -> Option<Grid> {
     let (count, threads) = match blocks {
         Blocks::Rows(rows, a_block, across) => (graph.room(rows).div_ceil(a_block.max(1)) * across, THREADS),
         Blocks::Pieces(tiling, across) => (graph.most_tiles(tiling) * across, THREADS),
+        Blocks::Rest { of, after, a_block, across } => match graph.is_fixed && graph.room(of) == graph.room(after) {
+            true => return None,
+            false => (graph.room(of).div_ceil(a_block.max(1)) * across, THREADS),
+        },
         Blocks::Hubs(rows) => (graph.most_hubs(rows).filter(|count| *count > 0)?, HUB_THREADS),
     };
     let most = stream.gpu().facts().sms as usize * BLOCKS_PER_SM;

@@ -22,24 +22,39 @@ pub(super) fn is_flat(body: &Body) -> bool {
     body.steps.iter().all(|step| step.op != StepOp::Product && is_single(body, step))
 }
 
-/// Whether a body only changes a product's elements in place, so that each of them can go on where it is made.
-pub(super) fn is_in_place(body: &Body) -> bool {
-    let Some(product) = body.steps.first().filter(|step| step.op == StepOp::Product) else { return false };
-    let len = product.shape.len();
-    let mut is_of_product: Vec<bool> = Vec::new();
-    for step in &body.steps {
+/// Which elements of a product each step of a body is made from, where every element of it goes on where it is made: all of them, by
+/// the product's register, or those of a part, by the register of that. `None` where elements meet others.
+pub(super) fn parts(body: &Body) -> Option<Vec<Option<Register>>> {
+    body.steps.first().filter(|step| step.op == StepOp::Product)?;
+    let mut found: Vec<Option<Register>> = Vec::new();
+    for (at, step) in body.steps.iter().enumerate() {
         let operands = step.op.operands();
-        let mut products = operands.iter().filter(|register| is_of_product[register.at()]).peekable();
-        let is_own = step.op == StepOp::Product || products.peek().is_some();
-        let stays = keeps_place(&step.op)
-            && step.shape.len() == len
-            && products.all(|register| body.steps[register.at()].shape.len() == len);
-        if !is_single(body, step) || (is_own && !stays) {
-            return false;
+        let own: Vec<Register> = operands.iter().copied().filter(|register| found[register.at()].is_some()).collect();
+        let part = match (&step.op, own.first().and_then(|register| found[register.at()])) {
+            (StepOp::Product, _) => Some(Register::new(at)),
+            (StepOp::Slice(x, from), Some(_)) => {
+                // Two elements beside each other stay so.
+                let is_even = from.is_multiple_of(2) && step.shape.len().is_multiple_of(2);
+                let is_part = x.at() == 0 && is_even && body.steps[0].shape.heads() == 1;
+                is_part.then_some(Some(Register::new(at)))?
+            }
+            (op, Some(part)) => {
+                let len = body.steps[part.at()].shape.len();
+                let is_same = |register: &Register| {
+                    found[register.at()] == Some(part) && body.steps[register.at()].shape.len() == len
+                };
+                (keeps_place(op) && step.shape.len() == len && own.iter().all(is_same)).then_some(Some(part))?
+            }
+            _ => None,
+        };
+        if !is_single(body, step) {
+            return None;
         }
-        is_of_product.push(is_own);
+        found.push(part);
     }
-    true
+    // What does not depend on the product is not stored with every element of it.
+    let is_stored = |(step, part): (&Step, &Option<Register>)| !matches!(step.op, StepOp::Store(..)) || part.is_some();
+    body.steps.iter().zip(&found).all(is_stored).then_some(found)
 }
 
 fn is_single(body: &Body, step: &Step) -> bool {
@@ -63,15 +78,20 @@ pub(super) struct Elements<'a> {
     rows: Domain,
     /// The row's name in the text.
     row: &'a str,
-    /// The product's element at each place that may be asked for, by their names.
-    products: &'a [(&'a str, &'a str)],
+    /// A product, or a part of one, whose element at each place that may be asked for is there, by names.
+    given: Option<(Register, &'a [(&'a str, &'a str)])>,
     made: BTreeMap<(Register, String), String>,
     indices: BTreeMap<String, String>,
 }
 
 impl<'a> Elements<'a> {
-    pub fn new(body: &'a Body, rows: Domain, row: &'a str, products: &'a [(&'a str, &'a str)]) -> Self {
-        Self { body, rows, row, products, made: BTreeMap::new(), indices: BTreeMap::new() }
+    pub fn new(body: &'a Body, rows: Domain, row: &'a str) -> Self {
+        Self { body, rows, row, given: None, made: BTreeMap::new(), indices: BTreeMap::new() }
+    }
+
+    /// The same with elements of a product, or of a part of one.
+    pub fn with(self, given: Register, elements: &'a [(&'a str, &'a str)]) -> Self {
+        Self { given: Some((given, elements)), ..self }
     }
 
     /// The name of element `at` of a register, which is written if it is not there.
@@ -105,13 +125,12 @@ impl<'a> Elements<'a> {
         let step = &self.body.steps[register.at()];
         let shape = step.shape;
         let width = sizes(shape).1;
+        if let Some((_, elements)) = self.given.filter(|(given, _)| *given == register) {
+            // A product of one element is the same at every place.
+            let is_it = |place: &str| place == at || shape.len() == 1;
+            return elements.iter().find(|(place, _)| is_it(place)).map_or(NOT_AN_ELEMENT, |(_, name)| name).to_owned();
+        }
         match step.op {
-            StepOp::Product => {
-                // A product of one element is the same at every place.
-                let is_it = |place: &str| place == at || shape.len() == 1;
-                let found = self.products.iter().find(|(place, _)| is_it(place));
-                found.map_or(NOT_AN_ELEMENT, |(_, name)| name).to_owned()
-            }
             StepOp::Load(ref read) => self.load(out, read, shape, at),
             StepOp::Constant(number) => single(number),
             StepOp::Unary(f, x) => unary(f, &self.value(out, x, at)),
@@ -142,7 +161,8 @@ impl<'a> Elements<'a> {
                 let place = format!("(u64){} * {} + {at}", self.row, shape.len());
                 dropout(&self.value(out, x, at), key, &place, probability)
             }
-            StepOp::Dot(..)
+            StepOp::Product
+            | StepOp::Dot(..)
             | StepOp::SumWidth(_)
             | StepOp::Reduce(..)
             | StepOp::Softmax { .. }

@@ -7,6 +7,8 @@
 #define HW_HUB_THREADS 512
 // Edges that a group of lanes has alone at most.
 #define HW_MOST_ALONE 512
+// Edges of one of a hub's pairs that a group has alone at most, where a thread block has the hub.
+#define HW_MOST_BELOW 64
 
 // Rows of a domain with more edges than that. HW_MAP_LISTED: the first `count` of `list`; else those that `starts` says.
 struct HwHubs {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::element::is_in_place;
+use super::element::parts;
 use super::loops::{Kept, repeated};
 use super::nest::has_hubs;
 use super::nodes::Nodes;
@@ -30,6 +30,8 @@ pub(super) enum Work {
     Hubs(Traverse, Kept),
     /// Rows times matrices, and a body that only changes elements in place.
     Product(Gemm),
+    /// That body for the rows of a domain that no product goes to.
+    Rest(Gemm, Domain),
     /// Sums of every chunk of the rows.
     Sums(Sums),
     /// Their sums.
@@ -53,6 +55,7 @@ impl Work {
             Self::Nest(nest, _) => format!("nest over {}", over(&nest.nest)),
             Self::Hubs(nest, _) => format!("nest over hubs of {}", over(&nest.nest)),
             Self::Product(gemm) => format!("product over {}, {}", gemm.rows, shape(gemm.w)),
+            Self::Rest(_, to) => format!("rows of {to} without a product"),
             Self::Sums(_) => "sums of chunks".to_owned(),
             Self::Total(_) => "sums of sums".to_owned(),
             Self::Outer(outer, _) => format!("outer products over {}, {}", outer.rows, shape(outer.to)),
@@ -133,8 +136,9 @@ pub(super) fn lower(program: &Program) -> Lowered {
 
 /// A product, and a nest for what cannot be done where it is made.
 fn product(gemm: &Gemm, found: &mut Lowered) {
-    if gemm.scatter.is_none() && is_in_place(&gemm.body) {
-        return found.work.push(Work::Product(gemm.clone()));
+    if parts(&gemm.body).is_some() {
+        found.work.push(Work::Product(gemm.clone()));
+        return found.work.extend(gemm.scatter.map(|to| Work::Rest(gemm.clone(), to)));
     }
     let shape = gemm.body.steps.first().map_or(Shape::SCALAR, |product| product.shape);
     let to = found.buffer("product", gemm.rows, shape);

@@ -183,8 +183,12 @@ impl Nest<'_> {
         let (group, below) = (self.rows.layout.group, level + 1);
         let members = self.members(out, below);
         let is_alone = share.all == ALONE.all;
-        // Where there are few outermost rows, every group has some.
-        let most = if level == 0 { "most0".to_owned() } else { group.to_string() };
+        // Where there are few outermost rows, every group has some; a hub's are shared one by one.
+        let most = match level {
+            0 => "most0".to_owned(),
+            _ if is_alone => group.to_string(),
+            _ => "1".to_owned(),
+        };
         if level == 0 {
             out.line(&format!("const u32 most0 = hw_between(1, end0 / groups, {group});"));
         }
@@ -234,7 +238,8 @@ impl Nest<'_> {
         match level {
             0 if !has_hubs(self.rows.nest) => None,
             0 if !is_last => Some(format!("hw_is_hub({}, own0)", out.hubs(self.rows.nest[0]))),
-            _ if level == 0 || is_whole => Some("own_end - own_first > HW_MOST_ALONE".to_owned()),
+            0 => Some("own_end - own_first > HW_MOST_ALONE".to_owned()),
+            _ if is_whole => Some("own_end - own_first > HW_MOST_BELOW".to_owned()),
             _ => None,
         }
     }
@@ -248,7 +253,7 @@ impl Nest<'_> {
             out.line(&format!("const u32 row{level} = hw_member({own}, at{level});"));
             out.line(&format!("const u32 first{below} = hw_first({members}, row{level});"));
             out.line(&format!("const u32 end{below} = hw_end({members}, row{level});"));
-            out.line(&format!("if (end{below} - first{below} <= HW_MOST_ALONE) continue;"));
+            out.line(&format!("if (end{below} - first{below} <= HW_MOST_BELOW) continue;"));
             self.row(out, level, acts, true);
         });
         out.line("}");

@@ -3,8 +3,8 @@
 // Bytes: each row once a tile of columns (the second time out of a cache), each matrix once a tile of rows, results once. Flops:
 // 2 * heads * FROM * TO a row, three times that where float accuracy is made of TF32. A thread block makes a tile of 128 rows
 // by 64 or 128 columns with tensor cores (mma.cuh): 8 warps, 32 rows each, two warps beside each other. Operands come into
-// shared memory by asynchronous copies, a step ahead, 16 bytes at a time where widths allow; rows are padded there so that the
-// lanes of a warp meet 32 banks. Rows of a tile are of one type, so a block reads one matrix; tiles of several types
+// shared memory by asynchronous copies, a step or two ahead and on into the next tile, 16 bytes at a time where widths allow; rows
+// are padded there so that the lanes of a warp meet 32 banks. Rows of a tile are of one type, so a block reads one matrix; tiles of several types
 // are listed once a graph. HW_F32 is plain arithmetic, 64 by 64 a block and 4 by 4 a thread.
 //
 // Products run along the vector in order and may fuse, so results agree with the CPU's within rounding, not to the bit.
@@ -126,6 +126,33 @@ __device__ inline void hw_give(const X &x, const HwTile &tile, u32 top, u32 head
     }
 }
 
+// A tile and where this thread's rows of it lie. Rows are looked up a tile ahead, so that copies do not wait for lists.
+template <u32 TILE, u32 HEADS, u32 ACROSS, u32 FROM, class X> struct HwAhead {
+    const X &x;
+    const HwTiles &tiles;
+    const u32 rows;
+    u32 at;
+    bool is_there;
+    HwTile tile;
+    const float *from[2];
+
+    __device__ HwAhead(const X &x, const HwTiles &tiles, u32 rows) : x(x), tiles(tiles), rows(rows), at(blockIdx.x) { look(); }
+    __device__ void next() {
+        at += gridDim.x;
+        look();
+    }
+    __device__ u32 head() const { return at / ACROSS % HEADS; }
+    __device__ void look() {
+        is_there = hw_tile<TILE>(tiles, rows, at / (ACROSS * HEADS), tile);
+        if (!is_there) return;
+#pragma unroll
+        for (u32 half = 0; half < 2; half++) {
+            const u32 row = half * 64 + threadIdx.x / 4;
+            from[half] = x.row(tile.first + (row < tile.count ? row : 0)) + head() * FROM;
+        }
+    }
+};
+
 template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
 __device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     const u32 TILE = 128, WIDTH = TO > 64 ? 128 : 64, WIDE = WIDTH / 16, STAGES = WIDTH == 64 ? 3 : 2;
@@ -133,48 +160,52 @@ __device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles 
     const u32 W_DOWN = TRANSPOSED ? 1 : W_PITCH, W_ACROSS = TRANSPOSED ? W_PITCH : 1;
     __shared__ __align__(16) float x_tiles[STAGES][TILE * HW_X_PITCH];
     __shared__ __align__(16) float w_tiles[STAGES][W_ROWS * W_PITCH];
-    const u32 across = (TO + WIDTH - 1) / WIDTH, steps = (FROM + HW_DEPTH - 1) / HW_DEPTH;
+    const u32 ACROSS = (TO + WIDTH - 1) / WIDTH, STEPS = (FROM + HW_DEPTH - 1) / HW_DEPTH;
     const u32 top = threadIdx.x / 32 / 2 * 32, left = threadIdx.x / 32 % 2 * (WIDTH / 2);
-    for (u32 at = blockIdx.x;; at += gridDim.x) {
-        HwTile tile;
-        if (!hw_tile<TILE>(tiles, rows, at / (across * HEADS), tile)) break;
-        const u32 head = at / across % HEADS, first_column = at % across * WIDTH;
-        const float *matrix = w + ((u64)tile.type * HEADS + head) * FROM * TO;
-        const float *from[2];
-#pragma unroll
-        for (u32 half = 0; half < 2; half++) {
-            const u32 row = half * 64 + threadIdx.x / 4;
-            from[half] = x.row(tile.first + (row < tile.count ? row : 0)) + head * FROM;
-        }
-        const auto load = [&](u32 step) {
-            if (step < steps) {
-                const u32 start = step * HW_DEPTH;
-                float *w_tile = w_tiles[step % STAGES];
-                hw_load_rows<FROM>(x_tiles[step % STAGES], from, tile.count, start);
-                if (TRANSPOSED) {
-                    hw_load_matrix<WIDTH, HW_DEPTH, W_PITCH, TO, FROM>(w_tile, matrix, first_column, start);
-                } else {
-                    hw_load_matrix<HW_DEPTH, WIDTH, W_PITCH, FROM, TO>(w_tile, matrix, start, first_column);
-                }
+    // Copies go on from one tile to the next: `ahead` is the tile whose copies are begun, `own` the one that is multiplied.
+    HwAhead<TILE, HEADS, ACROSS, FROM, X> ahead(x, tiles, rows);
+    u32 ahead_step = 0, place = 0;
+    HwTile own = ahead.tile;
+    u32 own_at = ahead.at;
+    const auto load = [&](u32 stage) {
+        if (ahead.is_there) {
+            const u32 start = ahead_step * HW_DEPTH, first_column = ahead.at % ACROSS * WIDTH;
+            const float *matrix = w + ((u64)ahead.tile.type * HEADS + ahead.head()) * FROM * TO;
+            hw_load_rows<FROM>(x_tiles[stage], ahead.from, ahead.tile.count, start);
+            if (TRANSPOSED) {
+                hw_load_matrix<WIDTH, HW_DEPTH, W_PITCH, TO, FROM>(w_tiles[stage], matrix, first_column, start);
+            } else {
+                hw_load_matrix<HW_DEPTH, WIDTH, W_PITCH, FROM, TO>(w_tiles[stage], matrix, start, first_column);
             }
-            hw_copies_end();
-        };
-        const u32 live_m = top < tile.count ? tile.count - top : 0;
+            if (++ahead_step == STEPS) {
+                ahead_step = 0;
+                ahead.next();
+            }
+        }
+        hw_copies_end();
+    };
+    if (!ahead.is_there) return;
+#pragma unroll
+    for (u32 step = 0; step + 1 < STAGES; step++) load(step);
+    for (;;) {
+        const u32 head = own_at / ACROSS % HEADS, first_column = own_at % ACROSS * WIDTH;
+        const u32 live_m = top < own.count ? own.count - top : 0;
         const u32 live_n = TO % WIDTH == 0 ? WIDTH : first_column + left < TO ? TO - first_column - left : 0;
         float sums[2][WIDE][4] = {};
-#pragma unroll
-        for (u32 step = 0; step + 1 < STAGES; step++) load(step);
-        for (u32 step = 0; step < steps; step++) {
+        for (u32 step = 0; step < STEPS; step++) {
             hw_copies_wait<STAGES - 2>();
             __syncthreads();
-            load(step + STAGES - 1);
-            const float *a = x_tiles[step % STAGES] + top * HW_X_PITCH;
-            const float *b = w_tiles[step % STAGES] + left * W_ACROSS;
+            load((place + STAGES - 1) % STAGES);
+            const float *a = x_tiles[place] + top * HW_X_PITCH;
+            const float *b = w_tiles[place] + left * W_ACROSS;
             if (live_m) hw_multiply<MODE, WIDE, HW_X_PITCH, 1, W_DOWN, W_ACROSS>(a, b, sums, live_m, live_n);
+            place = place + 1 == STAGES ? 0 : place + 1;
         }
-        __syncthreads();
-        hw_give<WIDE, TO>(x, tile, top, head, first_column + left, sums, out);
+        hw_give<WIDE, TO>(x, own, top, head, first_column + left, sums, out);
+        own_at += gridDim.x;
+        if (!hw_tile<TILE>(tiles, rows, own_at / (ACROSS * HEADS), own)) break;
     }
+    hw_copies_wait<0>();
 }
 
 template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::Precision;
-use super::element::Elements;
+use super::element::{Elements, parts};
 use super::lower::{Chunks, OUTER_TILE};
 use super::split::{Sum, Sums};
 use super::text::{Blocks, Cut, Tiling, Writer, domain_number};
-use crate::inter::{Domain, Reduce, Shape};
-use crate::intra::{Buffer, BufferId, Gemm, Library, Outer, Read, StepOp};
+use crate::inter::{Domain, Path, Reduce, Shape};
+use crate::intra::{Buffer, BufferId, Gemm, Library, Outer, Read, Register, Step, StepOp};
 
 impl Precision {
     fn name(self) -> &'static str {
@@ -31,8 +31,8 @@ impl Writer<'_> {
     pub fn product(&mut self, gemm: &Gemm, entry: &str, precision: Precision) -> Blocks {
         let x = self.rows(&format!("HwX_{entry}"), gemm.rows, &gemm.x, gemm.scale.as_ref());
         let out = self.methods(&format!("HwOut_{entry}"), |own| {
-            own.store(gemm, "one(u32 row, u32 e, float first)", &[("e", "first")]);
-            own.store(gemm, "two(u32 row, u32 e, float first, float second)", &[("e", "first"), ("f", "second")]);
+            own.store(gemm, "one(u32 row, u32 e, float first)", &["first"]);
+            own.store(gemm, "two(u32 row, u32 e, float first, float second)", &["first", "second"]);
         });
         let weights = &self.buffers[gemm.w.at()];
         let Shape::Matrix { heads, rows, cols } = weights.shape else { return nothing(gemm.rows) };
@@ -50,18 +50,43 @@ impl Writer<'_> {
         Blocks::Pieces(tiling, heads * to.div_ceil(tile))
     }
 
-    /// A method that does with neighbouring products of a row what the body says. An even length makes pairs whole words.
-    fn store(&mut self, gemm: &Gemm, signature: &str, products: &[(&str, &str)]) {
+    /// A method that does with one or two neighbouring products of a row what the body says. An even length makes pairs whole words.
+    fn store(&mut self, gemm: &Gemm, signature: &str, products: &[&str]) {
+        let Some(parts) = parts(&gemm.body) else { return };
         self.line(&format!("__device__ void {signature} const {{"));
         self.indented(|out| {
-            if products.len() == 2 {
-                out.line("const u32 f = e + 1;");
+            let to = match gemm.scatter {
+                Some(to) => format!("hw_map({}, row)", out.map(gemm.rows, to, Path::Only)),
+                None => "row".to_owned(),
+            };
+            out.line(&format!("const u32 to = {to};"));
+            let mut stored: Vec<Register> = parts.iter().flatten().copied().collect();
+            stored.sort_unstable();
+            stored.dedup();
+            for part in stored {
+                out.part(gemm, (&parts, part), products);
             }
-            let mut elements = Elements::new(&gemm.body, gemm.rows, "row", products);
-            for step in &gemm.body.steps {
-                let StepOp::Store(x, to) = step.op else { continue };
-                let values: Vec<String> = products.iter().map(|(at, _)| elements.value(out, x, at)).collect();
-                let place = format!("{} + (u64)row * {} + e", out.buffer(to), step.shape.len());
+        });
+        self.line("}");
+    }
+
+    /// What is done with the elements of a product, or of a part of one: those of the part lie at `g`, and at `h` behind it.
+    fn part(&mut self, gemm: &Gemm, (parts, part): (&[Option<Register>], Register), products: &[&str]) {
+        let Step { op, shape, .. } = &gemm.body.steps[part.at()];
+        let from = if let StepOp::Slice(_, from) = op { *from } else { 0 };
+        let places: Vec<(&str, &str)> = ["g", "h"].into_iter().zip(products.iter().copied()).collect();
+        self.line(&format!("if (e >= {from} && e < {}) {{", from + shape.len()));
+        self.indented(|out| {
+            out.line(&format!("const u32 g = e - {from}, h = g + 1;"));
+            out.line("(void)h;");
+            let mut elements = Elements::new(&gemm.body, *gemm.body_rows(), "to").with(part, &places);
+            for (step, own) in gemm.body.steps.iter().zip(parts) {
+                let StepOp::Store(x, buffer) = step.op else { continue };
+                if *own != Some(part) {
+                    continue;
+                }
+                let values: Vec<String> = places.iter().map(|(at, _)| elements.value(out, x, at)).collect();
+                let place = format!("{} + (u64)to * {} + g", out.buffer(buffer), step.shape.len());
                 match &values[..] {
                     [first, second] => out.line(&format!("*(float2 *)({place}) = make_float2({first}, {second});")),
                     _ => out.line(&format!("*({place}) = {};", values[0])),
@@ -69,6 +94,18 @@ impl Writer<'_> {
             }
         });
         self.line("}");
+    }
+
+    /// What is done with rows that products could go to and none goes to: as if it were 0.
+    pub fn rest(&mut self, gemm: &Gemm, to: Domain) -> Blocks {
+        let mut body = gemm.body.clone();
+        body.steps.iter_mut().filter(|step| step.op == StepOp::Product).for_each(|step| step.op = StepOp::Constant(0.0));
+        let members = self.members(to, gemm.rows, Path::Only);
+        let is_left = format!("hw_first({members}, row) == hw_end({members}, row)");
+        match self.flat(to, &body, Some(&is_left)) {
+            Blocks::Rows(_, a_block, across) => Blocks::Rest { of: to, after: gemm.rows, a_block, across },
+            other => other,
+        }
     }
 
     /// A struct that says where rows lie, and one of it.
@@ -141,13 +178,13 @@ impl Writer<'_> {
         for (number, sum) in all.iter().enumerate() {
             self.line(&format!("float sum{number} = hw_sum_of_none<{}>();", how(sum.how)));
         }
-        self.line("#pragma unroll 4");
+        self.line("#pragma unroll 8");
         self.line(&format!(
-            "for (u32 row = chunk.first + threadIdx.x / {side}; row < end && e < {len}; row += {}) {{",
+            "for (u32 row = e < {len} ? chunk.first + threadIdx.x / {side} : end; row < end; row += {}) {{",
             256 / side
         ));
         self.indented(|out| {
-            let mut elements = Elements::new(&sums.body, sums.rows, "row", &[]);
+            let mut elements = Elements::new(&sums.body, sums.rows, "row");
             for (number, sum) in all.iter().enumerate() {
                 let value = elements.value(out, sum.of, "e");
                 out.line(&format!("sum{number} = hw_add<{}>(sum{number}, {value});", how(sum.how)));

@@ -12,8 +12,9 @@ use super::text::{Cut, Tiling};
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{Body, BufferId, Hop, Read, Register, Step, StepOp, Traverse};
 
-/// Chunks that rows are cut into, each added up by one thread block at a time: enough for eight on each of 132 SMs.
-const CHUNKS: usize = 1056;
+/// Chunks that rows are cut into, each added up by one thread block at a time: four times what runs on 132 SMs at once, because those
+/// of different types are of different lengths.
+const CHUNKS: usize = 4 * 8 * 132;
 
 /// Sums of vectors over the rows of every type.
 #[derive(Debug, Clone, PartialEq)]

@@ -66,6 +66,17 @@ pub enum Blocks {
     Pieces(Tiling, usize),
     /// For rows with very many edges: larger blocks, one for a row.
     Hubs(Domain),
+    /// For those rows of a domain that no row of another belongs to, so many at a time, with so many blocks beside each other.
+    Rest {
+        /// The domain.
+        of: Domain,
+        /// Where rows are that belong to one each.
+        after: Domain,
+        /// Rows that a block has at a time.
+        a_block: usize,
+        /// Blocks for the same rows.
+        across: usize,
+    },
 }
 
 /// Rows cut into pieces of one type, and how.
@@ -199,6 +210,7 @@ impl Writer<'_> {
                 Blocks::Hubs(traverse.nest[0])
             }
             Work::Product(gemm) => self.product(gemm, entry, precision),
+            Work::Rest(gemm, to) => self.rest(gemm, *to),
             Work::Sums(sums) => self.sums(sums),
             Work::Total(sums) => self.totals(sums),
             Work::Outer(outer, chunks) => self.outer(outer, *chunks, entry, precision),
@@ -291,7 +303,7 @@ impl Writer<'_> {
     /// A group of lanes for every outermost row, or a thread for every element where lanes need not meet.
     fn nest(&mut self, traverse: &Traverse, kept: &Kept) -> Blocks {
         if traverse.nest.len() == 1 && is_flat(&traverse.body) {
-            return self.flat(traverse.nest[0], &traverse.body);
+            return self.flat(traverse.nest[0], &traverse.body, None);
         }
         nest::write(self, traverse, kept);
         let group = nest::layout(&Nodes::new(&traverse.body)).group;
@@ -300,8 +312,9 @@ impl Writer<'_> {
         Blocks::Rows(traverse.nest[0], rows, 1)
     }
 
-    /// A thread for every element of what is stored; vectors of one length are walked together.
-    fn flat(&mut self, rows: Domain, body: &Body) -> Blocks {
+    /// A thread for every element of what is stored, of all rows or those of which something is true; vectors of one length are walked
+    /// together.
+    pub fn flat(&mut self, rows: Domain, body: &Body, which: Option<&str>) -> Blocks {
         let stores = body.steps.iter().filter_map(|step| match step.op {
             StepOp::Store(x, to) => Some((step.shape.len(), x, to)),
             _ => None,
@@ -316,7 +329,10 @@ impl Writer<'_> {
             ));
             self.indented(|out| {
                 out.line(&format!("const u32 row = (u32)(at / {len}), e = (u32)(at % {len});"));
-                let mut elements = Elements::new(body, rows, "row", &[]);
+                if let Some(which) = which {
+                    out.line(&format!("if (!({which})) continue;"));
+                }
+                let mut elements = Elements::new(body, rows, "row");
                 for (x, to) in stores {
                     let (value, data) = (elements.value(out, x, "e"), out.buffer(to));
                     out.line(&format!("{data}[(u64)row * {len} + e] = {value};"));

@@ -53,6 +53,8 @@ pub struct Optimisations {
     pub recompute: bool,
     /// Values share kernels.
     pub fuse: bool,
+    /// Kernels may nest three levels: a node, its pairs of an edge type, their edges.
+    pub deep: bool,
 }
 
 /// A switch by its name, and where it lies.
@@ -72,9 +74,12 @@ impl Optimisations {
         compact: true,
         recompute: true,
         fuse: true,
+        deep: true,
     };
     /// For the CPU, where merged products and rows a head have not been seen to pay.
     pub const CPU: Self = Self { merge: false, heads_first: false, ..Self::ALL };
+    /// For a GPU, where pairs with an edge or two would leave most lanes of a group idle.
+    pub const GPU: Self = Self { deep: false, ..Self::ALL };
     /// None: a kernel a value, everything on edges that a text writes there.
     pub const NONE: Self = Self {
         one_type: false,
@@ -88,9 +93,10 @@ impl Optimisations {
         compact: false,
         recompute: false,
         fuse: false,
+        deep: false,
     };
     /// Every switch.
-    pub const SWITCHES: [Switch; 11] = [
+    pub const SWITCHES: [Switch; 12] = [
         ("one_type", |on| &mut on.one_type),
         ("linear_linear", |on| &mut on.linear_linear),
         ("dot_linear", |on| &mut on.dot_linear),
@@ -102,7 +108,17 @@ impl Optimisations {
         ("compact", |on| &mut on.compact),
         ("recompute", |on| &mut on.recompute),
         ("fuse", |on| &mut on.fuse),
+        ("deep", |on| &mut on.deep),
     ];
+
+    /// Which values share kernels on a graph with such rows.
+    fn fusion(self, statistics: &Statistics) -> Fusion {
+        match (self.fuse, self.deep) {
+            (false, _) => Fusion::Off,
+            (true, false) => Fusion::Shallow { long_pairs: statistics.has_long_pairs() },
+            (true, true) => Fusion::On,
+        }
+    }
 
     /// With one switch turned.
     #[must_use]
@@ -147,7 +163,7 @@ impl From<&Statistics> for Workload {
 pub fn compile(layer: &Program, workload: impl Into<Workload>, on: Optimisations) -> Result<Compiled> {
     let Workload { training, inference } = workload.into();
     let recompute = if on.recompute { Recompute::On } else { Recompute::Off };
-    let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
+    let fusion = on.fusion(&training);
     let clean = |program: &Program| clean(program, &training, on);
     let alone = |program: &Program| Ok::<_, Error>(cost::total(&select(program, fusion)?, &training));
     let apart = |joint: &Program| {
@@ -172,7 +188,7 @@ pub fn compile(layer: &Program, workload: impl Into<Workload>, on: Optimisations
 
 /// Compiles a layer to kernels from inputs to outputs alone, without dropout.
 pub fn inference(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<intra::Program> {
-    let fusion = if on.fuse { Fusion::On } else { Fusion::Off };
+    let fusion = on.fusion(statistics);
     let clean = |program: &Program| clean(program, statistics, on);
     let price = |program: &Program| Ok(cost::total(&select(program, fusion)?, statistics));
     let layer = without_dropout(&of_types(layer, statistics, on)?);

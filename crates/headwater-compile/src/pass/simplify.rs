@@ -36,10 +36,12 @@ fn lift(to: &mut Rebuilt, x: ValueId, path: Path, value: Value) -> ValueId {
     if let (Op::Lift { x: inner, path: first }, Path::Only) = (to.value(x).op.clone(), path) {
         let (middle, coarse) = (to.value(x).domain, to.value(inner).domain);
         let restricts = middle == Domain::Node(Side::Dst) && coarse == Domain::Node(Side::Src);
-        // From a node's type the way is known by the node's side; the other ways have no fork.
-        let path = match (middle, coarse, first) {
-            (Domain::Node(side), Domain::NodeType, _) => Path::By(side),
-            (_, _, first) => first,
+        // From a node's type the way is known by the node's side, and a written node is of the type of the one that is read; the
+        // other ways have no fork.
+        let path = match (value.domain, middle, coarse) {
+            (Domain::Node(_), Domain::Node(_), Domain::NodeType) => Path::Only,
+            (_, Domain::Node(side), Domain::NodeType) => Path::By(side),
+            _ => first,
         };
         if !restricts && value.domain.maps_to(coarse, path) {
             return to.push(Op::Lift { x: inner, path }, value.domain, value.shape);

@@ -153,7 +153,16 @@ impl Statistics {
     pub fn pairs_pay(&self, pairs: Domain) -> bool {
         self.rows(pairs) < MOST_PAIRS * self.edges
     }
+
+    /// Whether pairs of a destination and an edge type have several edges each.
+    #[must_use]
+    pub fn has_long_pairs(&self) -> bool {
+        self.edges >= LONG_PAIR * self.destination_pairs
+    }
 }
+
+/// Edges of a pair, on average, from which on its row is better read once than with every edge.
+const LONG_PAIR: f64 = 3.0;
 
 /// Rows of two graphs may differ by this factor, and what pays for one pays for the other.
 const MOST_DIFFERENCE: f64 = 4.0;

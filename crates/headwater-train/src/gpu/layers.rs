@@ -25,7 +25,7 @@ impl DeviceLayer {
     /// All layers of a network.
     pub fn of(stream: &Stream, network: &Network, precision: Precision) -> Result<Vec<Self>> {
         let mut layers = Vec::new();
-        for (programs, moments) in network.programs(Optimisations::ALL)?.into_iter().zip(network.moments()) {
+        for (programs, moments) in network.programs(Optimisations::GPU)?.into_iter().zip(network.moments()) {
             let running = moments.map(|(mean, variance)| DeviceRunning::new(stream, mean, variance)).transpose()?;
             let at = layers.len();
             let executor =

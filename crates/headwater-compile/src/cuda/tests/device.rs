@@ -64,7 +64,8 @@ fn check_models(is_meant: impl Fn(&str) -> bool) {
     assert!(!names.is_empty() && names.iter().all(is_checked), "{names:?}");
     for program in all {
         for (recipe, on) in [
-            (Recipe::plain(30), Optimisations::ALL),
+            (Recipe::plain(30), Optimisations::GPU),
+            (Recipe::block(), Optimisations::GPU),
             (Recipe::block(), Optimisations::ALL),
             (Recipe::block(), Optimisations::NONE),
         ] {

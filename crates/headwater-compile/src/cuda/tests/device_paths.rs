@@ -2,6 +2,7 @@
 
 use super::device::{check, check_within, gpu};
 use crate::adjacency::Adjacency;
+use crate::cuda::nest::MOST_ALONE;
 use crate::cuda::{Precision, emit};
 use crate::inter::{Binary, Domain, Path, Program, Reduce, Shape, Side, Unary};
 use crate::intra::{self, Body, Buffer, BufferId, Hop, Kernel, Read, Role, StepOp, Traverse};
@@ -13,7 +14,11 @@ const DST: Domain = Domain::Node(Side::Dst);
 
 /// All directions of a program on a graph.
 fn directions(program: &Program, graph: &Adjacency) -> (Vec<intra::Program>, Arrays) {
-    let compiled = compile(program, &Statistics::of(graph), Optimisations::ALL).unwrap();
+    optimised(program, graph, Optimisations::GPU)
+}
+
+fn optimised(program: &Program, graph: &Adjacency, on: Optimisations) -> (Vec<intra::Program>, Arrays) {
+    let compiled = compile(program, &Statistics::of(graph), on).unwrap();
     let mut arrays = given(program, graph, 4);
     let out = program.output("out").unwrap();
     let count = graph.rows(program[out].domain) * program[out].shape.len();
@@ -21,19 +26,45 @@ fn directions(program: &Program, graph: &Adjacency) -> (Vec<intra::Program>, Arr
     (vec![compiled.inference, compiled.forward, compiled.backward], arrays)
 }
 
+/// Rows with more edges than a group of lanes has alone, beside others; widths that lanes have all of, and others.
 #[test]
 fn rows_with_very_many_edges() {
     let Some(gpu) = gpu() else { return };
-    let graph = Recipe { most_edges: 700, ..Recipe::plain(6) }.graph(2);
-    for side in [Side::Src, Side::Dst] {
+    let graph = Recipe { most_edges: 2000, ..Recipe::plain(6) }.graph(2);
+    for (side, has_others) in [(Side::Src, false), (Side::Dst, true)] {
         let members = graph.members(Domain::Node(side), Domain::Edge, Path::Only).unwrap();
         let counts: Vec<usize> = (0..6).map(|row| members.count(row)).collect();
-        assert!(counts.iter().any(|count| *count > 128), "{counts:?}");
+        assert!(counts.iter().any(|count| *count > MOST_ALONE), "{counts:?}");
+        assert_eq!(counts.iter().any(|count| *count <= MOST_ALONE), has_others, "{counts:?}");
     }
     let sizes = [("d_in", 5), ("d_out", 9), ("heads", 2)];
     for program in [layer("gat", &sizes, &[]), layer("sage", &sizes, &[("aggregate", text("max"))])] {
         let (all, mut arrays) = directions(&program, &graph);
         all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
+    }
+}
+
+/// The same in nests of three levels: a node with one large pair and small ones, and a node with many small pairs.
+#[test]
+fn nodes_with_very_many_edges_of_several_types() {
+    let Some(gpu) = gpu() else { return };
+    let few = Recipe { nodes: vec![(5, 5)], relations: vec![(0, 0); 3], most_edges: 400, empty_every: 9 };
+    let many = Recipe { nodes: vec![(40, 2)], relations: vec![(0, 0); 60], most_edges: 16, empty_every: 7 };
+    for (recipe, is_large) in [(few, true), (many, false)] {
+        let graph = recipe.graph(2);
+        let most = |rows: Domain| {
+            let starts = graph.edge_starts(rows).unwrap();
+            starts.windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap()
+        };
+        assert!(most(DST) > MOST_ALONE, "{}", most(DST));
+        assert_eq!(most(Domain::Pair(Side::Dst)) > 64, is_large);
+        for model in ["rgat", "hgt"] {
+            let program = layer(model, &[("d_in", 12), ("d_out", 12), ("heads", 2)], &[]);
+            for on in [Optimisations::ALL, Optimisations::GPU] {
+                let (all, mut arrays) = optimised(&program, &graph, on);
+                all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
+            }
+        }
     }
 }
 

@@ -13,6 +13,9 @@ use super::product::{Product, products, taken_in};
 use super::{Fusion, is_map, nests, source, stay_in};
 use crate::inter::{Binary, Domain, Op, Path, Program, Side, ValueId};
 
+/// Numbers of 32 bytes, which memory is read in.
+const LINE: usize = 8;
+
 /// Values that share a kernel.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
@@ -50,13 +53,11 @@ pub(super) struct Groups {
 
 /// Groups the values of a program.
 pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
-    let products = if fusion == Fusion::On { products(program) } else { BTreeMap::new() };
+    let products = if fusion == Fusion::Off { BTreeMap::new() } else { products(program) };
     let is_taken_in = taken_in(program, &products);
     let mut found = Groups { groups: Vec::new(), home: vec![None; program.values.len()], products };
     let uses = program.uses();
-    let waits = |id: ValueId| {
-        fusion == Fusion::On && uses[id.at()] == 1 && is_scaled_row(program, id) && is_summed(program, id)
-    };
+    let waits = |id: ValueId| fusion != Fusion::Off && uses[id.at()] == 1 && is_summed_row(program, id);
     let mut waiting = vec![false; program.values.len()];
     for (id, value) in program.iter() {
         let is_given = matches!(value.op, Op::Input { .. } | Op::Parameter { .. } | Op::Constant(_));
@@ -71,8 +72,9 @@ pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
         let with: Vec<ValueId> = value.op.operands().into_iter().filter(|operand| waiting[operand.at()]).collect();
         let is_product = with.iter().any(|id| matches!(program[*id].op, Op::Linear { .. }));
         let joined = match fusion {
-            Fusion::On if !is_product => join(program, &found, id, &with),
-            _ => None,
+            Fusion::Off => None,
+            _ if is_product => None,
+            _ => join(program, &found, (id, &with), fusion.most_levels()),
         };
         let at = match joined {
             Some((at, nest)) => {
@@ -80,7 +82,11 @@ pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
                 at
             }
             None => {
-                found.groups.push(begin(program, id, is_product.then_some(Kind::Gemm)));
+                let mut group = begin(program, id, is_product.then_some(Kind::Gemm));
+                if fusion == (Fusion::Shallow { long_pairs: true }) && reads_pair(program, id) {
+                    group.nest.insert(0, Domain::Pair(Side::Dst));
+                }
+                found.groups.push(group);
                 found.groups.len() - 1
             }
         };
@@ -92,17 +98,25 @@ pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
     found
 }
 
-/// Whether a value is a row read from elsewhere times something narrower.
-fn is_scaled_row(program: &Program, id: ValueId) -> bool {
+/// Whether a value is a row read from elsewhere times something narrower, made to be added up. Over the rows of a type it may be a row
+/// of its own as well: sums of chunks read what they like.
+fn is_summed_row(program: &Program, id: ValueId) -> bool {
     let Op::Binary { f: Binary::Mul, x, y } = program[id].op else { return false };
+    let reader = program.values.iter().find(|value| value.op.operands().contains(&id));
+    let Some(reader) = reader.filter(|reader| matches!(reader.op, Op::Reduce { .. })) else { return false };
     let is_narrow = |narrow: ValueId| program[narrow].shape.len() < program[id].shape.len();
-    (is_map(program, x) && is_narrow(y)) || (is_map(program, y) && is_narrow(x))
+    let is_given = |row: ValueId| reader.domain.is_type() && matches!(program[row].op, Op::Input { .. });
+    let is_read = |row: ValueId| is_map(program, row) || is_given(row);
+    (is_read(x) && is_narrow(y)) || (is_read(y) && is_narrow(x))
 }
 
-/// Whether a value is made for a sum.
-fn is_summed(program: &Program, id: ValueId) -> bool {
-    let reader = program.values.iter().find(|value| value.op.operands().contains(&id));
-    reader.is_some_and(|reader| matches!(reader.op, Op::Reduce { .. }) && !reader.domain.is_type())
+/// Whether an edge reads a row of its destination's pair that is as long as a line of memory.
+fn reads_pair(program: &Program, id: ValueId) -> bool {
+    let is_row = |operand: ValueId| {
+        let base = source(program, operand).base;
+        program[base].domain == Domain::Pair(Side::Dst) && program[base].shape.len() >= LINE
+    };
+    program[id].op.is_row_wise() && program[id].domain == Domain::Edge && program[id].op.operands().into_iter().any(is_row)
 }
 
 /// A kernel for one value, of the kind that its operator needs where none is given.
@@ -125,7 +139,12 @@ fn begin(program: &Program, id: ValueId, kind: Option<Kind>) -> Group {
 }
 
 /// The kernel that takes a value, with what waited for it, and its nest then: the one that made what it reads, else the latest.
-fn join(program: &Program, groups: &Groups, id: ValueId, with: &[ValueId]) -> Option<(usize, Vec<Domain>)> {
+fn join(
+    program: &Program,
+    groups: &Groups,
+    (id, with): (ValueId, &[ValueId]),
+    most_levels: usize,
+) -> Option<(usize, Vec<Domain>)> {
     if !may_join(program, id) {
         return None;
     }
@@ -135,7 +154,7 @@ fn join(program: &Program, groups: &Groups, id: ValueId, with: &[ValueId]) -> Op
     let latest = (0..sources.len()).filter_map(home).max().unwrap_or(0);
     let takes = |at: usize, needs: Needs| {
         let group = &groups.groups[at];
-        let nest = nest_with(program, group, id)?;
+        let nest = nest_with(program, group, id).filter(|nest| nest.len() <= most_levels)?;
         let is_fed = (0..sources.len()).any(|source| home(source) == Some(at));
         let may_read = sources.iter().all(|(operand, source)| {
             groups.home[source.base.at()] != Some(at) || stay_in(&source.hops, program[*operand].domain, &nest)

@@ -24,8 +24,21 @@ use crate::pass::simplify::number;
 pub enum Fusion {
     /// None: a kernel a value.
     Off,
+    /// All that may, in nests of at most two levels.
+    Shallow {
+        /// Whether a destination's pairs have several edges each: what edges make of a row of their pair is then made pair by pair, so
+        /// that the row is read once a pair.
+        long_pairs: bool,
+    },
     /// All that may.
     On,
+}
+
+impl Fusion {
+    /// Levels that nests have at most.
+    fn most_levels(self) -> usize {
+        if matches!(self, Self::Shallow { .. }) { 2 } else { usize::MAX }
+    }
 }
 
 /// The kernels of a program.

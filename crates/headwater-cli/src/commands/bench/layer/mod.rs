@@ -157,7 +157,7 @@ fn measure(
 ) -> anyhow::Result<Figures> {
     let layer = case.layer()?;
     let graph = shape.seen(layer.self_loops)?;
-    let all = if gpu.is_some() { Optimisations::ALL } else { Optimisations::CPU };
+    let all = if gpu.is_some() { Optimisations::GPU } else { Optimisations::CPU };
     let stack = Stack::of(case, &layer.program, graph, without(all, &args.without))?;
     let found = match gpu {
         Some(gpu) => {

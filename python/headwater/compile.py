@@ -65,20 +65,22 @@ def compile(
 
 
 def compile(
-    layer: Union[Callable, str, None] = None,
+    layer: Any = None,
     /,
     *,
     self_loops: bool = False,
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
-) -> Union[Layer, Callable[[Callable], Layer]]:
-    """A layer out of a function's text, out of a text, or by the name of one that comes with Headwater.
+) -> Any:
+    """A layer out of a function or its text, by the name of one that comes with Headwater.
 
-    `self_loops` gives every node one edge to itself, in the place of those that the graph has; `drop_self_loops` leaves those out.
-    `uses` are functions that the layer calls; they stand above it.
+    `self_loops` gives every node one edge to itself, in the place of those that the graph has; `drop_self_loops` leaves them out.
+    `uses` are functions that the layer calls; they stand above it. A function whose first parameter is `self` is a method, and
+    what it reads of `self` are parameters of the layer.
     """
     if layer is None:
-        return functools.partial(compile, self_loops=self_loops, drop_self_loops=drop_self_loops, uses=uses)
+        wishes = {"self_loops": self_loops, "drop_self_loops": drop_self_loops, "uses": uses}
+        return functools.partial(compile, **wishes)
     if isinstance(layer, str):
         if self_loops or drop_self_loops or uses:
             raise TypeError("a text says @layer(self_loops=True) itself, and has the functions that it uses")
@@ -88,9 +90,17 @@ def compile(
         raise TypeError(f"a layer is a function or a text, not a {type(layer).__name__}")
     if self_loops and drop_self_loops:
         raise TypeError("self_loops adds edges that drop_self_loops leaves out; give one of them")
-    wish = "self_loops=True" if self_loops else "drop_self_loops=True" if drop_self_loops else None
-    made = Layer(*_text_of(layer, wish, list(uses)))
-    functools.update_wrapper(made, layer)
+    return _of_function(layer, "self_loops=True" if self_loops else "drop_self_loops=True" if drop_self_loops else None, uses)
+
+
+def _of_function(function: Callable, wish: Optional[str], uses: Iterable[Callable]) -> Any:
+    text = _text_of(function, wish, list(uses))
+    if next(iter(inspect.signature(function).parameters), None) == "self":
+        from .method import MethodLayer
+
+        return MethodLayer(function, *text)
+    made = Layer(*text)
+    functools.update_wrapper(made, function)
     return made
 
 

@@ -1,0 +1,6 @@
+"""Layers of others as layer texts: PyG's `MessagePassing`, and modules in DGL's style.
+
+The Python of a module is read, not run: `interpret.py` walks its functions over values of `value.py`, `operators.py` and
+`known.py` say what torch's functions mean, `message_passing.py` and `frames.py` what PyG's and DGL's do, and `emit.py` writes
+the text. `plan.py` runs it with a call's arguments, and `module.py` decides what runs.
+"""

@@ -70,7 +70,7 @@ def test_the_layer_of_pygs_tutorial(edges):
     assert "add_self_loops" in str(whole.unsupported[0])
 
 
-@pytest.mark.parametrize("aggr", ["mean", "add", "max", "min"])
+@pytest.mark.parametrize("aggr", ["mean", "add", "max", "min", "softmax", "var"])
 def test_sage(edges, aggr):
     check(pyg_style.Sage(D_IN, D_OUT, aggr), x_of(NODES, D_IN), edges)
 
@@ -418,13 +418,33 @@ class DglBlock(nn.Module):
         return block.dstdata["h"]
 
 
+class DglAttention(nn.Module):
+    """Messages meet what their node has."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.k = nn.Linear(D_IN, D_OUT), nn.Linear(D_IN, D_OUT)
+
+    def reduce(self, nodes):
+        score = (nodes.data["q"].unsqueeze(1) * nodes.mailbox["k"]).sum(-1) / 2.0
+        alpha = torch.softmax(score - nodes.data["b"].unsqueeze(1), 1)
+        return {"out": (alpha.unsqueeze(-1) * nodes.mailbox["k"]).sum(dim=1)}
+
+    def forward(self, h, g):
+        with g.local_scope():
+            g.ndata["q"], g.ndata["k"] = self.q(h), self.k(h)
+            g.ndata["b"] = h[:, 0]
+            g.update_all(fn.copy_u("k", "k"), self.reduce)
+            return g.ndata["out"]
+
+
 def graph_of(edges, written=None):
     graph = dgl_style.Graph(*edges, NODES, written)
     graph.edata["w"] = torch.rand(edges.size(1))
     return graph
 
 
-@pytest.mark.parametrize("module", [DglGcn, DglWeighted, DglHeads])
+@pytest.mark.parametrize("module", [DglGcn, DglWeighted, DglHeads, DglAttention])
 def test_modules_in_the_style_of_dgl(edges, module):
     check(module(), x_of(NODES, D_IN), graph_of(edges))
 

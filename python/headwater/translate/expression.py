@@ -331,6 +331,8 @@ class Expressions(Notes, ABC):
 
 
 def name_of(function: Any) -> str:
-    module = getattr(function, "__module__", None)
-    name = getattr(function, "__qualname__", type(function).__name__)
-    return f"{module}.{name}" if module else name
+    """A function as users call it: torch has its own in modules that nobody names."""
+    module = getattr(function, "__module__", None) or ""
+    name = getattr(function, "__name__", type(function).__name__)
+    home = "torch" if module.split(".")[0] == "torch" else module
+    return f"{home}.{name}" if home else name

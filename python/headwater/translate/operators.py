@@ -49,12 +49,23 @@ def unary(name: str, x: Any, *numbers: Number) -> Value:
 
 
 def binary(template: str, x: Any, y: Any) -> Value:
-    x, y = value_of(x), value_of(y)
+    x, y = _beside_messages(value_of(x), value_of(y))
     lead, shape = broadcast(x, y)
     made = Value(template, (x, y), lead, shape)
     for one in (made, x, y):
         one.check_row()
     return made
+
+
+def _beside_messages(x: Value, y: Value) -> tuple[Value, Value]:
+    """Where one is messages of nodes, `[nodes, degree, ...]`, and the other of nodes, `[nodes, 1, ...]`: that at every message."""
+    if (len(x.lead), len(y.lead)) == (1, 2):
+        y, x = _beside_messages(y, x)
+    elif (len(x.lead), len(y.lead)) == (2, 1) and len(x.full) == len(y.full) and y.shape[0] == 1:
+        y.lead[0].unify(x.lead[0])
+        own = view(y, y.lead, y.shape[1:])
+        y = Value("", (own,), x.lead, own.shape, "lift", "dst")
+    return x, y
 
 
 def broadcast(x: Value, y: Value) -> tuple[tuple[Rows, ...], tuple[int, ...]]:

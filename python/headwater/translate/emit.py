@@ -24,8 +24,8 @@ class Text:
     """A text, and what its parameters are: where each is given, and the shape that it is taken in."""
 
     text: str
-    # By name: where the caller gives it, what its rows are, and its row.
-    inputs: dict[str, tuple[tuple, str, tuple[int, ...]]]
+    # By name: where the caller gives it, what its rows are, the shape of each, and the one that the text has.
+    inputs: dict[str, tuple[tuple, str, tuple[int, ...], tuple[int, ...]]]
     # By name: the way from the module, the shape that it has, and the one that the text has.
     weights: dict[str, tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]]
     types: list[Types]
@@ -152,7 +152,7 @@ class Emitter:
         name = self._names[value] = self._free_name("_".join(_words(value.data)))
         domain = self.domain(value)
         shape = _short(value.row)
-        self._text.inputs[name] = (value.data, value.lead[0].kind if value.lead else "const", shape)
+        self._text.inputs[name] = (value.data, value.lead[0].kind if value.lead else "const", value.shape, shape)
         word = _INPUTS.get(domain, "vector")
         self._declared.append(f"{name}: {word}[{', '.join(map(str, shape))}]")
 

@@ -74,23 +74,26 @@ class Plan:
         if text.text not in _layers and len(_layers) >= _MOST_LAYERS:
             _layers.pop(next(iter(_layers)))
         self._layer = _layers.setdefault(text.text, Layer(text.text, "<translated>"))
-        rows = {name: list(shape) for name, (_, _, shape) in text.inputs.items()}
+        rows = {name: list(shape) for name, (*_, shape) in text.inputs.items()}
         # A text that does not hold together is refused now.
         self._layer.bound(rows, {}, {}, frozenset(), True)
 
     def run(self, module: Any, given: dict[str, Any]) -> Any:
         """The result, or `NotImplemented` where rows do not fit together."""
         arrays, counts = {}, {}
-        for name, (place, kind, shape) in self.text.inputs.items():
+        for name, (place, kind, row, shape) in self.text.inputs.items():
             tensor = _fetch(module, given, place)
-            if kind != "const" and counts.setdefault(kind, tensor.size(0)) != tensor.size(0):
+            lead = tensor.shape[:1] if kind != "const" else ()
+            # Of arguments that is known; data of a graph may have changed.
+            if tensor.shape[len(lead) :] != row or tensor.dtype != torch.float32:
                 return NotImplemented
-            if tensor.shape[kind != "const" :].numel() != torch.Size(shape).numel() or tensor.dtype != torch.float32:
+            if lead and counts.setdefault(kind, lead[0]) != lead[0]:
                 return NotImplemented
-            arrays[name] = tensor.reshape(*tensor.shape[:1], *shape) if kind != "const" else tensor.reshape(shape)
+            arrays[name] = tensor.reshape(*lead, *shape)
         for kind, places in self._counts.items():
             for place in places:
-                count = _fetch(module, given, place)
+                told = _fetch(module, given, place)
+                count = told.size(0) if isinstance(told, torch.Tensor) else told
                 if counts.setdefault(kind, count) != count:
                     return NotImplemented
         graph = self._graph(module, given, arrays, counts)
@@ -118,7 +121,7 @@ class Plan:
             return NotImplemented
         if written > sources:
             # A layer writes the first of the nodes that it reads, so there are as many of those.
-            for name, (_, kind, _) in self.text.inputs.items():
+            for name, (_, kind, *_) in self.text.inputs.items():
                 if kind == "src":
                     pad = [0, 0] * (arrays[name].dim() - 1) + [0, written - sources]
                     arrays[name] = torch.nn.functional.pad(arrays[name], pad)
@@ -197,6 +200,7 @@ class Given:
 
     def __init__(self, layer: Interpreter) -> None:
         self._layer = layer
+        # What tells how many rows there are, whether the text reads it or not: tensors and numbers.
         self.counts: list[tuple[Rows, tuple]] = []
         self.edges: list[EdgeIndex] = []
 
@@ -214,7 +218,9 @@ class Given:
         if isinstance(value, (tuple, list)):
             return [list, tuple][isinstance(value, tuple)](self.read(one, (*place, at)) for at, one in enumerate(value))
         if kind[0] == "rows":
-            return Value("", (), (Rows(),), kind[1], "input", place)
+            rows = Rows()
+            self.counts.append((rows, place))
+            return Value("", (), (rows,), kind[1], "input", place)
         if kind[0] == "same for all":
             return Value("", (), (), kind[1], "input", place)
         if kind[0] == "graph":

@@ -119,6 +119,10 @@ def test_types_of_edges(edges):
     types = torch.randint(0, TYPES, (EDGES,))
     compiled = check(pyg_style.Typed(D_IN, D_OUT, TYPES), x_of(NODES, D_IN), edges, types)
     assert "weight: matrix[etype, 6, 5]" in compiled.translations[0].text
+    module = pyg_style.Typed(D_IN, D_OUT, TYPES)
+    module.shift = nn.Embedding(TYPES + 1, D_OUT)
+    with pytest.raises(NotTranslated, match="weights for 3 and 4 types of edges"):
+        headwater.compile(module, fallback=False)(x_of(NODES, D_IN), edges, types)
 
 
 def test_functions_of_the_users_own(edges, monkeypatch):

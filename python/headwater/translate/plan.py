@@ -74,6 +74,11 @@ class Plan:
         if text.text not in _layers and len(_layers) >= _MOST_LAYERS:
             _layers.pop(next(iter(_layers)))
         self._layer = _layers.setdefault(text.text, Layer(text.text, "<translated>"))
+        weights = text.weights.items()
+        picked = {shape[0] for name, (*_, shape) in weights if self._layer.weights[name][0] == "etype"}
+        if len(picked) > 1:
+            raise Unsupported(f"weights for {' and '.join(map(str, sorted(picked)))} types of edges")
+        self._num_types = picked.pop() if picked else None
         rows = {name: list(shape) for name, (*_, shape) in text.inputs.items()}
         # A text that does not hold together is refused now.
         self._layer.bound(rows, {}, {}, frozenset(), True)
@@ -128,9 +133,7 @@ class Plan:
         types = _fetch(module, given, self.text.types[0].place) if self.text.types else None
         if types is not None and types.numel() != edges.size(1):
             return NotImplemented
-        weights = self.text.weights.items()
-        picked = [shape[0] for name, (_, _, shape) in weights if self._layer.weights[name][0] == "etype"]
-        return of_edges(edges, max(sources, written), written, types, picked[0] if picked else None)
+        return of_edges(edges, max(sources, written), written, types, self._num_types)
 
 
 def _edges_of(graph: Any) -> tuple[torch.Tensor, dict[str, int]]:

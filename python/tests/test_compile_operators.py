@@ -39,29 +39,39 @@ class Layer(MessagePassing):
 # Of `x_i`, `x_j` and `q`, which is positive, of shape [edges, 6]; `h` of [edges, 2, 3]; `w` of [edges].
 READ = """
 F.relu(x_j); torch.relu(x_j); x_j.relu(); F.leaky_relu(x_j); F.leaky_relu(x_j, negative_slope=0.3); F.elu(x_j, 0.5); F.gelu(x_j)
-F.silu(x_j); torch.sigmoid(x_j); x_j.tanh(); torch.exp(x_j); q.log(); torch.sqrt(q); q.rsqrt(); torch.abs(x_j); torch.reciprocal(q)
+F.silu(x_j); torch.sigmoid(x_j); x_j.tanh(); torch.exp(x_j); q.log(); torch.sqrt(q); q.rsqrt(); torch.abs(x_j)
+torch.reciprocal(q)
 -x_j; torch.neg(x_j); x_j + x_i; torch.add(x_j, x_i, alpha=2); x_j - 1; torch.sub(1, x_j); 2 * x_j; x_j.mul(x_i); x_j / q; 1 / q
 x_j ** 2; x_j.pow(3); torch.square(x_j); q ** 0.5; q.pow(-0.5); q ** -1; torch.maximum(x_j, x_i); torch.min(x_j, x_i)
-x_j * w.view(-1, 1); x_j * w.unsqueeze(-1); x_j * w[:, None]; h * w.view(-1, 1, 1); x_j * self.v; x_j + self.s; h * self.a; h * self.p
+x_j * w.view(-1, 1); x_j * w.unsqueeze(-1); x_j * w[:, None]; h * w.view(-1, 1, 1); x_j * self.v; x_j + self.s; h * self.a
+h * self.p
 h * self.p + self.a; w * 2; torch.cat([x_j, x_i, q], dim=-1); torch.cat([h, h * 2], dim=2); torch.concat((x_j, x_i), 1)
 x_j.chunk(2, dim=-1)[1]; x_j.chunk(4, -1)[2]; torch.split(x_j, [1, 5], dim=1)[1]; x_j.split(4, 1)[1]; x_j[:, 2:5]; x_j[..., -2:]
 x_j[:, 3]; x_j[:, -1]; h[:, :, 1:]; h[..., 0]; h[:, None, :, 0].squeeze(1); x_j.view(-1, 3, 2); x_j.reshape(x_j.size(0), 3, -1)
 h.flatten(1); h.flatten(start_dim=1) + x_j; x_j.view(-1, 1, 6).squeeze(1); x_j.unsqueeze(2).squeeze(-1); h.view(-1, 6)
-h.sum(-1); h.sum(dim=1); h.mean(dim=1); h.mean(-1, keepdim=True); torch.sum(x_j, dim=-1); x_j.mean(dim=(1,)); x_j.sum(1, keepdim=True)
+h.sum(-1); h.sum(dim=1); h.mean(dim=1); h.mean(-1, keepdim=True); torch.sum(x_j, dim=-1); x_j.mean(dim=(1,))
+x_j.sum(1, keepdim=True)
 (h * self.a).sum(-1); (x_j * x_i).sum(dim=-1); (h * h).sum(1); (x_j * self.v).sum(-1, keepdim=True); (h * self.p).sum(dim=-1)
 x_j @ self.W; torch.matmul(x_j, self.W); x_j.mm(self.W); F.linear(x_j, self.U); F.linear(x_j, self.U, self.v[:4])
-x_j @ self.U.t(); x_j @ self.U.T; x_j @ self.U.transpose(0, 1); self.net(x_j); self.net[0](x_j); softmax(x_j, index, None, size_i)
+x_j @ self.U.t(); x_j @ self.U.T; x_j @ self.U.transpose(0, 1); self.net(x_j); self.net[0](x_j)
+softmax(x_j, index, None, size_i)
 softmax(h, index, num_nodes=size_i); softmax(w, index, num_nodes=size_i)[:, None] * x_j; F.dropout(x_j, 0.5, training=False)
-F.dropout(x_j, 0.0); scatter(x_j, index, 0, size_i, "max")[index] * x_j; x_j.contiguous().clone(); x_j * math.sqrt(self.v.size(0))
-x_j if x_j.dim() == 2 and x_j.shape[-1] == 6 else h; [y * 2 for y in (x_j, x_i)][0]; (lambda y: y + 1)(x_j); x_j.float(); x_j.add(w.view(-1, 1))
+F.dropout(x_j, 0.0); scatter(x_j, index, 0, size_i, "max")[index] * x_j; x_j.contiguous().clone()
+x_j * math.sqrt(self.v.size(0))
+x_j if x_j.dim() == 2 and x_j.shape[-1] == 6 else h; [y * 2 for y in (x_j, x_i)][0]; (lambda y: y + 1)(x_j); x_j.float()
+x_j.add(w.view(-1, 1))
 """
 # What is not: each would be wrong if it were taken for something else.
 NOT_READ = """
-x_j.sort(-1).values; x_j.cumsum(0); x_j.detach(); x_j.sum(); x_j.sum(0) + x_j; x_j.view(-1, 2)[:EDGES]; x_j * w if len(w) == 6 else w + 0
-x_j.t().t(); x_j[0] + x_j; x_j[::2].repeat(2, 1); x_j.clamp(min=0); F.softmax(x_j, dim=-1); F.gelu(x_j, approximate="tanh"); x_j ** 1.5
-torch.where(x_j > 0, x_j, x_i); x_j.max(-1)[0]; h @ self.W[:3]; x_j.double().float(); softmax(x_j.t(), index, num_nodes=size_i, dim=1).t()
+x_j.sort(-1).values; x_j.cumsum(0); x_j.detach(); x_j.sum(); x_j.sum(0) + x_j; x_j.view(-1, 2)[:EDGES]
+x_j * w if len(w) == 6 else w + 0
+x_j.t().t(); x_j[0] + x_j; x_j[::2].repeat(2, 1); x_j.clamp(min=0); F.softmax(x_j, dim=-1); F.gelu(x_j, approximate="tanh")
+x_j ** 1.5
+torch.where(x_j > 0, x_j, x_i); x_j.max(-1)[0]; h @ self.W[:3]; x_j.double().float()
+softmax(x_j.t(), index, num_nodes=size_i, dim=1).t()
 h.transpose(1, 2).flatten(1); x_j.squeeze(); torch.randn_like(x_j) * 0; x_j.view(-1, 3).view(-1, 6) ; h.flatten(0, 1)[:EDGES]
-torch.cat([x_j, x_i])[:EDGES]; x_j + float("inf"); x_j * (w.sum() > 0); torch.stack([x_j, x_i], 1); x_j.expand(-1, 6); x_j.std(-1)
+torch.cat([x_j, x_i])[:EDGES]; x_j + float("inf"); x_j * (w.sum() > 0); torch.stack([x_j, x_i], 1); x_j.expand(-1, 6)
+x_j.std(-1)
 """.replace("EDGES", str(EDGES))
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from .notes import Fault, Own
 from .message_passing import is_own_propagate, message_passing, propagate
+from .notes import Fault, Own
 from .plan import Found, NotTranslated, Translation, kind_of, listed, translate
 
 # Kinds of calls that a class keeps its plans for.
@@ -39,10 +39,6 @@ def _in_class(module: Any, kind: type) -> Any:
     return other
 
 
-def _again(module: torch.nn.Module, fallback: bool) -> torch.nn.Module:
-    return compile_module(module, fallback)
-
-
 @functools.lru_cache(maxsize=256)
 def _compiled_class(kind: type, fallback: bool) -> type:
     """The class of compiled modules of a class."""
@@ -52,7 +48,7 @@ def _compiled_class(kind: type, fallback: bool) -> type:
         return plans.forward(self, args, kwargs)
 
     def __reduce_ex__(self: Any, _: Any) -> Any:
-        return _again, (_in_class(self, kind), fallback)
+        return compile_module, (_in_class(self, kind), fallback)
 
     members: dict[str, Any] = {
         "forward": functools.wraps(kind.forward)(forward),

@@ -58,7 +58,7 @@ def binary(template: str, x: Any, y: Any) -> Value:
 
 
 def _beside_messages(x: Value, y: Value) -> tuple[Value, Value]:
-    """Where one is messages of nodes, `[nodes, degree, ...]`, and the other of nodes, `[nodes, 1, ...]`: that at every message."""
+    """Where one is messages, `[nodes, degree, ...]`, and the other of their nodes, `[nodes, 1, ...]`: that at every message."""
     if (len(x.lead), len(y.lead)) == (1, 2):
         y, x = _beside_messages(y, x)
     elif (len(x.lead), len(y.lead)) == (2, 1) and len(x.full) == len(y.full) and y.shape[0] == 1:

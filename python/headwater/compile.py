@@ -26,6 +26,7 @@ import ast
 import functools
 import inspect
 import operator
+import sys
 import textwrap
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -36,6 +37,8 @@ from ._headwater import BoundLayer, builtin_layer
 from ._headwater import Layer as _Text
 
 if TYPE_CHECKING:
+    import torch
+
     from .module import LayerModule
 
 # Kinds of calls that a layer keeps its plans for.
@@ -64,33 +67,57 @@ def compile(
 ) -> Layer: ...
 
 
+@overload
+def compile(layer: torch.nn.Module, /, *, fallback: bool = True) -> torch.nn.Module: ...
+
+
 def compile(
-    layer: Union[Callable, str, None] = None,
+    layer: Any = None,
     /,
     *,
     self_loops: bool = False,
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
-) -> Union[Layer, Callable[[Callable], Layer]]:
-    """A layer out of a function's text, out of a text, or by the name of one that comes with Headwater.
+    fallback: bool = True,
+) -> Any:
+    """A layer out of a function or its text, by the name of one that comes with Headwater, or out of a module of others.
 
-    `self_loops` gives every node one edge to itself, in the place of those that the graph has; `drop_self_loops` leaves those out.
-    `uses` are functions that the layer calls; they stand above it.
+    `self_loops` gives every node one edge to itself, in the place of those that the graph has; `drop_self_loops` leaves them out.
+    `uses` are functions that the layer calls; they stand above it. A function whose first parameter is `self` is a method, and
+    what it reads of `self` are parameters of the layer.
+
+    Of a module, such as a `MessagePassing` of PyG, the Python is read and what can be said as a text runs compiled. What
+    cannot runs as it is written and is said once a class; with `fallback=False` it raises.
     """
     if layer is None:
-        return functools.partial(compile, self_loops=self_loops, drop_self_loops=drop_self_loops, uses=uses)
+        wishes = {"self_loops": self_loops, "drop_self_loops": drop_self_loops, "uses": uses, "fallback": fallback}
+        return functools.partial(compile, **wishes)
     if isinstance(layer, str):
         if self_loops or drop_self_loops or uses:
             raise TypeError("a text says @layer(self_loops=True) itself, and has the functions that it uses")
         known = builtin_layer(layer) if layer.isidentifier() else None
         return Layer(known or layer, f"<{layer}>" if known else "<layer>")
+    if "torch" in sys.modules and isinstance(layer, sys.modules["torch"].nn.Module):
+        if self_loops or drop_self_loops or uses:
+            raise TypeError("a module says itself what its edges are; expected no self_loops, drop_self_loops or uses")
+        from .translate.module import compile_module
+
+        return compile_module(layer, fallback)
     if not inspect.isfunction(layer):
-        raise TypeError(f"a layer is a function or a text, not a {type(layer).__name__}")
+        raise TypeError(f"a layer is a function, a text or a module, not a {type(layer).__name__}")
     if self_loops and drop_self_loops:
         raise TypeError("self_loops adds edges that drop_self_loops leaves out; give one of them")
-    wish = "self_loops=True" if self_loops else "drop_self_loops=True" if drop_self_loops else None
-    made = Layer(*_text_of(layer, wish, list(uses)))
-    functools.update_wrapper(made, layer)
+    return _of_function(layer, "self_loops=True" if self_loops else "drop_self_loops=True" if drop_self_loops else None, uses)
+
+
+def _of_function(function: Callable, wish: Optional[str], uses: Iterable[Callable]) -> Any:
+    text = _text_of(function, wish, list(uses))
+    if next(iter(inspect.signature(function).parameters), None) == "self":
+        from .method import MethodLayer
+
+        return MethodLayer(function, *text)
+    made = Layer(*text)
+    functools.update_wrapper(made, function)
     return made
 
 

@@ -230,13 +230,19 @@ def graph_of(graph: Any, rows: dict[str, int]) -> LayerGraph:
 def _of_edges(edge_index: Tensor, edge_type: Optional[Tensor], rows: dict[str, int]) -> LayerGraph:
     if "node.src" not in rows:
         raise ValueError("no tensor tells how many nodes there are; give the layer a LayerGraph")
-    nodes, types = rows["node.src"], rows.get("etype")
+    nodes = rows["node.src"]
+    return of_edges(edge_index, nodes, nodes, edge_type, rows.get("etype"))
+
+
+def of_edges(edge_index: Tensor, nodes: int, written: int, edge_type: Optional[Tensor], types: Optional[int]) -> LayerGraph:
+    """The graph of an edge_index, made once as long as it says the same."""
     parts = [edge_index] if edge_type is None else [edge_index, edge_type]
+    types = None if edge_type is None else types
 
     def make() -> LayerGraph:
-        return LayerGraph(edge_index, nodes, edge_type=edge_type, num_edge_types=None if edge_type is None else types)
+        return LayerGraph(edge_index, nodes, edge_type=edge_type, num_edge_types=types, num_written=written)
 
-    return _remembered(parts, (nodes, types if edge_type is not None else None), make)
+    return _remembered(parts, (nodes, written, types), make)
 
 
 def _of_data(data: Any, rows: dict[str, int]) -> LayerGraph:

@@ -354,19 +354,26 @@ class DevicePlan:
 
     @property
     def backward_reads(self) -> list[str]: ...
-    def needs(
-        self, graph: Union[LayerGraph, DeviceLayerGraph], backward: bool, stream: _Stream
-    ) -> tuple[list[tuple[str, int]], int]:
-        """What a direction makes, with how many numbers, and the bytes that it needs besides."""
+    def placed(self, graph: Union[LayerGraph, DeviceLayerGraph], stream: _Stream) -> PlacedPlan:
+        """The kernels for a graph, which is brought to the GPU if it was not there."""
+
+class PlacedPlan:
+    """Kernels of a layer for a GPU and a graph."""
+
+    def needs(self, backward: bool) -> tuple[list[str], list[tuple[str, int]], int]:
+        """Names of what a direction reads and makes, those that it makes with how many numbers, and the bytes that it needs
+        besides."""
     def _queue(
         self,
-        graph: Union[LayerGraph, DeviceLayerGraph],
         backward: bool,
-        memory: dict[str, tuple[int, int]],
+        memory: Sequence[tuple[int, int]],
         temporaries: tuple[int, int],
         seed: int,
+        key: Optional[int],
         stream: _Stream,
     ) -> None: ...
+    def repeats(self, backward: bool) -> Optional[tuple[int, int, int, int]]:
+        """Places that are kept, calls at a new place, calls at a known one, and those of them that were one launch."""
 
 _Given = Optional[_Array]
 

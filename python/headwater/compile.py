@@ -23,6 +23,7 @@ Torch is imported when a layer is first called.
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import inspect
 import operator
@@ -110,6 +111,18 @@ class Given:
     sizes: dict[str, int]
     options: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        # 1, 1.0 and True are the same key, but not the same option.
+        told = tuple([(name, type(value), value) for name, value in sorted(self.options.items())])
+        # What tells kinds of calls apart, besides shapes.
+        self.key = (tuple(sorted(self.sizes.items())), told)
+
+    def with_arrays(self, arrays: dict[str, Any]) -> Given:
+        """The same sizes and options with these arrays."""
+        made = copy.copy(self)
+        made.arrays = arrays
+        return made
+
 
 class Layer:
     """A layer that is called with a graph and tensors. `compile` makes it."""
@@ -150,7 +163,7 @@ class Layer:
         from .autograd import prepare
 
         prepared = prepare(self, graph, self.given(arguments, named), True)
-        return prepared.bound.explain(prepared.graph, level)
+        return prepared.ready.bound.explain(prepared.ready.graph, level)
 
     def module(
         self,
@@ -199,17 +212,17 @@ class Layer:
             if name not in self._names and name not in self._sizes:
                 raise TypeError(f"{self.__name__}() got an unexpected argument '{name}'")
             all_of_them[name] = value
-        found = Given({}, {}, {})
+        arrays, sizes, options = {}, {}, {}
         for name, value in all_of_them.items():
             if value is None:
                 continue
             if name in self._sizes:
-                found.sizes[name] = operator.index(value)
+                sizes[name] = operator.index(value)
             elif name in self._options:
-                found.options[name] = value
+                options[name] = value
             else:
-                found.arrays[name] = value
-        return found
+                arrays[name] = value
+        return Given(arrays, sizes, options)
 
     def bound(
         self, rows: dict[str, list[int]], sizes: dict[str, int], options: dict[str, Any], wanted: frozenset, training: bool

@@ -47,6 +47,7 @@ mod module;
 mod nvml;
 mod nvrtc;
 mod passing;
+mod recording;
 mod registration;
 mod report;
 mod scratch;

@@ -5,28 +5,17 @@
 //! memory after that work and not under it. Nobody has to remember to keep a buffer alive.
 
 use std::any::Any;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::allocation_calls::{check_allocation, count_call};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, lock};
-use crate::host_memory::HostMemory;
 use crate::recording;
 use crate::stream::{Event, Stream};
 use crate::types::CUipcMemHandle;
-
-const OUT_OF_MEMORY: c_int = 2;
-
-/// Calls that asked the driver for memory since the process began. Pools show with it that they save such calls.
-static ALLOCATION_CALLS: AtomicU64 = AtomicU64::new(0);
-
-/// How often this process asked the driver to allocate, free, register or unregister memory.
-#[must_use]
-pub fn allocation_calls() -> u64 {
-    ALLOCATION_CALLS.load(Ordering::Relaxed)
-}
 
 /// A range of GPU-reachable memory.
 #[derive(Debug)]
@@ -481,25 +470,4 @@ fn device_pointer(gpu: &Gpu, host: *mut c_void) -> Result<u64> {
     let code = unsafe { (driver.cuMemHostGetDevicePointer_v2)(&raw mut pointer, host, 0) };
     driver.check("cuMemHostGetDevicePointer", code)?;
     Ok(pointer)
-}
-
-pub(crate) fn count_call() {
-    ALLOCATION_CALLS.fetch_add(1, Ordering::Relaxed);
-}
-
-pub(crate) fn check_allocation(
-    gpu: &Gpu,
-    what: &'static str,
-    call: &'static str,
-    code: c_int,
-    bytes: usize,
-) -> Result<()> {
-    count_call();
-    if code != OUT_OF_MEMORY {
-        return gpu.driver().check(call, code);
-    }
-    let host = what.contains("host").then(HostMemory::now).map(|host| (host.free_bytes, host.total_bytes));
-    let of_gpu = || gpu.memory().map(|own| (own.free_bytes, own.total_bytes));
-    let (free_bytes, total_bytes) = host.map_or_else(of_gpu, Ok)?;
-    Err(Error::OutOfMemory { what, asked_bytes: bytes, free_bytes, total_bytes })
 }

@@ -262,7 +262,7 @@ def synchronize(device: int, stream: _Stream) -> None:
 class Layer:
     """The text of a layer. `name` is what errors call it."""
 
-    def __init__(self, name: str, text: str) -> None: ...
+    def __init__(self, name: str, text: str, without: Sequence[str]) -> None: ...
     @property
     def name(self) -> str: ...
     @property
@@ -286,6 +286,9 @@ class Layer:
         training: bool,
     ) -> BoundLayer:
         """The layer for one kind of call. `rows` has the extents of a row of each array."""
+
+def optimisations() -> list[str]:
+    """Names of everything that compiled layers may be left without."""
 
 def builtin_layer(name: str) -> str:
     """The text of a layer that comes with Headwater."""

@@ -33,12 +33,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
-from ._headwater import BoundLayer, builtin_layer
+from ._headwater import BoundLayer, builtin_layer, optimisations
 from ._headwater import Layer as _Text
 
 if TYPE_CHECKING:
     from .module import LayerModule
 
+# Names of what layers may be compiled without.
+OPTIMISATIONS = tuple(optimisations())
 # Kinds of calls that a layer keeps its plans for.
 _MOST_BOUND = 64
 
@@ -51,6 +53,7 @@ def compile(
     self_loops: bool = False,
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
+    without: Iterable[str] = (),
 ) -> Callable[[Callable], Layer]: ...
 
 
@@ -62,6 +65,7 @@ def compile(
     self_loops: bool = False,
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
+    without: Iterable[str] = (),
 ) -> Layer: ...
 
 
@@ -72,25 +76,29 @@ def compile(
     self_loops: bool = False,
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
+    without: Iterable[str] = (),
 ) -> Union[Layer, Callable[[Callable], Layer]]:
     """A layer out of a function's text, out of a text, or by the name of one that comes with Headwater.
 
     `self_loops` gives every node one edge to itself, in the place of those that the graph has; `drop_self_loops` leaves those out.
-    `uses` are functions that the layer calls; they stand above it.
+    `uses` are functions that the layer calls; they stand above it. `without` are names of optimisations to leave out, as
+    `headwater compile --without` takes them: they change how fast the layer is, and in what order numbers are added.
+    `headwater.OPTIMISATIONS` has all of them.
     """
+    without = _names(without)
     if layer is None:
-        return functools.partial(compile, self_loops=self_loops, drop_self_loops=drop_self_loops, uses=uses)
+        return functools.partial(compile, self_loops=self_loops, drop_self_loops=drop_self_loops, uses=uses, without=without)
     if isinstance(layer, str):
         if self_loops or drop_self_loops or uses:
             raise TypeError("a text says @layer(self_loops=True) itself, and has the functions that it uses")
         known = builtin_layer(layer) if layer.isidentifier() else None
-        return Layer(known or layer, f"<{layer}>" if known else "<layer>")
+        return Layer(known or layer, f"<{layer}>" if known else "<layer>", without)
     if not inspect.isfunction(layer):
         raise TypeError(f"a layer is a function or a text, not a {type(layer).__name__}")
     if self_loops and drop_self_loops:
         raise TypeError("self_loops adds edges that drop_self_loops leaves out; give one of them")
     wish = "self_loops=True" if self_loops else "drop_self_loops=True" if drop_self_loops else None
-    made = Layer(*_text_of(layer, wish, list(uses)))
+    made = Layer(*_text_of(layer, wish, list(uses)), without)
     functools.update_wrapper(made, layer)
     return made
 
@@ -127,9 +135,10 @@ class Given:
 class Layer:
     """A layer that is called with a graph and tensors. `compile` makes it."""
 
-    def __init__(self, text: str, name: str = "<layer>") -> None:
-        self._made_of = (text, name)
-        self._text = _Text(name, text)
+    def __init__(self, text: str, name: str = "<layer>", without: Iterable[str] = ()) -> None:
+        self.without = _names(without)
+        self._made_of = (text, name, self.without)
+        self._text = _Text(name, text, self.without)
         self.__name__ = self._text.name
         self._names = self._text.parameters
         self._sizes = set(self._text.sizes)
@@ -173,16 +182,22 @@ class Layer:
         num_nodes: Optional[int] = None,
         graph: Any = None,
         seed: Optional[int] = None,
+        without: Optional[Iterable[str]] = None,
         **named: Any,
     ) -> LayerModule:
         """A module that owns the layer's weights, and is called with a graph and the layer's inputs.
 
         Sizes and options are given by name. How many nodes and types there are is given too, or follows from a `graph` as calls take
         it; types are one of each by default. Weights begin as those of Headwater's own model of this name do, else by Glorot's
-        rule, and biases called `b` as zeros. `seed` comes from torch's generator by default.
+        rule, and biases called `b` as zeros. `seed` comes from torch's generator by default. `without` is as `compile` has it, and
+        what the layer itself was compiled without by default.
         """
         from .module import LayerModule
 
+        if without is not None:
+            layer = Layer(*self._made_of[:2], without)
+            told = dict(num_edge_types=num_edge_types, num_node_types=num_node_types, num_nodes=num_nodes)
+            return layer.module(**told, graph=graph, seed=seed, **named)
         given = self.given((), named)
         if given.arrays:
             raise TypeError(f"{self.__name__}.module() takes sizes and options; {next(iter(given.arrays))} is an array")
@@ -251,6 +266,14 @@ class Layer:
 
     def __repr__(self) -> str:
         return f"<headwater layer {self.__name__}({', '.join(self._names)})>"
+
+
+def _names(without: Iterable[str]) -> tuple[str, ...]:
+    """Names of optimisations. A text would be taken for its letters."""
+    names = () if isinstance(without, str) else tuple(without)
+    if isinstance(without, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"without is {without!r}; it should be a list of names")
+    return names
 
 
 def _text_of(function: Callable, wish: Optional[str], uses: list[Callable]) -> tuple[str, str]:

@@ -51,4 +51,6 @@ class LayerModule(torch.nn.Module):
 
     def extra_repr(self) -> str:
         told = {**self._given.sizes, **self._given.options}
+        if self.layer.without:
+            told["without"] = list(self.layer.without)
         return ", ".join([self.layer.__name__, *(f"{name}={value!r}" for name, value in told.items())])

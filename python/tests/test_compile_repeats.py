@@ -134,6 +134,18 @@ def test_what_calls_share_is_made_once_a_kind(place, edges):
         sage(graph, given[0][1:], *given[1:])
 
 
+def test_layers_without_optimisations_have_kernels_of_their_own(place, edges):
+    graph, given, seen = LayerGraph(edges, NODES), of_sage(place.device), []
+    for without in ((), ["fuse"], headwater.OPTIMISATIONS):
+        layer = headwater.compile("sage", without=without)
+        out = layer(graph, *given)
+        seen.append([out.detach().cpu(), *(own.cpu() for own in torch.autograd.grad(out.square().sum(), given))])
+    assert len(graph.ready) == 3
+    for other in seen[1:]:
+        for one, wanted in zip(other, seen[0]):
+            close(one, wanted, 1e-3)
+
+
 def test_copies_of_one_call_do_not_share_memory(place, edges):
     x, W, root, b = (own.detach() for own in of_sage(place.device))
     turned = [own.t().contiguous().t() for own in (x, W, root)]

@@ -43,7 +43,7 @@ impl DevicePlan {
         program: &Program,
         statistics: &Statistics,
         with_gradients: bool,
-        precision: Precision,
+        (precision, on): (Precision, Optimisations),
     ) -> Result<Self> {
         let draws = program.values.iter().any(|value| is_dropout(&value.op));
         let run = |program, pass| {
@@ -51,10 +51,10 @@ impl DevicePlan {
             Run { executor, repeats: Repeats::new(draws) }
         };
         let (forward, backward) = if with_gradients {
-            let compiled = pass::compile(program, statistics, Optimisations::ALL)?;
+            let compiled = pass::compile(program, statistics, on)?;
             (run(&compiled.forward, "forward"), Some(run(&compiled.backward, "backward")))
         } else {
-            (run(&pass::inference(program, statistics, Optimisations::ALL)?, "inference"), None)
+            (run(&pass::inference(program, statistics, on)?, "inference"), None)
         };
         Ok(Self { statistics: *statistics, precision, forward, backward })
     }

@@ -13,7 +13,7 @@ use crate::cuda::{CallMemory, DeviceGraph, Precision, StepKey};
 use crate::error::Error;
 use crate::front::{Arguments, OptionValue, builtin};
 use crate::inter::Domain;
-use crate::pass::Statistics;
+use crate::pass::{Optimisations, Statistics};
 use crate::testing::{Recipe, numbers};
 
 mod device_repeats;
@@ -27,7 +27,8 @@ fn shapes(all: &[(&str, &[usize])]) -> Shapes {
 }
 
 fn wish(gradients: &[&str], training: bool) -> Wish {
-    Wish { gradients: gradients.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>(), training }
+    let gradients = gradients.iter().map(|name| (*name).to_owned()).collect();
+    Wish { gradients, training, without: BTreeSet::new() }
 }
 
 fn bound(name: &str, rows: Rows<'_>, options: Options<'_>, wish: &Wish) -> Result<Bound, Error> {
@@ -156,6 +157,30 @@ fn wrong_arguments_are_no_faults_of_the_text() {
     let gcn: [(&str, &[usize]); 2] = [("x", &[3]), ("W", &[3, 4])];
     let error = bound("gcn", &gcn, &[], &wish(&["src_scale"], true)).unwrap_err();
     assert!(error.to_string().starts_with("src_scale: its gradient"), "{error}");
+}
+
+#[test]
+fn optimisations_are_left_out_by_name() {
+    let graph = Recipe::plain(30).graph(1);
+    let all: Vec<&str> = Optimisations::SWITCHES.iter().map(|(name, _)| *name).collect();
+    let of = |names: &[&str]| {
+        let without = names.iter().map(|name| (*name).to_owned()).collect();
+        bound("gat", &GAT, &[], &Wish { without, ..wish(&["x", "W", "al"], true) })
+    };
+    let kernels = |layer: &Bound| {
+        let plan = layer.plan(&Statistics::of(&graph), |make| make()).unwrap();
+        plan.compiled().unwrap().forward.kernels.len()
+    };
+    let (with, without) = (of(&[]).unwrap(), of(&all).unwrap());
+    assert!(kernels(&without) > kernels(&with) && kernels(&of(&["fuse"]).unwrap()) > kernels(&with));
+    let ((out, gradients), (same, others)) = (run(&with, &graph, 3), run(&without, &graph, 3));
+    let near = |found: &[f32], wanted: &[f32]| found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-4);
+    assert!(near(&out, &same) && gradients.iter().all(|(name, values)| near(values, &others[name])));
+    let error = of(&["fuse", "dust"]).unwrap_err().to_string();
+    assert!(
+        error.starts_with("without: there is no optimisation \"dust\"; there are one_type, linear_linear"),
+        "{error}"
+    );
 }
 
 #[test]

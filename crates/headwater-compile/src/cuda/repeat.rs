@@ -179,14 +179,15 @@ struct State {
     launches: Launches,
 }
 
+/// Tries to record launches: another thread may be recording for the same stream just then.
+const MOST_TRIES: u32 = 3;
+
 #[derive(Debug)]
 enum Launches {
-    /// One by one.
-    Single,
+    /// One by one, after so many tries to record them.
+    Single(u32),
     /// All of them as one.
     Recorded(Graph),
-    /// They could not be recorded.
-    Unrecorded,
 }
 
 impl State {
@@ -198,7 +199,7 @@ impl State {
         let room = Span::whole(Allocation::on_stream(stream, executor.table_bytes(1))?);
         let tables = executor.tables(stream, graph, &own, (&room, &[key.bits()]))?;
         call.launch(stream, &tables, &own, &tables.more)?;
-        Ok(Self { begins, tables, launches: Launches::Single })
+        Ok(Self { begins, tables, launches: Launches::Single(0) })
     }
 
     /// Queues another, with a new key where it has one. Whether it was one launch.
@@ -208,8 +209,8 @@ impl State {
         }
         // Launches that somebody wants to see cannot be part of one.
         let is_traced = stream.is_traced();
-        if let (Launches::Single, false) = (&self.launches, is_traced) {
-            self.launches = self.record(stream, call).map_or(Launches::Unrecorded, Launches::Recorded);
+        if let (&Launches::Single(tries @ ..MOST_TRIES), false) = (&self.launches, is_traced) {
+            self.launches = self.record(stream, call).map_or(Launches::Single(tries + 1), Launches::Recorded);
         }
         match &mut self.launches {
             Launches::Recorded(recorded) if !is_traced => {

@@ -77,9 +77,10 @@ class LayerGraph:
 
     def keep_ready(self, kind: Any, ready: Any) -> None:
         """Keeps what calls of a kind share; the oldest goes first."""
-        while len(self.ready) >= _MOST_READY:
-            self.ready.pop(next(iter(self.ready)), None)
-        self.ready[kind] = ready
+        with _lock:
+            while len(self.ready) >= _MOST_READY:
+                del self.ready[next(iter(self.ready))]
+            self.ready[kind] = ready
 
     @classmethod
     def of(cls, graph: Graph) -> LayerGraph:

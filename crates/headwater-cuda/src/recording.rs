@@ -25,6 +25,13 @@ impl Stream {
         code == 0 && status == ACTIVE
     }
 
+    /// Whether the handle names another stream in every thread.
+    #[must_use]
+    pub fn is_of_thread(&self) -> bool {
+        const PER_THREAD: usize = 2;
+        self.raw().addr() == PER_THREAD
+    }
+
     /// A stream of our own that graphs for this one are recorded on: default streams cannot be recorded, and those of others are
     /// theirs. What runs of different streams must not share, such as the workspace of products, is told apart by it.
     pub fn recorder(&self) -> Result<&Self> {

@@ -81,7 +81,7 @@ impl Repeats {
     ) -> Result<()> {
         let call = Call { executor, graph, memory };
         let StepKey::Told(key) = memory.key else { return call.queue_once(stream) };
-        if stream.is_recorded() {
+        if stream.is_of_thread() || stream.is_recorded() {
             return call.queue_once(stream);
         }
         match self.find(stream, &call) {

@@ -125,6 +125,15 @@ fn a_stream_may_be_met_first_while_it_is_recorded() {
 }
 
 #[test]
+fn one_handle_is_another_stream_in_every_thread() {
+    let Some(gpu) = gpu() else { return };
+    // SAFETY: these are never destroyed.
+    let of = |handle: usize| unsafe { Stream::foreign(&gpu, std::ptr::without_provenance_mut(handle)) }.unwrap();
+    assert_eq!([0, 1, 2].map(|handle| of(handle).is_of_thread()), [false, false, true]);
+    assert!(!gpu.stream().unwrap().is_of_thread());
+}
+
+#[test]
 fn a_graph_keeps_no_memory_that_it_was_lent() {
     let Some(gpu) = gpu() else { return };
     let stream = Stream::new(&gpu).unwrap();

@@ -302,6 +302,32 @@ fn a_call_is_part_of_a_graph_that_others_record() {
 }
 
 #[test]
+fn threads_call_one_plan_together() {
+    let Ok(gpu) = Gpu::open(0) else { return };
+    let (own, first) = (Layer::new(), gpu.stream().unwrap());
+    let graph = own.on_gpu(first, &own.graph);
+    first.synchronize().unwrap();
+    let wanted: Vec<Vec<f32>> = (0..4).map(|key| own.wanted(&own.graph, &own.given, key)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (own, graph, wanted, gpu) = (&own, &graph, &wanted, &gpu);
+            scope.spawn(move || {
+                // Two threads a stream, each with memory of its own.
+                let stream = if thread < 2 { gpu.stream().unwrap().clone() } else { Stream::new(gpu).unwrap() };
+                let memory = Memory::new(&stream, own, graph);
+                for key in [0, 1, 2, 3, 2, 1].repeat(3) {
+                    memory.queue(&stream, own, graph, told(key));
+                    assert_near(&memory.out(&stream), &wanted[usize::try_from(key).unwrap()]);
+                }
+            });
+        }
+    });
+    let counts = own.counts();
+    assert_eq!((counts.kept, counts.bound, counts.repeated), (4, 4, 68));
+    assert!(counts.launched_as_one > 50, "{counts:?}");
+}
+
+#[test]
 fn memory_that_does_not_fit_is_refused_by_name() {
     let Ok(gpu) = Gpu::open(0) else { return };
     let (own, stream) = (Layer::new(), gpu.stream().unwrap());

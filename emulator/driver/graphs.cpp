@@ -73,6 +73,59 @@ HWEMU_EXPORT int cuStreamIsCapturing(void* handle, int* status) {
     return success;
 }
 
+HWEMU_EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
+    Call call;
+    if (!mode || *mode < 0 || *mode > 2) return invalid_value;
+    std::swap(*mode, thread_mode());
+    return success;
+}
+
+HWEMU_EXPORT int cuStreamGetCaptureInfo_v2(
+    void* handle, int* status, unsigned long long* id, void** graph, const void** behind, std::size_t* count) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    const Stream* stream = find_stream(handle);
+    if (!stream) return invalid_handle;
+    // What an operation would wait for is not told.
+    if (!status || behind || count) return invalid_value;
+    *status = !stream->capture ? 0 : stream->capture->invalidated ? 2 : 1;
+    if (!stream->capture) return success;
+    if (id) *id = reinterpret_cast<std::uintptr_t>(stream->capture.get());
+    // Good for what a graph under capture may be given: objects.
+    if (graph) *graph = &stream->capture->graph;
+    return success;
+}
+
+HWEMU_EXPORT int cuUserObjectCreate(void** out, void* data, void (*end)(void*), unsigned count, unsigned flags) {
+    Call call;
+    if (!state().initialised) return not_initialized;
+    if (!out || !end || count != 1 || flags != 1) return invalid_value;
+    auto object = std::shared_ptr<UserObject>(new UserObject{data, end});
+    *out = state().objects.add(std::make_unique<std::shared_ptr<UserObject>>(object));
+    return success;
+}
+
+HWEMU_EXPORT int cuUserObjectRelease(void* object, unsigned count) {
+    Call call;
+    if (!state().initialised) return not_initialized;
+    if (count != 1) return invalid_value;
+    return state().objects.remove(object) ? success : invalid_value;
+}
+
+HWEMU_EXPORT int cuGraphRetainUserObject(void* graph, void* object, unsigned count, unsigned flags) {
+    Call call;
+    if (!state().initialised) return not_initialized;
+    if (!state().objects.has(object) || count != 1 || flags != 1) return invalid_value;
+    std::shared_ptr<Graph>* found = nullptr;
+    if (state().graphs.has(graph)) found = static_cast<std::shared_ptr<Graph>*>(graph);
+    for (Capture* capture : state().captures)
+        if (&capture->graph == graph) found = &capture->graph;
+    if (!found) return invalid_value;
+    (*found)->objects.push_back(*static_cast<std::shared_ptr<UserObject>*>(object));
+    state().objects.remove(object);
+    return success;
+}
+
 HWEMU_EXPORT int cuGraphInstantiateWithFlags(void** out, void* graph, unsigned long long) {
     Call call;
     if (int error = call.needs_context()) return error;

@@ -123,7 +123,7 @@ void release_pool(DevicePointer base) {
 }
 
 Graph::~Graph() {
-    if (!owned.empty()) finish_all();
+    if (!owned.empty() || !objects.empty()) finish_all();
     for (DevicePointer address : owned) release_pool(address);
 }
 

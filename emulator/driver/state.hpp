@@ -56,10 +56,18 @@ struct Captured {
     std::vector<std::size_t> behind;
 };
 
+// Data of the caller's, whose end is called when the last graph that retains it is gone.
+struct UserObject {
+    void* data;
+    void (*end)(void*);
+    ~UserObject() { end(data); }
+};
+
 struct Graph {
     std::vector<Captured> operations;
     unsigned lanes = 0;                // streams that were captured
     std::vector<DevicePointer> owned;  // memory that was allocated while capturing
+    std::vector<std::shared_ptr<UserObject>> objects;
     ~Graph();
 };
 
@@ -158,6 +166,7 @@ struct State {
     std::set<const Function*> functions;
     Registry<std::shared_ptr<Graph>> graphs;
     Registry<Executable> executables;
+    Registry<std::shared_ptr<UserObject>> objects;  // those that nobody moved to a graph
     Registry<GreenContext> green;
     Registry<DevResource> descriptions;
     std::set<Capture*> captures;
@@ -194,6 +203,8 @@ Stream* find_stream(const void* handle);
 Stream* default_stream(Device* device);
 // 0, or 900 when a capture in progress forbids calls that touch the whole device; such a call ends the capture.
 int forbidden_by_capture();
+// What the calling thread lets captures forbid: 2 is nothing.
+int& thread_mode();
 // Keeps a failure of device work: returned at once, or later by every call when HWEMU_STICKY=1.
 int device_failure(int code);
 

@@ -30,7 +30,13 @@ int device_failure(int code) {
     return success;
 }
 
+int& thread_mode() {
+    thread_local int mode = 0;
+    return mode;
+}
+
 int forbidden_by_capture() {
+    if (thread_mode() == 2) return success;
     for (Capture* capture : state().captures) {
         const bool applies = capture->mode == 0 || (capture->mode == 1 && capture->thread == std::this_thread::get_id());
         if (!applies) continue;

@@ -35,7 +35,7 @@ from ._headwater import (
     synchronize,
     take_rows,
 )
-from .compile import compile, constant, when
+from .compile import OPTIMISATIONS, compile, constant, when
 from .dataset import Dataset, from_pyg, generate, ingest
 from .run import Run
 from .tiers import Plan, plan, scores
@@ -63,6 +63,7 @@ __all__ = [
     "DeviceSample",
     "DeviceSampler",
     "Graph",
+    "OPTIMISATIONS",
     "Plan",
     "Run",
     "Sample",

@@ -262,7 +262,7 @@ def synchronize(device: int, stream: _Stream) -> None:
 class Layer:
     """The text of a layer. `name` is what errors call it."""
 
-    def __init__(self, name: str, text: str) -> None: ...
+    def __init__(self, name: str, text: str, without: Sequence[str]) -> None: ...
     @property
     def name(self) -> str: ...
     @property
@@ -286,6 +286,9 @@ class Layer:
         training: bool,
     ) -> BoundLayer:
         """The layer for one kind of call. `rows` has the extents of a row of each array."""
+
+def optimisations() -> list[str]:
+    """Names of everything that compiled layers may be left without."""
 
 def builtin_layer(name: str) -> str:
     """The text of a layer that comes with Headwater."""
@@ -354,19 +357,26 @@ class DevicePlan:
 
     @property
     def backward_reads(self) -> list[str]: ...
-    def needs(
-        self, graph: Union[LayerGraph, DeviceLayerGraph], backward: bool, stream: _Stream
-    ) -> tuple[list[tuple[str, int]], int]:
-        """What a direction makes, with how many numbers, and the bytes that it needs besides."""
+    def placed(self, graph: Union[LayerGraph, DeviceLayerGraph], stream: _Stream) -> PlacedPlan:
+        """The kernels for a graph, which is brought to the GPU if it was not there."""
+
+class PlacedPlan:
+    """Kernels of a layer for a GPU and a graph."""
+
+    def needs(self, backward: bool) -> tuple[list[str], list[tuple[str, int]], int]:
+        """Names of what a direction reads and makes, those that it makes with how many numbers, and the bytes that it needs
+        besides."""
     def _queue(
         self,
-        graph: Union[LayerGraph, DeviceLayerGraph],
         backward: bool,
-        memory: dict[str, tuple[int, int]],
+        memory: Sequence[tuple[int, int]],
         temporaries: tuple[int, int],
         seed: int,
+        key: Optional[int],
         stream: _Stream,
     ) -> None: ...
+    def repeats(self, backward: bool) -> Optional[tuple[int, int, int, int]]:
+        """Places that are kept, calls at a new place, calls at a known one, and those of them that were one launch."""
 
 _Given = Optional[_Array]
 

@@ -23,6 +23,7 @@ Torch is imported when a layer is first called.
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import inspect
 import operator
@@ -33,7 +34,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
-from ._headwater import BoundLayer, builtin_layer
+from ._headwater import BoundLayer, builtin_layer, optimisations
 from ._headwater import Layer as _Text
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
     from .module import LayerModule
 
+# Names of what layers may be compiled without.
+OPTIMISATIONS = tuple(optimisations())
 # Kinds of calls that a layer keeps its plans for.
 _MOST_BOUND = 64
 
@@ -53,6 +56,7 @@ def compile(
     self_loops: bool = False,
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
+    without: Iterable[str] = (),
 ) -> Callable[[Callable], Layer]: ...
 
 
@@ -64,6 +68,7 @@ def compile(
     self_loops: bool = False,
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
+    without: Iterable[str] = (),
 ) -> Layer: ...
 
 
@@ -78,28 +83,34 @@ def compile(
     self_loops: bool = False,
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
+    without: Iterable[str] = (),
     fallback: bool = True,
 ) -> Any:
     """A layer out of a function or its text, by the name of one that comes with Headwater, or out of a module of others.
 
     `self_loops` gives every node one edge to itself, in the place of those that the graph has; `drop_self_loops` leaves them out.
     `uses` are functions that the layer calls; they stand above it. A function whose first parameter is `self` is a method, and
-    what it reads of `self` are parameters of the layer.
+    what it reads of `self` are parameters of the layer. `without` are names of optimisations to leave out, as `headwater compile
+    --without` takes them: they change how fast the layer is, and in what order numbers are added. `headwater.OPTIMISATIONS` has all.
 
     Of a module, such as a `MessagePassing` of PyG, the Python is read and what can be said as a text runs compiled. What
     cannot runs as it is written and is said once a class; with `fallback=False` it raises.
     """
+    without = _names(without)
     if layer is None:
-        wishes = {"self_loops": self_loops, "drop_self_loops": drop_self_loops, "uses": uses, "fallback": fallback}
+        wishes = {"self_loops": self_loops, "drop_self_loops": drop_self_loops, "uses": uses, "without": without}
+        wishes["fallback"] = fallback
         return functools.partial(compile, **wishes)
     if isinstance(layer, str):
         if self_loops or drop_self_loops or uses:
             raise TypeError("a text says @layer(self_loops=True) itself, and has the functions that it uses")
         known = builtin_layer(layer) if layer.isidentifier() else None
-        return Layer(known or layer, f"<{layer}>" if known else "<layer>")
+        return Layer(known or layer, f"<{layer}>" if known else "<layer>", without)
     if "torch" in sys.modules and isinstance(layer, sys.modules["torch"].nn.Module):
         if self_loops or drop_self_loops or uses:
             raise TypeError("a module says itself what its edges are; expected no self_loops, drop_self_loops or uses")
+        if without:
+            raise TypeError("a module's texts are compiled with every optimisation; expected no `without`")
         from .translate.module import compile_module
 
         return compile_module(layer, fallback)
@@ -107,16 +118,16 @@ def compile(
         raise TypeError(f"a layer is a function, a text or a module, not a {type(layer).__name__}")
     if self_loops and drop_self_loops:
         raise TypeError("self_loops adds edges that drop_self_loops leaves out; give one of them")
-    return _of_function(layer, "self_loops=True" if self_loops else "drop_self_loops=True" if drop_self_loops else None, uses)
+    wish = "self_loops=True" if self_loops else "drop_self_loops=True" if drop_self_loops else None
+    return _of_function(layer, _text_of(layer, wish, list(uses)), without)
 
 
-def _of_function(function: Callable, wish: Optional[str], uses: Iterable[Callable]) -> Any:
-    text = _text_of(function, wish, list(uses))
+def _of_function(function: Callable, text: tuple[str, str], without: tuple[str, ...]) -> Any:
     if next(iter(inspect.signature(function).parameters), None) == "self":
         from .method import MethodLayer
 
-        return MethodLayer(function, *text)
-    made = Layer(*text)
+        return MethodLayer(function, *text, without)
+    made = Layer(*text, without)
     functools.update_wrapper(made, function)
     return made
 
@@ -137,13 +148,26 @@ class Given:
     sizes: dict[str, int]
     options: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        # 1, 1.0 and True are the same key, but not the same option.
+        told = tuple([(name, type(value), value) for name, value in sorted(self.options.items())])
+        # What tells kinds of calls apart, besides shapes.
+        self.key = (tuple(sorted(self.sizes.items())), told)
+
+    def with_arrays(self, arrays: dict[str, Any]) -> Given:
+        """The same sizes and options with these arrays."""
+        made = copy.copy(self)
+        made.arrays = arrays
+        return made
+
 
 class Layer:
     """A layer that is called with a graph and tensors. `compile` makes it."""
 
-    def __init__(self, text: str, name: str = "<layer>") -> None:
-        self._made_of = (text, name)
-        self._text = _Text(name, text)
+    def __init__(self, text: str, name: str = "<layer>", without: Iterable[str] = ()) -> None:
+        self.without = _names(without)
+        self._made_of = (text, name, self.without)
+        self._text = _Text(name, text, self.without)
         self.__name__ = self._text.name
         self._names = self._text.parameters
         self._sizes = set(self._text.sizes)
@@ -177,7 +201,7 @@ class Layer:
         from .autograd import prepare
 
         prepared = prepare(self, graph, self.given(arguments, named), True)
-        return prepared.bound.explain(prepared.graph, level)
+        return prepared.ready.bound.explain(prepared.ready.graph, level)
 
     def module(
         self,
@@ -187,16 +211,22 @@ class Layer:
         num_nodes: Optional[int] = None,
         graph: Any = None,
         seed: Optional[int] = None,
+        without: Optional[Iterable[str]] = None,
         **named: Any,
     ) -> LayerModule:
         """A module that owns the layer's weights, and is called with a graph and the layer's inputs.
 
         Sizes and options are given by name. How many nodes and types there are is given too, or follows from a `graph` as calls take
         it; types are one of each by default. Weights begin as those of Headwater's own model of this name do, else by Glorot's
-        rule, and biases called `b` as zeros. `seed` comes from torch's generator by default.
+        rule, and biases called `b` as zeros. `seed` comes from torch's generator by default. `without` is as `compile` has it, and
+        what the layer itself was compiled without by default.
         """
         from .module import LayerModule
 
+        if without is not None:
+            layer = Layer(*self._made_of[:2], without)
+            told = dict(num_edge_types=num_edge_types, num_node_types=num_node_types, num_nodes=num_nodes)
+            return layer.module(**told, graph=graph, seed=seed, **named)
         given = self.given((), named)
         if given.arrays:
             raise TypeError(f"{self.__name__}.module() takes sizes and options; {next(iter(given.arrays))} is an array")
@@ -226,17 +256,17 @@ class Layer:
             if name not in self._names and name not in self._sizes:
                 raise TypeError(f"{self.__name__}() got an unexpected argument '{name}'")
             all_of_them[name] = value
-        found = Given({}, {}, {})
+        arrays, sizes, options = {}, {}, {}
         for name, value in all_of_them.items():
             if value is None:
                 continue
             if name in self._sizes:
-                found.sizes[name] = operator.index(value)
+                sizes[name] = operator.index(value)
             elif name in self._options:
-                found.options[name] = value
+                options[name] = value
             else:
-                found.arrays[name] = value
-        return found
+                arrays[name] = value
+        return Given(arrays, sizes, options)
 
     def bound(
         self, rows: dict[str, list[int]], sizes: dict[str, int], options: dict[str, Any], wanted: frozenset, training: bool
@@ -265,6 +295,14 @@ class Layer:
 
     def __repr__(self) -> str:
         return f"<headwater layer {self.__name__}({', '.join(self._names)})>"
+
+
+def _names(without: Iterable[str]) -> tuple[str, ...]:
+    """Names of optimisations. A text would be taken for its letters."""
+    names = () if isinstance(without, str) else tuple(without)
+    if isinstance(without, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"without is {without!r}; it should be a list of names")
+    return names
 
 
 def _text_of(function: Callable, wish: Optional[str], uses: list[Callable]) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Optional
 
 import torch
@@ -43,6 +43,9 @@ _idle: dict[int, list[Lane]] = {}
 _thread = threading.local()
 
 
+_HERE = nullcontext()
+
+
 class Place:
     """A GPU, and where its work goes."""
 
@@ -74,7 +77,7 @@ class Place:
 
     def entered(self) -> AbstractContextManager:
         """The GPU is the thread's current one meanwhile, which saves every native call from making it so by itself."""
-        return torch.cuda.device(self.ordinal)
+        return _HERE if torch.cuda.current_device() == self.ordinal else torch.cuda.device(self.ordinal)
 
     def enter(self) -> Lane:
         """Gives the current thread streams of its own, until whoever ends the thread gives them back with `leave`."""
@@ -207,13 +210,25 @@ def gather(table: Table, ids: Tensor, dtype: torch.dtype, place: Place) -> Tenso
     return out
 
 
+# GPUs that tensors were met on: tensors lie there, so nobody has to ask whether they are.
+_places: dict[torch.device, Place] = {}
+
+
 def holding(tensors: dict[str, Tensor]) -> Optional[Place]:
     """The GPU that all of them lie on, or none where they lie in host memory."""
     found = [(name, tensor.device) for name, tensor in tensors.items()]
-    for name, other in found[1:]:
-        if other != found[0][1]:
-            raise ValueError(f"{name} lies on {other} and {found[0][0]} on {found[0][1]}; they should lie on one device")
-    return place_of(found[0][1]) if found else None
+    if not found:
+        return None
+    first, device = found[0]
+    for name, other in found:
+        if other != device:
+            raise ValueError(f"{name} lies on {other} and {first} on {device}; they should lie on one device")
+    if device.type == "cpu":
+        return None
+    place = _places.get(device)
+    if place is None:
+        place = _places[device] = place_of(device)
+    return place
 
 
 def lies_there(tensor: Tensor) -> bool:

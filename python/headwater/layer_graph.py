@@ -22,6 +22,8 @@ from ._headwater import Graph, Topology
 _MOST, _MOST_EDGES = 2**31 - 1, 2**30 - 1
 # Graphs that are remembered at most.
 _MOST_GRAPHS = 16
+# Kinds of calls that a graph keeps what they share for.
+_MOST_READY = 64
 
 
 class LayerGraph:
@@ -70,6 +72,15 @@ class LayerGraph:
         self._order = order
         self._on_host: dict[str, Arranged] = {}
         self._on_gpu: Optional[_OnGpu] = None
+        # What calls of a kind share, by what tells kinds apart.
+        self.ready: dict[Any, Any] = {}
+
+    def keep_ready(self, kind: Any, ready: Any) -> None:
+        """Keeps what calls of a kind share; the oldest goes first."""
+        with _lock:
+            while len(self.ready) >= _MOST_READY:
+                del self.ready[next(iter(self.ready))]
+            self.ready[kind] = ready
 
     @classmethod
     def of(cls, graph: Graph) -> LayerGraph:
@@ -105,7 +116,7 @@ class LayerGraph:
             found = self._on_host[self_loops] = Arranged(native, self_loops, self._order)
         return found
 
-    def on_gpu(self, place: gpu.Place, self_loops: str) -> Optional[_ArrangedOnGpu]:
+    def on_gpu(self, place: gpu.Place, self_loops: str) -> Optional[ArrangedOnGpu]:
         """The same made on a GPU; None where the edges lie elsewhere, have types, or are more than kernels there sort."""
         if self._on_gpu is None or not self._on_gpu.can_be_on(place):
             return None
@@ -119,12 +130,26 @@ class Arranged:
         self.native = native
         self._self_loops, self._callers = self_loops, order
         self._order: Union[Tensor, None, Literal[False]] = False
+        # What GPUs have of it, and behind which mark.
+        self._on_gpus: dict[int, tuple[Tensor, Any]] = {}
 
-    def order(self, name: str) -> Optional[Tensor]:
-        """Which of the caller's edges each edge of the kernels is; None where they are in the same order."""
+    # It was checked on the host.
+    is_trusted = True
+
+    def order(self, name: str, place: Optional[gpu.Place]) -> Optional[Tensor]:
+        """Which of the caller's edges each edge of the kernels is, where a GPU or the CPU reads it; None where they are in the
+        same order."""
         if self._order is False:
             self._order = self._find_order(name)
-        return self._order
+        if self._order is None or place is None:
+            return self._order
+        known = self._on_gpus.get(place.ordinal)
+        if known is None:
+            if place.is_capturing():
+                raise RuntimeError(_RECORDED)
+            order = place.bring(self._order)
+            known = self._on_gpus[place.ordinal] = (order, place.mark())
+        return _met(known, place)
 
     def _find_order(self, name: str) -> Optional[Tensor]:
         found = self.native.edge_order()
@@ -144,7 +169,7 @@ class _OnGpu:
         self._edges = edges.clone() if edges.is_inference() else edges
         self._version = None if edges.is_inference() else edges._version
         self._counts, self._is_sorted = (nodes, written), is_sorted
-        self._made: dict[str, _ArrangedOnGpu] = {}
+        self._made: dict[str, ArrangedOnGpu] = {}
 
     @property
     def edges(self) -> Tensor:
@@ -156,9 +181,11 @@ class _OnGpu:
         nodes, most = self._counts[0], self._edges.size(1) + self._counts[1]
         return self._edges.device == place.device and nodes <= _MOST and most <= _MOST_EDGES
 
-    def arranged(self, place: gpu.Place, self_loops: str) -> _ArrangedOnGpu:
+    def arranged(self, place: gpu.Place, self_loops: str) -> ArrangedOnGpu:
         found = self._made.get(self_loops)
-        if found is None or not found.native.is_trusted:
+        if found is None or not found.is_trusted:
+            if place.is_capturing():
+                raise RuntimeError(_RECORDED)
             # Kernels count in 32 bits; a number that has more is none of theirs.
             (sources, targets), order = self.edges.clamp(-1, _MOST).to(torch.int32).contiguous(), None
             if not self._is_sorted:
@@ -167,11 +194,11 @@ class _OnGpu:
             own = (sources.data_ptr(), targets.data_ptr(), targets.numel())
             with place.entered():
                 native = _headwater.DeviceLayerGraph(own, *self._counts, self_loops, place.ordinal, place.stream())
-            found = self._made[self_loops] = _ArrangedOnGpu(native, self_loops, order, place)
+            found = self._made[self_loops] = ArrangedOnGpu(native, self_loops, order, place)
         return found
 
 
-class _ArrangedOnGpu:
+class ArrangedOnGpu:
     """A graph in the order of the kernels, made on a GPU."""
 
     def __init__(
@@ -181,15 +208,29 @@ class _ArrangedOnGpu:
         self._self_loops, self._order, self._place = self_loops, order, place
         self._mark = place.mark()
 
-    def order(self, name: str) -> Optional[Tensor]:
+    @property
+    def is_trusted(self) -> bool:
+        """Whether no kernel has met a number that is none since it was made."""
+        return self.native.is_trusted
+
+    def order(self, name: str, place: gpu.Place) -> Optional[Tensor]:
         if self._self_loops != "as they are":
             raise _unknown_rows(name, self._self_loops)
-        if self._order is not None:
-            # Others may have sorted on another stream.
-            self._place.meet(self._mark, [self._order])
-        return self._order
+        return None if self._order is None else _met((self._order, self._mark), place)
 
 
+def _met(known: tuple[Tensor, Any], place: gpu.Place) -> Tensor:
+    """A tensor that others may have made on another stream. Who records has waited for the GPU before: what is recorded cannot
+    wait for what is not."""
+    tensor, mark = known
+    if not place.is_capturing():
+        place.meet(mark, [tensor])
+    return tensor
+
+
+_RECORDED = (
+    "the stream is being recorded, and the graph was not used on this GPU before; call the layer with it once before it is recorded"
+)
 _WHY_UNKNOWN = {
     "as they are": "edges have ids that are not their positions",
     "added": "every node gets an edge to itself",

@@ -39,10 +39,18 @@ class LayerModule(torch.nn.Module):
         """The layer's output, with dropouts in training alone."""
         if len(inputs) > len(self._inputs):
             raise TypeError(f"{self.layer.__name__} takes {self._inputs} behind the graph, but {len(inputs)} were given")
+        if not named:
+            from .autograd import call
+
+            own = {**dict(zip(self._inputs, inputs)), **self._parameters}
+            given = self._given.with_arrays({name: value for name, value in own.items() if value is not None})
+            return call(self.layer, graph, given, self.training)
         all_of_them = {**dict(zip(self._inputs, inputs)), **named}
         given = {**self._given.sizes, **self._given.options, **self._parameters}
         return self.layer(graph, training=self.training, **given, **all_of_them)
 
     def extra_repr(self) -> str:
         told = {**self._given.sizes, **self._given.options}
+        if self.layer.without:
+            told["without"] = list(self.layer.without)
         return ", ".join([self.layer.__name__, *(f"{name}={value!r}" for name, value in told.items())])

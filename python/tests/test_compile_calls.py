@@ -277,6 +277,43 @@ def test_a_plan_can_be_looked_at(edges):
         sage.explain(level="dust")
 
 
+def test_optimisations_are_left_out_by_name(edges):
+    graph, x = (edges, torch.randint(0, 3, (EDGES,))), torch.randn(NODES, D_IN)
+    names = headwater.OPTIMISATIONS
+    assert {"fuse", "compact", "merge"} < set(names)
+    layers = [headwater.compile("rgcn", without=without) for without in ((), ["compact"], names)]
+    modules = [layer.module(d_in=D_IN, d_out=D_OUT, num_edge_types=3, seed=1) for layer in layers]
+    modules.append(headwater.compile("rgcn").module(d_in=D_IN, d_out=D_OUT, num_edge_types=3, seed=1, without=names))
+    wanted = modules[0](graph, x)
+    grads = torch.autograd.grad(wanted.square().sum(), list(modules[0].parameters()))
+    for module in modules[1:]:
+        out = module(graph, x)
+        close(out, wanted, 1e-4)
+        for one, other in zip(torch.autograd.grad(out.square().sum(), list(module.parameters())), grads):
+            close(one, other, 1e-3)
+    counts = [layer.explain(level="kernels").count("\n") for layer in layers]
+    assert counts[2] > counts[0] and modules[3].layer.explain(level="kernels").count("\n") == counts[2]
+    assert modules[3].layer.without == names and "without=['one_type'" in repr(modules[3]) and "without" not in repr(modules[0])
+    for twin in (copy.deepcopy(modules[3]), pickle.loads(pickle.dumps(modules[3]))):
+        assert twin.layer.without == names and torch.equal(twin(graph, x), modules[3](graph, x))
+
+    @headwater.compile(without=["fuse"], self_loops=True)
+    def summed(g, x: node[d]):
+        for n in g.dst_nodes():
+            n["out"] = sum(e.src.x for e in n.incoming_edges())
+
+    assert summed.without == ("fuse",) and summed(edges, x).shape == x.shape
+    for wrong, kind, words in (
+        (["dust"], ValueError, 'without: there is no optimisation "dust"; there are one_type, linear_linear, .*fuse'),
+        ("fuse", TypeError, "without is 'fuse'; it should be a list of names"),
+        ([3], TypeError, "it should be a list of names"),
+    ):
+        with pytest.raises(kind, match=words):
+            headwater.compile("rgcn", without=wrong)
+        with pytest.raises(kind, match=words):
+            rgcn.module(d_in=D_IN, d_out=D_OUT, without=wrong)
+
+
 def test_a_layer_is_a_python_object(edges):
     assert gcn.__name__ == "gcn" and "norm x W" in gcn.__doc__ and gcn.__module__ == "layers"
     assert repr(sage) == "<headwater layer sage(x, W, root, b)>"

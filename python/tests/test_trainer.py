@@ -301,6 +301,17 @@ def test_scores_and_what_is_left_open_are_fields(dataset, tmp_path):
     assert trainer.config["normalise_features"] is False, "features have both signs"
 
 
+def test_layers_are_compiled_without_what_is_named(dataset, tmp_path):
+    run, plain = (fit(dataset, tmp_path / name, without=names) for name, names in (("some", []), ("none", headwater.OPTIMISATIONS)))
+    assert run.config["without"] == [] and plain.config["without"] == list(headwater.OPTIMISATIONS)
+    assert [epoch["loss"] for epoch in plain.history] == pytest.approx([epoch["loss"] for epoch in run.history], rel=1e-3)
+    assert "without" in (tmp_path / "none" / "config.toml").read_text()
+    with pytest.raises(ValueError, match="without cannot change"):
+        Trainer.resume(tmp_path / "none", dataset, epochs=4, without=["fuse"])
+    # Whoever says nothing leaves nothing out.
+    assert fit(dataset, tmp_path / "said").config["without"] is None
+
+
 def test_several_types_are_trained_on(tmp_path):
     dataset = headwater.generate("mag", tmp_path / "mag", scale=0.0002)
     run = fit(dataset, tmp_path / "run", model="rgcn", epochs=1, full_graph=False, fanout=[3], hidden=8)
@@ -379,6 +390,8 @@ def test_a_folder_is_found_where_none_is_named(dataset, tmp_path, monkeypatch):
         ({"hot_share": 0.5}, ValueError, "hot_share is 0.5; expected .* where features is not tiered"),
         ({"device": "cuda", "features": "memory"}, ValueError, "features is memory; expected auto, dma"),
         ({"epochs": object()}, TypeError, "epochs"),
+        ({"without": ["dust"]}, ValueError, "without is dust; expected optimisations among one_type, "),
+        ({"without": "fuse"}, ValueError, "without: invalid type: string"),
     ],
 )
 def test_wrong_fields_are_named(dataset, tmp_path, fields, kind, words):

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::library::DRIVER;
 use crate::types::{
     CUcontext, CUdevResource, CUdevResourceDesc, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec,
-    CUgreenCtx, CUipcMemHandle, CUmemAccessDesc, CUmemoryPool, CUmodule, CUstream, CUuuid,
+    CUgreenCtx, CUipcMemHandle, CUmemAccessDesc, CUmemoryPool, CUmodule, CUstream, CUuserObject, CUuuid,
 };
 
 /// The oldest driver API that has everything in the required part of the table.
@@ -106,6 +106,8 @@ driver_functions! {
             extra: *mut *mut c_void);
         fn cuStreamBeginCapture_v2(stream: CUstream, mode: c_int);
         fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
+        fn cuStreamIsCapturing(stream: CUstream, status: *mut c_int);
+        fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int);
         fn cuGraphInstantiateWithFlags(executable: *mut CUgraphExec, graph: CUgraph, flags: u64);
         fn cuGraphLaunch(executable: CUgraphExec, stream: CUstream);
         fn cuGraphExecDestroy(executable: CUgraphExec);
@@ -114,6 +116,14 @@ driver_functions! {
     optional {
         fn cuMemGetAddressRange_v2(base: *mut CUdeviceptr, bytes: *mut usize, pointer: CUdeviceptr);
         fn cuPointerGetAttribute(data: *mut c_void, attribute: c_int, pointer: CUdeviceptr);
+        fn cuStreamGetCaptureInfo_v2(
+            stream: CUstream, status: *mut c_int, id: *mut u64, graph: *mut CUgraph, behind: *mut *const c_void,
+            count: *mut usize);
+        fn cuUserObjectCreate(
+            object: *mut CUuserObject, data: *mut c_void, end: unsafe extern "C" fn(*mut c_void), count: c_uint,
+            flags: c_uint);
+        fn cuUserObjectRelease(object: CUuserObject, count: c_uint);
+        fn cuGraphRetainUserObject(graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint);
         fn cuMemPoolSetAccess(pool: CUmemoryPool, access: *const CUmemAccessDesc, count: usize);
         fn cuDeviceGetDevResource(device: CUdevice, resource: *mut CUdevResource, kind: c_uint);
         fn cuDevSmResourceSplitByCount(

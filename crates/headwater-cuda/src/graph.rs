@@ -5,16 +5,18 @@ use std::mem::ManuallyDrop;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, lock};
 use crate::span::Span;
-use crate::stream::Stream;
+use crate::stream::{Stream, same_memory};
 use crate::types::{CUgraph, CUgraphExec};
 
-/// A recorded sequence, ready to run. It keeps every buffer its launches touch alive.
+/// A recorded sequence, ready to run. It keeps every buffer its launches touch alive, but for those that were lent.
 #[derive(Debug)]
 pub struct Graph {
     gpu: Gpu,
     graph: CUgraph,
     executable: CUgraphExec,
     kept: Vec<Span>,
+    /// Where memory lay that was lent: address and bytes.
+    lent: Vec<(u64, usize)>,
     faults: Vec<Span>,
 }
 
@@ -26,6 +28,15 @@ impl Graph {
     /// Records what `work` queues on `stream`, and on streams that wait for it, instead of running it. Waiting
     /// inside is an error, and so is the first use of a kernel: loading it would wait.
     pub fn capture<E: From<Error>>(stream: &Stream, work: impl FnOnce(&Stream) -> Result<(), E>) -> Result<Self, E> {
+        Self::capture_over(stream, &[], work)
+    }
+
+    /// The same over memory that comes and goes. It is not kept: every launch gives memory at the same addresses again.
+    pub fn capture_over<E: From<Error>>(
+        stream: &Stream,
+        lent: &[Span],
+        work: impl FnOnce(&Stream) -> Result<(), E>,
+    ) -> Result<Self, E> {
         /// Allocating is allowed: scratch memory that recorded work needs belongs to the graph.
         const RELAXED: i32 = 2;
         let (gpu, driver) = (stream.gpu().clone(), stream.gpu().bind()?);
@@ -39,24 +50,41 @@ impl Graph {
         let open = OpenCapture { stream };
         work(stream)?;
         let graph = open.end()?;
-        let parts = std::mem::take(&mut *lock(&kept));
+        let mut parts = std::mem::take(&mut *lock(&kept));
+        parts.spans.retain(|span| !lent.iter().any(|own| same_memory(own, span)));
         let mut executable = std::ptr::null_mut();
         // SAFETY: writes one handle; the graph is live.
         let code = unsafe { (driver.cuGraphInstantiateWithFlags)(&raw mut executable, graph, 0) };
-        let made = Self { gpu, graph, executable, kept: parts.spans, faults: parts.faults };
+        let lent = lent.iter().map(place).collect();
+        let made = Self { gpu, graph, executable, kept: parts.spans, lent, faults: parts.faults };
         driver.check("cuGraphInstantiateWithFlags", code)?;
         Ok(made)
     }
 
     /// Queues the whole sequence.
     pub fn launch(&mut self, stream: &Stream) -> Result<()> {
+        self.launch_over(stream, &[])
+    }
+
+    /// The same over memory that is lent anew. It has to lie where it lay when the sequence was recorded.
+    pub fn launch_over(&mut self, stream: &Stream, lent: &[Span]) -> Result<()> {
+        if !lent.iter().map(place).eq(self.lent.iter().copied()) {
+            let why = "memory that was lent to it does not lie where it lay when it was recorded".to_owned();
+            return Err(Error::Unsupported { what: "a launch of a graph", why });
+        }
         let driver = self.gpu.bind()?;
         stream.watch(&self.faults);
-        // SAFETY: both handles are live; the buffers are kept by `self` until their use is noted.
+        // SAFETY: both handles are live; the buffers are kept by `self`, or lent by the caller, until their use
+        // is noted.
         let code = unsafe { (driver.cuGraphLaunch)(self.executable, stream.raw()) };
-        stream.note_use(self.kept.iter());
+        stream.note_use(self.kept.iter().chain(lent));
         driver.check("cuGraphLaunch", code)
     }
+}
+
+/// Address and bytes.
+fn place(span: &Span) -> (u64, usize) {
+    (span.pointer(), span.bytes())
 }
 
 /// A capture under way. It ends even when the work fails or panics, or the stream would stay unusable.

@@ -32,6 +32,7 @@
 //! ```
 #![allow(unsafe_code, reason = "this crate is the boundary to the driver")]
 
+mod allocation_calls;
 mod bandwidth;
 mod cache;
 mod copy;
@@ -47,6 +48,7 @@ mod module;
 mod nvml;
 mod nvrtc;
 mod passing;
+mod recording;
 mod registration;
 mod report;
 mod scratch;
@@ -58,6 +60,7 @@ mod tests;
 mod trace;
 mod types;
 
+pub use allocation_calls::allocation_calls;
 pub use bandwidth::{Bandwidths, SOURCES};
 pub use cublas::{Gemm, GemmOperand, GemmType, cublas_available};
 pub use error::{Error, FAULT_ID_OUT_OF_RANGE, FAULT_TOO_MANY, LaunchProblem, Result};
@@ -73,6 +76,6 @@ pub use registration::{Registration, is_pinned};
 pub use report::{Found, GpuReport, Report};
 pub use scratch::{Scratch, SpareStream};
 pub use share::{GreenContext, SmShare};
-pub use span::{Allocation, IpcHandle, RegisteredParts, Span, allocation_calls};
+pub use span::{Allocation, IpcHandle, RegisteredParts, Span};
 pub use stream::{Event, Stream};
 pub use trace::TracedLaunch;

@@ -3,9 +3,9 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
 
+use crate::allocation_calls::{check_allocation, count_call};
 use crate::error::Result;
 use crate::gpu::Gpu;
-use crate::span::{check_allocation, count_call};
 
 /// Whether the driver has pinned all of `start..start + bytes` already, for whoever allocated it. It registers none of that again.
 pub fn is_pinned(gpu: &Gpu, start: NonNull<u8>, bytes: usize) -> Result<bool> {

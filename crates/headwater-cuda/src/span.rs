@@ -5,27 +5,17 @@
 //! memory after that work and not under it. Nobody has to remember to keep a buffer alive.
 
 use std::any::Any;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::allocation_calls::{check_allocation, count_call};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, lock};
-use crate::host_memory::HostMemory;
-use crate::stream::{Event, Kept, Stream};
+use crate::recording;
+use crate::stream::{Event, Stream};
 use crate::types::CUipcMemHandle;
-
-const OUT_OF_MEMORY: c_int = 2;
-
-/// Calls that asked the driver for memory since the process began. Pools show with it that they save such calls.
-static ALLOCATION_CALLS: AtomicU64 = AtomicU64::new(0);
-
-/// How often this process asked the driver to allocate, free, register or unregister memory.
-#[must_use]
-pub fn allocation_calls() -> u64 {
-    ALLOCATION_CALLS.load(Ordering::Relaxed)
-}
 
 /// A range of GPU-reachable memory.
 #[derive(Debug)]
@@ -101,6 +91,7 @@ unsafe impl Sync for Allocation {}
 impl Allocation {
     /// Device memory that becomes valid and invalid in the order of `stream`.
     pub fn on_stream(stream: &Stream, bytes: usize) -> Result<Arc<Self>> {
+        recording::free_now();
         let (gpu, driver) = (stream.gpu(), stream.gpu().bind()?);
         let mut pointer = 0;
         // SAFETY: writes one pointer. A length of zero is refused by the driver, so one byte is asked for instead.
@@ -330,10 +321,17 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         let pending = std::mem::take(&mut *lock(&self.uses));
+        if pending.is_empty() && matches!(self.backing, Backing::Borrowed(_) | Backing::Lent(_)) {
+            return;
+        }
         let home = if let Backing::StreamOrdered(home) = &self.backing { Some(home) } else { None };
         let streams = pending.iter().map(|used| &used.stream);
         if let Some(kept) = streams.chain(home).find_map(Stream::capture) {
-            return self.outlive(pending, &kept);
+            let again = self.again(pending);
+            return lock(&kept).spans.push(again);
+        }
+        if pending.iter().map(|used| &used.stream).chain(home).any(Stream::is_recorded) {
+            return recording::free_later(self.again(pending));
         }
         let Ok(driver) = self.gpu.bind() else { return };
         if let Backing::StreamOrdered(home) = &self.backing {
@@ -366,13 +364,13 @@ impl Drop for Allocation {
 }
 
 impl Allocation {
-    /// Moves what is being dropped to a capture that one of its streams is part of. Freeing would become part of the
-    /// capture, or break it; the memory goes when the capture's graph does.
-    fn outlive(&mut self, pending: Vec<Use>, kept: &Kept) {
+    /// What is being dropped, once more: one of its streams is part of a capture. Freeing would become part of the capture, or
+    /// break it; the memory goes when the capture's graph does, or when somebody else's capture is over.
+    fn again(&mut self, pending: Vec<Use>) -> Span {
         let backing = std::mem::replace(&mut self.backing, Backing::Borrowed(Arc::new(())));
         let mut again = Self::unshared(&self.gpu, self.pointer, self.host, self.bytes, backing);
         (again.parts, again.uses) = (std::mem::take(&mut self.parts), Mutex::new(pending));
-        lock(kept).spans.push(Span::whole(Arc::new(again)));
+        Span::whole(Arc::new(again))
     }
 }
 
@@ -472,25 +470,4 @@ fn device_pointer(gpu: &Gpu, host: *mut c_void) -> Result<u64> {
     let code = unsafe { (driver.cuMemHostGetDevicePointer_v2)(&raw mut pointer, host, 0) };
     driver.check("cuMemHostGetDevicePointer", code)?;
     Ok(pointer)
-}
-
-pub(crate) fn count_call() {
-    ALLOCATION_CALLS.fetch_add(1, Ordering::Relaxed);
-}
-
-pub(crate) fn check_allocation(
-    gpu: &Gpu,
-    what: &'static str,
-    call: &'static str,
-    code: c_int,
-    bytes: usize,
-) -> Result<()> {
-    count_call();
-    if code != OUT_OF_MEMORY {
-        return gpu.driver().check(call, code);
-    }
-    let host = what.contains("host").then(HostMemory::now).map(|host| (host.free_bytes, host.total_bytes));
-    let of_gpu = || gpu.memory().map(|own| (own.free_bytes, own.total_bytes));
-    let (free_bytes, total_bytes) = host.map_or_else(of_gpu, Ok)?;
-    Err(Error::OutOfMemory { what, asked_bytes: bytes, free_bytes, total_bytes })
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, lock};
+use crate::recording::Unguarded;
 use crate::span::{Allocation, Span, uses_so_far};
 use crate::trace::Traced;
 use crate::types::{CUevent, CUgreenCtx, CUstream};
@@ -37,6 +38,8 @@ struct Inner {
     traced: Traced,
     /// Uses of memory with numbers below this are over.
     passed: AtomicU64,
+    /// Where graphs for this stream are recorded.
+    recorder: OnceLock<Stream>,
 }
 
 /// What a graph under capture must keep alive, whichever of the captured streams uses it.
@@ -136,8 +139,9 @@ impl Stream {
 
     fn from_parts(gpu: &Gpu, raw: CUstream, origin: Origin, fault: Span) -> Self {
         let (watched, capturing, scratch) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (traced, passed) = (Traced::default(), AtomicU64::new(0));
-        Self(Arc::new(Inner { gpu: gpu.clone(), raw, origin, fault, watched, capturing, scratch, traced, passed }))
+        let (traced, passed, recorder) = (Traced::default(), AtomicU64::new(0), OnceLock::new());
+        let gpu = gpu.clone();
+        Self(Arc::new(Inner { gpu, raw, origin, fault, watched, capturing, scratch, traced, passed, recorder }))
     }
 
     /// The GPU this stream belongs to.
@@ -223,6 +227,10 @@ impl Stream {
         self.0.fault.pointer()
     }
 
+    pub(crate) fn kept_recorder(&self) -> &OnceLock<Self> {
+        &self.0.recorder
+    }
+
     pub(crate) fn traced(&self) -> &Traced {
         &self.0.traced
     }
@@ -269,11 +277,13 @@ fn add(known: &mut Vec<Span>, span: &Span) {
     }
 }
 
-fn same_memory(one: &Span, other: &Span) -> bool {
+pub(crate) fn same_memory(one: &Span, other: &Span) -> bool {
     Arc::ptr_eq(one.allocation(), other.allocation())
 }
 
 fn new_fault_cell(gpu: &Gpu) -> Result<Span> {
+    // The stream may be met for the first time while its owner records it.
+    let _allowed = Unguarded::enter(gpu)?;
     let cell = Span::whole(Allocation::pinned(gpu, size_of::<FaultCell>())?);
     cell.host_fill(0);
     Ok(cell)
@@ -396,6 +406,8 @@ impl Event {
     pub fn has_passed(&self) -> Result<bool> {
         // Read first: were the event moved meanwhile, it would be asked about a later place.
         let (driver, mark) = (self.gpu.bind()?, lock(&self.mark).clone());
+        // Others may be recording meanwhile, and asking has nothing to do with them.
+        let _allowed = Unguarded::enter(&self.gpu)?;
         // SAFETY: the handle is live.
         let has_passed = ready("cuEventQuery", &driver, unsafe { (driver.cuEventQuery)(self.raw) })?;
         if has_passed {
@@ -407,6 +419,7 @@ impl Event {
     /// Waits until the work before the event is done.
     pub fn synchronize(&self) -> Result<()> {
         let (driver, mark) = (self.gpu.bind()?, lock(&self.mark).clone());
+        let _allowed = Unguarded::enter(&self.gpu)?;
         // SAFETY: the handle is live.
         driver.check("cuEventSynchronize", unsafe { (driver.cuEventSynchronize)(self.raw) })?;
         mark.pass();

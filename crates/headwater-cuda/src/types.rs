@@ -34,6 +34,8 @@ handles! {
     CUgraph = CUgraph_st;
     /// Recorded work that can be launched.
     CUgraphExec = CUgraphExec_st;
+    /// Data of ours that graphs keep, and tell when they are gone.
+    CUuserObject = CUuserObject_st;
     /// What stream-ordered memory is taken from.
     CUmemoryPool = CUmemPoolHandle_st;
     /// A context with some of the multiprocessors.

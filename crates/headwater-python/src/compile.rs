@@ -9,7 +9,7 @@ use std::sync::Arc;
 use headwater::compile::call::{Bound as BoundText, Level, Plan as Compiled, Text, Wish};
 use headwater::compile::front::{self, Arguments, Declared, OptionValue, Signature};
 use headwater::compile::inter::Domain;
-use headwater::compile::pass::Statistics;
+use headwater::compile::pass::{Optimisations, Statistics};
 use headwater::train::network::{Beginning, first_values};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -28,6 +28,8 @@ pub struct Layer {
     name: String,
     text: String,
     signature: Signature,
+    /// Optimisations that it is compiled without.
+    without: BTreeSet<String>,
 }
 
 /// What the text knows when it is read.
@@ -67,9 +69,10 @@ type Written = (String, String, Vec<String>);
 #[pymethods]
 impl Layer {
     #[new]
-    fn new(name: String, text: String) -> PyResult<Self> {
+    fn new(name: String, text: String, without: Vec<String>) -> PyResult<Self> {
         let signature = front::signature(&name, &text).map_err(|why| of_compile(why, &text))?;
-        Ok(Self { name, text, signature })
+        Optimisations::ALL.without(&without).map_err(|why| of_compile(why, ""))?;
+        Ok(Self { name, text, signature, without: without.into_iter().collect() })
     }
 
     /// The layer's name.
@@ -120,7 +123,8 @@ impl Layer {
     ) -> PyResult<BoundLayer> {
         let options = options.into_iter().map(|(name, value)| (name, value.into())).collect();
         let text = Text { name: &self.name, text: &self.text };
-        let made = BoundText::new(text, &rows, Arguments { sizes, options }, &Wish { gradients, training });
+        let wish = Wish { gradients, training, without: self.without.clone() };
+        let made = BoundText::new(text, &rows, Arguments { sizes, options }, &wish);
         let bound = made.map_err(|why| of_compile(why, &self.text))?;
         Ok(BoundLayer { bound: Arc::new(bound), model: self.signature.layer.clone() })
     }
@@ -128,6 +132,12 @@ impl Layer {
 
 fn written(declared: &Declared) -> Written {
     (declared.name.clone(), declared.domain.to_string(), declared.sizes.clone())
+}
+
+/// Names of everything that compiled layers may be left without.
+#[pyfunction]
+pub fn optimisations() -> Vec<&'static str> {
+    Optimisations::SWITCHES.map(|(name, _)| name).to_vec()
 }
 
 /// The text of a layer that comes with Headwater.

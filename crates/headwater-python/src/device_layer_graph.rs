@@ -1,12 +1,13 @@
 //! Graphs as kernels of layers find them on a GPU: brought there from the host, or made there out of edges that lie there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use headwater::compile::cuda::{DeviceBlock, DeviceGraph, Lists, Room, Table, Wants};
 use headwater::compile::inter::Domain;
 use headwater::compile::pass::Statistics;
 use headwater::cuda::{Event, Gpu, Stream};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::cuda::{NamedStream, at, gpu, raise_faults, stream};
@@ -19,10 +20,34 @@ pub struct DeviceLayerGraph {
     graph: Arc<DeviceGraph>,
     statistics: Statistics,
     gpu: usize,
-    /// Behind the kernels that make it: it may be used on another stream.
-    made: Event,
+    made: Arc<Made>,
     /// How many faults were told when it was made.
     faults: u64,
+}
+
+/// Behind the kernels that make a graph: it may be used on another stream.
+pub struct Made {
+    event: Event,
+    has_passed: AtomicBool,
+}
+
+impl Made {
+    /// Lets work on a stream begin when the graph is made. Work that somebody records cannot wait for work that they do not, so
+    /// the host waits then.
+    pub fn before(&self, stream: &Stream) -> PyResult<()> {
+        if self.has_passed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let has_passed = if stream.is_recorded() {
+            self.event.synchronize().map(|()| true)
+        } else {
+            self.event
+                .has_passed()
+                .and_then(|has_passed| if has_passed { Ok(true) } else { stream.wait(&self.event).map(|()| false) })
+        };
+        self.has_passed.fetch_or(has_passed.map_err(of_cuda)?, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 #[pymethods]
@@ -62,6 +87,7 @@ impl DeviceLayerGraph {
         let (graph, made) = made.map_err(|why| of_compile(why, ""))?;
         raise_faults(&stream)?;
         let statistics = Statistics::of_one_relation(nodes, written, graph.room(Domain::Edge));
+        let made = Arc::new(Made { event: made, has_passed: AtomicBool::new(false) });
         Ok(Self { graph: Arc::new(graph), statistics, gpu, made, faults: faults() })
     }
 
@@ -78,13 +104,26 @@ impl DeviceLayerGraph {
 }
 
 /// A graph that a call is made with.
-#[derive(FromPyObject)]
 pub enum AnyGraph<'py> {
     /// Of the host.
     Host(PyRef<'py, LayerGraph>),
     /// Of a GPU.
     Device(PyRef<'py, DeviceLayerGraph>),
 }
+
+impl<'py> FromPyObject<'_, 'py> for AnyGraph<'py> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match object.cast::<DeviceLayerGraph>() {
+            Ok(graph) => Ok(Self::Device(graph.to_owned().borrow())),
+            Err(_) => Ok(Self::Host(object.extract()?)),
+        }
+    }
+}
+
+/// A graph on a GPU, and what its use waits for.
+pub type OnGpu = (Arc<DeviceGraph>, Option<Arc<Made>>);
 
 impl AnyGraph<'_> {
     /// Rows that it is compiled for.
@@ -112,11 +151,10 @@ impl AnyGraph<'_> {
     }
 
     /// It on a GPU, brought there if it was not.
-    pub fn on_gpu(&self, py: Python<'_>, gpu: &Gpu, stream: &Stream, tables: &[&Table]) -> PyResult<Arc<DeviceGraph>> {
+    pub fn on_gpu(&self, py: Python<'_>, gpu: &Gpu, stream: &Stream, tables: &[&Table]) -> PyResult<OnGpu> {
         let graph = match self {
             Self::Device(graph) if graph.gpu == gpu.ordinal() => {
-                stream.wait(&graph.made).map_err(of_cuda)?;
-                return Ok(Arc::clone(&graph.graph));
+                return Ok((Arc::clone(&graph.graph), Some(Arc::clone(&graph.made))));
             }
             Self::Device(graph) => {
                 let why = format!("the graph lies with cuda:{}; it should lie with cuda:{}", graph.gpu, gpu.ordinal());
@@ -125,12 +163,18 @@ impl AnyGraph<'_> {
             Self::Host(graph) => graph,
         };
         if let Some(found) = graph.on_gpu(gpu.ordinal(), tables) {
-            return Ok(found);
+            return Ok((found, None));
+        }
+        if stream.is_recorded() {
+            // The copy would become a part of somebody's graph.
+            let why = "the stream is being recorded, and the graph was not used on this GPU before; call the layer with it once \
+                       before it is recorded";
+            return Err(PyRuntimeError::new_err(why));
         }
         let adjacency = graph.adjacency();
         let made = py.detach(|| DeviceGraph::of(stream, adjacency, tables));
         let made = Arc::new(made.map_err(|why| of_compile(why, ""))?);
         graph.keep_on_gpu(gpu.ordinal(), Arc::clone(&made));
-        Ok(made)
+        Ok((made, None))
     }
 }

@@ -64,6 +64,7 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sampler::Sample>()?;
     module.add_class::<device_graph::DeviceGraph>()?;
     module.add_class::<device_kernels::DevicePlan>()?;
+    module.add_class::<device_kernels::PlacedPlan>()?;
     module.add_class::<device_layer_graph::DeviceLayerGraph>()?;
     module.add_class::<device_sampler::DeviceSampler>()?;
     module.add_class::<device_sampler::DeviceSample>()?;
@@ -83,6 +84,7 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<kernels::LayerGraph>()?;
     module.add_class::<kernels::Plan>()?;
     module.add_function(wrap_pyfunction!(compile::builtin_layer, module)?)?;
+    module.add_function(wrap_pyfunction!(compile::optimisations, module)?)?;
     module.add_class::<dataset::RawDataset>()?;
     module.add_function(wrap_pyfunction!(source::generate_rmat, module)?)?;
     module.add_function(wrap_pyfunction!(source::generate_planted, module)?)?;

@@ -11,6 +11,8 @@ use headwater::train::run_config::{
 use headwater::train::{Loss, Metric};
 use serde::de::DeserializeOwned;
 
+use super::compile::switches;
+
 /// What `train` takes.
 #[derive(Debug, Group)]
 pub struct TrainArgs {
@@ -146,6 +148,9 @@ pub struct TrainArgs {
     /// How exact products are on a GPU: f32, tf32, tf32x3 (as exact as f32, on tensor cores) or bf16.
     #[arg(long, value_parser = word::<PrecisionName>)]
     pub precision: Option<PrecisionName>,
+    /// Optimisations to leave out.
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_name = "NAMES", value_parser = switches())]
+    pub without: Vec<String>,
     /// Where batches are made for a GPU: thread, or process (one beside the trainer, where CUDA's Multi-Process Service runs).
     #[arg(long, value_parser = word::<ProducerName>)]
     pub producer: Option<ProducerName>,
@@ -252,6 +257,7 @@ impl TrainArgs {
             device: self.device,
             sampler: self.sampler,
             precision: self.precision,
+            without: (!self.without.is_empty()).then(|| self.without.clone()),
             producer: self.producer,
             producer_percent: self.producer_percent,
             gather_sms: self.gather_sms,

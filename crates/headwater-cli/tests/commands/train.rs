@@ -88,6 +88,26 @@ fn what_the_cpu_takes_in_vain_is_refused_where_nobody_named_it() {
 }
 
 #[test]
+fn optimisations_are_left_out_by_name() {
+    let (folder, data) = made("16");
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let train = |run: &str, more: &[&str]| {
+        let small = ["--epochs", "1", "--hidden", "4", "--device", "cpu", "--seed", "1", "-o", run];
+        succeeds(&[&["train", &data][..], &small, more].concat());
+        std::fs::read_to_string(folder.path().join(run).join("config.toml")).unwrap()
+    };
+    assert!(!train(&at("all"), &[]).contains("without"));
+    let kept = train(&at("less"), &["--without", "fuse,compact"]);
+    assert!(kept.contains("without = [") && kept.contains("\"fuse\"") && kept.contains("\"compact\""), "{kept}");
+    fails_with(&["train", &data, "--without", "magic"], "magic");
+    std::fs::write(at("run.toml"), "without = ['magic']\n").unwrap();
+    fails_with(
+        &["train", &data, "--config", &at("run.toml")],
+        "without is magic; expected optimisations among one_type",
+    );
+}
+
+#[test]
 fn what_is_decided_and_what_was_reached_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

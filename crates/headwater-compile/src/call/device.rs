@@ -1,13 +1,15 @@
 //! The kernels of a call for a GPU, run on memory of the caller's.
 
-use headwater_cuda::{Allocation, Span, Stream};
-use headwater_graph::random::Key;
+use std::sync::Arc;
 
+use headwater_cuda::Stream;
+
+use super::is_dropout;
 use super::plan::given_names;
-use crate::cuda::{DeviceGraph, DeviceRows, Executor, Precision, Table, tell};
+use crate::cuda::{CallMemory, DeviceGraph, Executor, Precision, RepeatCounts, Repeats, Table};
 use crate::error::Result;
 use crate::inter::Program;
-use crate::intra::{Buffer, Role};
+use crate::intra::Role;
 use crate::pass::{self, Optimisations, Statistics};
 
 /// Which way a run goes.
@@ -24,8 +26,15 @@ pub enum Direction {
 pub struct DevicePlan {
     statistics: Statistics,
     precision: Precision,
-    forward: Executor,
-    backward: Option<Executor>,
+    forward: Run,
+    backward: Option<Run>,
+}
+
+/// The kernels of a direction, and where they were queued before.
+#[derive(Debug)]
+struct Run {
+    executor: Executor,
+    repeats: Repeats,
 }
 
 impl DevicePlan {
@@ -34,14 +43,18 @@ impl DevicePlan {
         program: &Program,
         statistics: &Statistics,
         with_gradients: bool,
-        precision: Precision,
+        (precision, on): (Precision, Optimisations),
     ) -> Result<Self> {
-        let executor = |program, pass| Executor::with_precision(program, precision).labelled(format!("layer {pass}"));
+        let draws = program.values.iter().any(|value| is_dropout(&value.op));
+        let run = |program, pass| {
+            let executor = Executor::with_precision(program, precision).labelled(format!("layer {pass}"));
+            Run { executor, repeats: Repeats::new(draws) }
+        };
         let (forward, backward) = if with_gradients {
-            let compiled = pass::compile(program, statistics, Optimisations::GPU)?;
-            (executor(&compiled.forward, "forward"), Some(executor(&compiled.backward, "backward")))
+            let compiled = pass::compile(program, statistics, on)?;
+            (run(&compiled.forward, "forward"), Some(run(&compiled.backward, "backward")))
         } else {
-            (executor(&pass::inference(program, statistics, Optimisations::GPU)?, "inference"), None)
+            (run(&pass::inference(program, statistics, on)?, "inference"), None)
         };
         Ok(Self { statistics: *statistics, precision, forward, backward })
     }
@@ -54,20 +67,28 @@ impl DevicePlan {
     /// Names of what the backward pass reads: arrays that the forward pass reads too, what that gives, and `d.out`.
     #[must_use]
     pub fn backward_reads(&self) -> Vec<&str> {
-        self.backward.iter().flat_map(|backward| given_names(&backward.emitted().buffers)).collect()
+        let runs = self.backward.iter();
+        runs.flat_map(|backward| given_names(&backward.executor.emitted().buffers)).collect()
     }
 
     /// What both directions ask a graph.
     #[must_use]
     pub fn tables(&self) -> Vec<&Table> {
-        let executors = [Some(&self.forward), self.backward.as_ref()].into_iter().flatten();
-        executors.map(|executor| &executor.emitted().table).collect()
+        let runs = [Some(&self.forward), self.backward.as_ref()].into_iter().flatten();
+        runs.map(|run| &run.executor.emitted().table).collect()
+    }
+
+    /// Names of what a direction reads and makes, in the order in which [`Self::queue`] takes their memory.
+    #[must_use]
+    pub fn takes(&self, direction: Direction) -> Vec<&str> {
+        let buffers = self.run(direction).into_iter().flat_map(|run| &run.executor.emitted().buffers);
+        buffers.filter(|buffer| buffer.role != Role::Temporary).map(|buffer| buffer.name.as_str()).collect()
     }
 
     /// Names of what a direction makes, and how many numbers each has.
     #[must_use]
     pub fn makes(&self, direction: Direction, graph: &DeviceGraph) -> Vec<(&str, usize)> {
-        let buffers = self.executor(direction).into_iter().flat_map(|executor| &executor.emitted().buffers);
+        let buffers = self.run(direction).into_iter().flat_map(|run| &run.executor.emitted().buffers);
         let made = buffers.filter(|buffer| buffer.role == Role::Output);
         made.map(|buffer| (buffer.name.as_str(), graph.room(buffer.domain) * buffer.shape.len())).collect()
     }
@@ -75,28 +96,30 @@ impl DevicePlan {
     /// Bytes that a direction needs while it runs.
     #[must_use]
     pub fn temporary_bytes(&self, direction: Direction, graph: &DeviceGraph) -> usize {
-        self.executor(direction).map_or(0, |executor| executor.temporary_bytes(graph))
+        self.run(direction).map_or(0, |run| run.executor.temporary_bytes(graph))
     }
 
-    /// Queues a direction: out of arrays that `find` has by name, and into those. `key` is that of its dropouts; both directions
-    /// of a call have the same.
+    /// Queues a direction over memory of what it [takes](Self::takes). Both directions of a call have the same key of dropouts.
+    /// A call at addresses where one was made before, with the same graph and on the same stream, is one launch. Where somebody
+    /// records the stream, it becomes a part of their graph, which keeps the memory of ours that it needs.
     pub fn queue(
         &self,
         direction: Direction,
         stream: &Stream,
-        graph: &DeviceGraph,
-        (temporaries, key): (&Span, Key),
-        find: &dyn Fn(&str) -> Option<Span>,
+        graph: &Arc<DeviceGraph>,
+        memory: CallMemory<'_>,
     ) -> Result<()> {
-        let Some(executor) = self.executor(direction) else { return Ok(()) };
-        let give = |buffer: &Buffer| Ok(find(&buffer.name).map(DeviceRows::from));
-        let bound = executor.bind(stream, graph, temporaries, &give)?;
-        let step = Span::whole(Allocation::on_stream(stream, size_of::<u64>())?);
-        tell(stream, &[key.bits()], &step)?;
-        executor.queue(stream, &bound, &step)
+        let Some(run) = self.run(direction) else { return Ok(()) };
+        run.repeats.queue(&run.executor, stream, graph, memory)
     }
 
-    fn executor(&self, direction: Direction) -> Option<&Executor> {
+    /// How calls of a direction went.
+    #[must_use]
+    pub fn repeats(&self, direction: Direction) -> Option<RepeatCounts> {
+        self.run(direction).map(|run| run.repeats.counts())
+    }
+
+    fn run(&self, direction: Direction) -> Option<&Run> {
         match direction {
             Direction::Forward => Some(&self.forward),
             Direction::Backward => self.backward.as_ref(),

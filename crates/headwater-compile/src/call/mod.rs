@@ -42,6 +42,8 @@ pub struct Wish {
     pub gradients: BTreeSet<String>,
     /// Whether dropouts drop: in training they do.
     pub training: bool,
+    /// Optimisations to leave out, by name.
+    pub without: BTreeSet<String>,
 }
 
 /// An array that a layer takes.
@@ -66,6 +68,8 @@ pub struct Bound {
     has_dropout: bool,
     wants_gradients: bool,
     taken: Vec<Taken>,
+    /// What passes may do for the CPU, and for a GPU.
+    on: [Optimisations; 2],
     plans: Plans<Plan>,
     device_plans: Plans<DevicePlan>,
 }
@@ -84,6 +88,7 @@ impl Bound {
         let Layer { program, self_loops, options } =
             read.map_err(|why| missing_size(why, &signature.sizes, &arguments))?;
         let declared: Vec<&Declared> = signature.inputs.iter().chain(&signature.weights).collect();
+        let without: Vec<&String> = wish.without.iter().collect();
         let program = if wish.training { program } else { without_dropout(&program) };
         Ok(Self {
             taken: taken(&program, &declared),
@@ -92,6 +97,7 @@ impl Bound {
             program: wanting(&program, &wish.gradients)?,
             self_loops,
             options,
+            on: [Optimisations::CPU.without(&without)?, Optimisations::GPU.without(&without)?],
             plans: Plans::default(),
             device_plans: Plans::default(),
         })
@@ -163,7 +169,7 @@ impl Bound {
         statistics: &Statistics,
         compile: impl FnOnce(&(dyn Fn() -> Result<Plan> + Sync)) -> std::result::Result<Plan, E>,
     ) -> std::result::Result<Arc<Plan>, E> {
-        let make = || Plan::new(&self.program, statistics, self.needs_both(), Optimisations::CPU);
+        let make = || Plan::new(&self.program, statistics, self.needs_both(), self.on[0]);
         self.plans.find(|plan| plan.statistics().is_like(statistics), || compile(&make))
     }
 
@@ -174,7 +180,7 @@ impl Bound {
         precision: Precision,
         compile: impl FnOnce(&(dyn Fn() -> Result<DevicePlan> + Sync)) -> std::result::Result<DevicePlan, E>,
     ) -> std::result::Result<Arc<DevicePlan>, E> {
-        let make = || DevicePlan::new(&self.program, statistics, self.needs_both(), precision);
+        let make = || DevicePlan::new(&self.program, statistics, self.needs_both(), (precision, self.on[1]));
         self.device_plans.find(|plan| plan.serves(statistics, precision), || compile(&make))
     }
 

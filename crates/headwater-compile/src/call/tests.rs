@@ -1,6 +1,7 @@
 //! A layer as a caller with an autograd of its own sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use headwater_cuda::{Allocation, Gpu, Span, Stream};
 use headwater_graph::random::Key;
@@ -8,12 +9,14 @@ use headwater_graph::random::Key;
 use super::{Arrays, Bound, DevicePlan, Direction, Level, Text, Wish};
 use crate::adjacency::{Adjacency, SelfLoops};
 use crate::cpu::fast::{Run, Workspace};
-use crate::cuda::{DeviceGraph, Precision};
+use crate::cuda::{CallMemory, DeviceGraph, Precision, StepKey};
 use crate::error::Error;
 use crate::front::{Arguments, OptionValue, builtin};
 use crate::inter::Domain;
-use crate::pass::Statistics;
+use crate::pass::{Optimisations, Statistics};
 use crate::testing::{Recipe, numbers};
+
+mod device_repeats;
 
 type Shapes = BTreeMap<String, Vec<usize>>;
 type Rows<'a> = &'a [(&'a str, &'a [usize])];
@@ -24,7 +27,8 @@ fn shapes(all: &[(&str, &[usize])]) -> Shapes {
 }
 
 fn wish(gradients: &[&str], training: bool) -> Wish {
-    Wish { gradients: gradients.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>(), training }
+    let gradients = gradients.iter().map(|name| (*name).to_owned()).collect();
+    Wish { gradients, training, without: BTreeSet::new() }
 }
 
 fn bound(name: &str, rows: Rows<'_>, options: Options<'_>, wish: &Wish) -> Result<Bound, Error> {
@@ -156,6 +160,30 @@ fn wrong_arguments_are_no_faults_of_the_text() {
 }
 
 #[test]
+fn optimisations_are_left_out_by_name() {
+    let graph = Recipe::plain(30).graph(1);
+    let all: Vec<&str> = Optimisations::SWITCHES.iter().map(|(name, _)| *name).collect();
+    let of = |names: &[&str]| {
+        let without = names.iter().map(|name| (*name).to_owned()).collect();
+        bound("gat", &GAT, &[], &Wish { without, ..wish(&["x", "W", "al"], true) })
+    };
+    let kernels = |layer: &Bound| {
+        let plan = layer.plan(&Statistics::of(&graph), |make| make()).unwrap();
+        plan.compiled().unwrap().forward.kernels.len()
+    };
+    let (with, without) = (of(&[]).unwrap(), of(&all).unwrap());
+    assert!(kernels(&without) > kernels(&with) && kernels(&of(&["fuse"]).unwrap()) > kernels(&with));
+    let ((out, gradients), (same, others)) = (run(&with, &graph, 3), run(&without, &graph, 3));
+    let near = |found: &[f32], wanted: &[f32]| found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-4);
+    assert!(near(&out, &same) && gradients.iter().all(|(name, values)| near(values, &others[name])));
+    let error = of(&["fuse", "dust"]).unwrap_err().to_string();
+    assert!(
+        error.starts_with("without: there is no optimisation \"dust\"; there are one_type, linear_linear"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_plan_is_told_as_text() {
     let statistics = Statistics::of(&Recipe::plain(9).graph(1));
     let told = |gradients: &[&str], level| {
@@ -174,7 +202,7 @@ fn a_plan_is_told_as_text() {
 }
 
 /// A direction on a GPU, out of arrays by name and back into them.
-fn queue(plan: &DevicePlan, direction: Direction, stream: &Stream, graph: &DeviceGraph, all: &mut Arrays) {
+fn queue(plan: &DevicePlan, direction: Direction, stream: &Stream, graph: &Arc<DeviceGraph>, all: &mut Arrays) {
     let room = |bytes: usize| Span::whole(Allocation::on_stream(stream, bytes.max(16)).unwrap());
     let mut spans: BTreeMap<String, Span> = BTreeMap::new();
     for (name, values) in all.iter() {
@@ -185,7 +213,9 @@ fn queue(plan: &DevicePlan, direction: Direction, stream: &Stream, graph: &Devic
     let made = plan.makes(direction, graph);
     spans.extend(made.iter().map(|(name, count)| ((*name).to_owned(), room(4 * count))));
     let temporaries = room(plan.temporary_bytes(direction, graph));
-    plan.queue(direction, stream, graph, (&temporaries, Key::new(3)), &|name| spans.get(name).cloned()).unwrap();
+    let given: Vec<Span> = plan.takes(direction).into_iter().map(|name| spans[name].clone()).collect();
+    let memory = CallMemory { given: &given, temporaries: &temporaries, key: StepKey::Told(Key::new(3)) };
+    plan.queue(direction, stream, graph, memory).unwrap();
     for (name, count) in made {
         let mut values = vec![0.0; count];
         let span = spans[name].part(0, 4 * count).unwrap();
@@ -202,7 +232,7 @@ fn device_runs_are_those_of_the_cpu() {
     let layer = bound("gat", &GAT, &options, &wish(&["x", "W", "al"], true)).unwrap();
     let (out, gradients) = run(&layer, &graph, 3);
     let plan = layer.device_plan(&Statistics::of(&graph), Precision::default(), |make| make()).unwrap();
-    let placed = DeviceGraph::of(stream, &graph, &plan.tables()).unwrap();
+    let placed = Arc::new(DeviceGraph::of(stream, &graph, &plan.tables()).unwrap());
     assert!(plan.tables().into_iter().all(|table| placed.serves(table)));
     let mut all = arrays(&layer, &graph);
     queue(&plan, Direction::Forward, stream, &placed, &mut all);
@@ -217,9 +247,6 @@ fn device_runs_are_those_of_the_cpu() {
     }
     // The same plan serves graphs like this one, and another precision is another plan.
     let statistics = Statistics::of(&Recipe::plain(45).graph(1));
-    assert!(std::sync::Arc::ptr_eq(
-        &plan,
-        &layer.device_plan(&statistics, Precision::default(), |make| make()).unwrap()
-    ));
-    assert!(!std::sync::Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::F32, |make| make()).unwrap()));
+    assert!(Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::default(), |make| make()).unwrap()));
+    assert!(!Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::F32, |make| make()).unwrap()));
 }

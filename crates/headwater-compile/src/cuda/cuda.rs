@@ -1,6 +1,8 @@
 //! Programs of kernels run on a GPU.
 #![allow(unsafe_code, reason = "kernels are declared beside their text")]
 
+use std::sync::Arc;
+
 use headwater_cuda::{Allocation, Defines, Element, Gemm, Grid, Kernel, Param, Source, Span, Stream};
 
 use super::Precision;
@@ -77,12 +79,20 @@ impl From<Span> for DeviceRows {
 /// A program over a graph's room and memory for all of its buffers: ready to be queued any number of times.
 #[derive(Debug)]
 pub struct Bound {
-    graph: Span,
-    buffers: Span,
+    tables: Tables,
     ways: Vec<Way>,
     outputs: Vec<(Buffer, Span)>,
-    /// All memory that kernels reach through the two tables.
+    /// All memory that kernels reach through the tables.
     spans: Vec<Span>,
+}
+
+/// Addresses in GPU memory, through which kernels reach a graph and buffers. They say where these lie, and keep none of them.
+#[derive(Debug)]
+pub(super) struct Tables {
+    graph: Span,
+    buffers: Span,
+    /// Words of the caller's behind them.
+    pub more: Span,
 }
 
 impl Bound {
@@ -99,7 +109,7 @@ impl Bound {
 
 /// How a launch is made.
 #[derive(Debug)]
-enum Way {
+pub(super) enum Way {
     Kernel(Grid),
     Cublas(Box<Gemm>),
     /// The graph has no rows that it would be for.
@@ -152,49 +162,97 @@ impl Executor {
     /// Puts a program over a graph and memory. `temporaries` is memory for what only this program needs, and only while it
     /// runs; `give` says where every other buffer lies, which has to be as long as its rows could become.
     pub fn bind(&self, stream: &Stream, graph: &DeviceGraph, temporaries: &Span, give: Give<'_>) -> Result<Bound> {
-        let (begins, _) = places(&self.lives(graph));
-        let mut spans = graph.spans.clone();
-        let (mut words, mut outputs, mut own) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, (buffer, begin)) in self.emitted.buffers.iter().zip(begins).enumerate() {
-            let bytes = 4 * self.room(graph, at) * buffer.shape.len();
-            let rows = match buffer.role {
-                Role::Temporary => temporaries.part(begin, bytes).map(DeviceRows::from),
-                _ => give(buffer)?,
-            };
-            let found = rows.as_ref().map_or(0, |rows| rows.data.bytes());
-            let refused = || Error::Binding { name: buffer.name.clone(), expected: bytes / 4, found: found / 4 };
-            let DeviceRows { data, rows } =
-                rows.filter(|rows| rows.rows.is_some() || rows.data.bytes() >= bytes).ok_or_else(refused)?;
-            if data.pointer() % ALIGN_BYTES != 0 {
-                let why = format!("its rows begin at {:#x}, which {ALIGN_BYTES} does not divide", data.pointer());
-                return Err(Error::Malformed { program: self.emitted.name.clone(), at: buffer.name.clone(), why });
-            }
-            words.extend([data.pointer(), rows.as_ref().map_or(0, Span::pointer)]);
-            if buffer.role == Role::Output {
-                outputs.push((buffer.clone(), data.clone()));
-            }
-            spans.extend([Some(&data), rows.as_ref()].into_iter().flatten().cloned());
-            own.push(DeviceRows { data, rows });
-        }
-        let (graph_words, buffer_words) = (DeviceGraph::word_count(&self.emitted.table), words.len());
-        let tables = Span::whole(Allocation::on_stream(stream, 8 * (graph_words + buffer_words).max(1))?);
-        words.splice(0..0, graph.words(&self.emitted.table, tables.pointer())?);
-        tell(stream, &words, &tables)?;
-        let short = || Error::Binding { name: "tables".to_owned(), expected: words.len(), found: tables.bytes() / 8 };
-        let part = |first: usize, count: usize| tables.part(8 * first, 8 * count).ok_or_else(short);
-        let (own_graph, buffers) = (part(0, graph_words)?, part(graph_words, buffer_words)?);
-        let way = |launch: &Launch| match launch.dense.and_then(|dense| dense.call(graph, self.precision, &own)) {
-            Some(call) => Way::Cublas(Box::new(call)),
-            None => grid(stream, launch.blocks, graph).map_or(Way::Nothing, Way::Kernel),
-        };
-        let ways = self.emitted.launches.iter().map(way).collect();
-        Ok(Bound { graph: own_graph, buffers, ways, outputs, spans })
+        let own = self.rows(graph, &self.begins(graph), temporaries, &mut |buffer| give(buffer))?;
+        let room = Span::whole(Allocation::on_stream(stream, self.table_bytes(0))?);
+        let tables = self.tables(stream, graph, &own, (&room, &[]))?;
+        let named = self.emitted.buffers.iter().zip(&own).filter(|(buffer, _)| buffer.role == Role::Output);
+        let outputs = named.map(|(buffer, rows)| (buffer.clone(), rows.data.clone())).collect();
+        Ok(Bound { tables, ways: self.ways(stream, graph, &own), outputs, spans: reached(graph, &own) })
     }
 
     /// Queues all launches. `step` is where the key of the step lies.
     pub fn queue(&self, stream: &Stream, bound: &Bound, step: &Span) -> Result<()> {
+        self.launch(stream, &bound.tables, (&bound.ways, &bound.spans), step)
+    }
+
+    /// Where temporary buffers begin.
+    pub(super) fn begins(&self, graph: &DeviceGraph) -> Vec<usize> {
+        places(&self.lives(graph)).0
+    }
+
+    /// Memory of all buffers: temporary ones begin where `begins` says.
+    pub(super) fn rows(
+        &self,
+        graph: &DeviceGraph,
+        begins: &[usize],
+        temporaries: &Span,
+        give: &mut dyn FnMut(&Buffer) -> Result<Option<DeviceRows>>,
+    ) -> Result<Vec<DeviceRows>> {
+        let mut own = Vec::with_capacity(begins.len());
+        for (at, (buffer, begin)) in self.emitted.buffers.iter().zip(begins).enumerate() {
+            let bytes = 4 * self.room(graph, at) * buffer.shape.len();
+            let rows = match buffer.role {
+                Role::Temporary => temporaries.part(*begin, bytes).map(DeviceRows::from),
+                _ => give(buffer)?,
+            };
+            let found = rows.as_ref().map_or(0, |rows| rows.data.bytes());
+            let refused = || Error::Binding { name: buffer.name.clone(), expected: bytes / 4, found: found / 4 };
+            let rows = rows.filter(|rows| rows.rows.is_some() || rows.data.bytes() >= bytes).ok_or_else(refused)?;
+            let pointer = rows.data.pointer();
+            if pointer % ALIGN_BYTES != 0 {
+                let why = format!("its rows begin at {pointer:#x}, which {ALIGN_BYTES} does not divide");
+                return Err(Error::Malformed { program: self.emitted.name.clone(), at: buffer.name.clone(), why });
+            }
+            own.push(rows);
+        }
+        Ok(own)
+    }
+
+    /// Bytes of the tables with so many words behind them.
+    pub(super) fn table_bytes(&self, more: usize) -> usize {
+        8 * (DeviceGraph::word_count(&self.emitted.table) + 2 * self.emitted.buffers.len() + more).max(1)
+    }
+
+    /// Tells the tables to memory for them, with words of the caller's behind.
+    pub(super) fn tables(
+        &self,
+        stream: &Stream,
+        graph: &DeviceGraph,
+        own: &[DeviceRows],
+        (room, more): (&Span, &[u64]),
+    ) -> Result<Tables> {
+        let mut words = graph.words(&self.emitted.table, room.pointer())?;
+        let graph_words = words.len();
+        let addresses =
+            |rows: &DeviceRows| [rows.data.pointer(), rows.rows.as_ref().map_or(0, |rows: &Span| rows.pointer())];
+        words.extend(own.iter().flat_map(addresses));
+        words.extend(more);
+        tell(stream, &words, room)?;
+        let short = || Error::Binding { name: "tables".to_owned(), expected: words.len(), found: room.bytes() / 8 };
+        let part = |first: usize, count: usize| room.part(8 * first, 8 * count).ok_or_else(short);
+        let (buffers, last) = (part(graph_words, 2 * own.len())?, graph_words + 2 * own.len());
+        Ok(Tables { graph: part(0, graph_words)?, buffers, more: part(last, more.len())? })
+    }
+
+    /// How every launch is made over these.
+    pub(super) fn ways(&self, stream: &Stream, graph: &DeviceGraph, own: &[DeviceRows]) -> Vec<Way> {
+        let way = |launch: &Launch| match launch.dense.and_then(|dense| dense.call(graph, self.precision, own)) {
+            Some(call) => Way::Cublas(Box::new(call)),
+            None => grid(stream, launch.blocks, graph).map_or(Way::Nothing, Way::Kernel),
+        };
+        self.emitted.launches.iter().map(way).collect()
+    }
+
+    /// Queues all launches, which reach `spans` through the tables.
+    pub(super) fn launch(
+        &self,
+        stream: &Stream,
+        tables: &Tables,
+        (ways, spans): (&[Way], &[Span]),
+        step: &Span,
+    ) -> Result<()> {
         let defines = Defines::new();
-        for ((launch, kernel), way) in self.emitted.launches.iter().zip(&self.kernels).zip(&bound.ways) {
+        for ((launch, kernel), way) in self.emitted.launches.iter().zip(&self.kernels).zip(ways) {
             let grid = match way {
                 Way::Kernel(grid) => grid,
                 Way::Nothing => continue,
@@ -203,8 +261,8 @@ impl Executor {
                     continue;
                 }
             };
-            let arguments = kernel.on(stream, &defines, *grid).bytes(&bound.graph).bytes(&bound.buffers);
-            let arguments = arguments.buffer(step, Element::U64).touching(&bound.spans);
+            let arguments = kernel.on(stream, &defines, *grid).bytes(&tables.graph).bytes(&tables.buffers);
+            let arguments = arguments.buffer(step, Element::U64).touching(spans);
             arguments.called(&|| format!("{}, {}", self.label, launch.what)).go()?;
         }
         Ok(())
@@ -230,6 +288,17 @@ impl Executor {
             None => graph.room(self.emitted.buffers[at].domain),
         }
     }
+}
+
+/// All memory that kernels reach through tables over these, each piece once.
+pub(super) fn reached(graph: &DeviceGraph, own: &[DeviceRows]) -> Vec<Span> {
+    let mut spans = graph.spans.clone();
+    for span in own.iter().flat_map(|rows| [Some(&rows.data), rows.rows.as_ref()]).flatten() {
+        if !spans.iter().any(|known| Arc::ptr_eq(known.allocation(), span.allocation())) {
+            spans.push(span.clone());
+        }
+    }
+    spans
 }
 
 fn source(emitted: &Emitted) -> &'static Source {

@@ -123,9 +123,7 @@ impl Rows<'_> {
         match op {
             StepOp::Constant(number) => single(*number),
             StepOp::Unary(f, x) => unary(*f, &self.matched(of(x), shape, at)),
-            StepOp::Binary(f, x, y) => {
-                binary(*f, &self.matched(of(x), shape, at), &self.matched(of(y), shape, at))
-            }
+            StepOp::Binary(f, x, y) => binary(*f, &self.matched(of(x), shape, at), &self.matched(of(y), shape, at)),
             StepOp::Reshape(x) => self.own(of(x), at),
             StepOp::Expand(x) => self.matched(of(x), shape, at),
             StepOp::Spread(x) => self.coarse("u", of(x), at),
@@ -201,7 +199,8 @@ impl Rows<'_> {
     pub fn add_part(&self, out: &mut Writer<'_>, node: NodeId) {
         let Some(x) = self.nodes.source(node) else { return };
         let len = self.len(node);
-        let part = |name: &str, at: usize| if len == 1 { format!("{name}{node}") } else { format!("{name}{node}[{at}]") };
+        let part =
+            |name: &str, at: usize| if len == 1 { format!("{name}{node}") } else { format!("{name}{node}[{at}]") };
         for at in 0..len {
             out.line(&self.joined(node, [&part("a", at), &part("b", at), &self.own(x, at)]));
         }
@@ -212,7 +211,8 @@ impl Rows<'_> {
         let (len, Layout { group, .. }) = (self.len(node), self.layout);
         let is_softmax = matches!(self.nodes.all[node].op, Op::Largest(_));
         let sum = if self.nothing(node) == "0.0f" { "hw_group_sum" } else { "hw_group_max" };
-        let part = |name: &str, at: usize| if len == 1 { format!("{name}{node}") } else { format!("{name}{node}[{at}]") };
+        let part =
+            |name: &str, at: usize| if len == 1 { format!("{name}{node}") } else { format!("{name}{node}[{at}]") };
         self.declare(out, &format!("r{node}"), node);
         if is_softmax {
             self.declare(out, &format!("d{node}"), node);

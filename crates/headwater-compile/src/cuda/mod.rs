@@ -29,6 +29,7 @@ mod lower;
 mod nest;
 mod nodes;
 mod product;
+mod repeat;
 mod room;
 mod row;
 mod split;
@@ -42,7 +43,10 @@ pub use block::{DeviceBlock, Lists, Room, Wants};
 pub use cuda::{Bound, DeviceRows, Executor, Give, kernel_builds};
 pub use dense::Dense;
 pub use graph::DeviceGraph;
-pub(crate) use tell::tell;
+#[cfg(test)]
+pub(crate) use repeat::MOST_PLACES;
+pub(crate) use repeat::Repeats;
+pub use repeat::{CallMemory, RepeatCounts, StepKey};
 pub use text::{Blocks, Emitted, Launch, Table, emit};
 
 /// The oldest compute capability that runs these kernels: products are made by tensor cores of TF32 and bf16, and copies into

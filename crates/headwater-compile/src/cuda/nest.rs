@@ -323,12 +323,14 @@ impl Nest<'_> {
             let row = out.row_of(self.rows.nest[level], read, "own");
             let name = match row.as_str() {
                 "own" => row,
-                _ => names.entry(row.clone()).or_insert_with(|| {
-                    let name = format!("i{node}");
-                    out.line(&format!("const u32 {name} = {row};"));
-                    name
-                })
-                .clone(),
+                _ => names
+                    .entry(row.clone())
+                    .or_insert_with(|| {
+                        let name = format!("i{node}");
+                        out.line(&format!("const u32 {name} = {row};"));
+                        name
+                    })
+                    .clone(),
             };
             found.insert(*node, name);
         }

@@ -99,7 +99,10 @@ impl Writer<'_> {
     /// What is done with rows that products could go to and none goes to: as if it were 0.
     pub fn rest(&mut self, gemm: &Gemm, to: Domain) -> Blocks {
         let mut body = gemm.body.clone();
-        body.steps.iter_mut().filter(|step| step.op == StepOp::Product).for_each(|step| step.op = StepOp::Constant(0.0));
+        body.steps
+            .iter_mut()
+            .filter(|step| step.op == StepOp::Product)
+            .for_each(|step| step.op = StepOp::Constant(0.0));
         let members = self.members(to, gemm.rows, Path::Only);
         let is_left = format!("hw_first({members}, row) == hw_end({members}, row)");
         match self.flat(to, &body, Some(&is_left)) {

@@ -120,6 +120,20 @@ impl Optimisations {
         }
     }
 
+    /// Without those that are named. A name that is none is an error that lists them.
+    pub fn without(self, names: &[impl AsRef<str>]) -> Result<Self> {
+        let mut left = self;
+        for name in names.iter().map(AsRef::as_ref) {
+            let Some(switch) = Self::SWITCHES.into_iter().find(|(known, _)| *known == name) else {
+                let known = Self::SWITCHES.map(|(known, _)| known).join(", ");
+                let why = format!("there is no optimisation {name:?}; there are {known}");
+                return Err(Error::Argument { name: "without".to_owned(), why });
+            };
+            left = left.with(switch, false);
+        }
+        Ok(left)
+    }
+
     /// With one switch turned.
     #[must_use]
     pub fn with(mut self, switch: Switch, is_on: bool) -> Self {

@@ -7,7 +7,7 @@ use crate::cublas::{Gemm, GemmOperand, GemmType};
 use crate::gpu::lock;
 use crate::{Allocation, Error, Gpu, Graph, RegisteredParts, Span, Stream};
 
-fn gpu() -> Option<Gpu> {
+pub(super) fn gpu() -> Option<Gpu> {
     Gpu::open(0).inspect_err(|why| eprintln!("no GPU: skipped ({why})")).ok()
 }
 

@@ -12,7 +12,7 @@ use headwater_compile::pass::{self, Compiled, Workload};
 
 use super::initial::Beginning;
 use super::running::Running;
-use super::{Extras, Facts, initial, optimisations};
+use super::{Extras, Facts, initial};
 use crate::error::{Error, Result};
 use crate::gradient::Gradient;
 use crate::parameter::{Parameter, Parameters};
@@ -26,6 +26,8 @@ pub(super) struct Layer {
     /// The same for inference, where that is another.
     inference_program: Option<Program>,
     workload: Workload,
+    /// Optimisations that it is compiled without.
+    without: Vec<String>,
     forward: Executor,
     backward: Executor,
     inference: Executor,
@@ -116,7 +118,8 @@ impl Layer {
         made.self_loops = layer.self_loops;
         if around.norm == Norm::Batch {
             let program = decorate(&layer.program, Around { norm: Norm::Running, ..around })?;
-            made.inference = Executor::new(pass::inference(&program, &facts.statistics, optimisations())?);
+            let on = config.optimisations(Optimisations::CPU)?;
+            made.inference = Executor::new(pass::inference(&program, &facts.statistics, on)?);
             made.inference_program = Some(program);
             made.has_moments = true;
         }
@@ -136,11 +139,12 @@ impl Layer {
         making: Making<'_>,
         parameters: &mut Parameters,
     ) -> Result<Self> {
-        let compiled = pass::compile(program, making.workload, optimisations())?;
+        let compiled = pass::compile(program, making.workload, config.optimisations(Optimisations::CPU)?)?;
         Ok(Self {
             program: program.clone(),
             inference_program: None,
             workload: making.workload,
+            without: config.without.clone().unwrap_or_default(),
             forward: Executor::new(compiled.forward),
             backward: Executor::new(compiled.backward),
             inference: Executor::new(compiled.inference),
@@ -152,8 +156,9 @@ impl Layer {
         })
     }
 
-    /// Its programs with other optimisations.
+    /// Its programs with other optimisations, but for those that the run leaves out.
     pub fn programs(&self, on: Optimisations) -> Result<LayerPrograms> {
+        let on = on.without(&self.without)?;
         let mut compiled = pass::compile(&self.program, self.workload, on)?;
         if let Some(program) = &self.inference_program {
             compiled.inference = pass::inference(program, &self.workload.inference, on)?;

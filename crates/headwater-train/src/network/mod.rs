@@ -164,7 +164,7 @@ impl Network {
         self.extra_inputs().iter().any(|name| name.ends_with("_scale"))
     }
 
-    /// All layers compiled with other optimisations, for whoever runs them elsewhere.
+    /// All layers compiled with other optimisations but for those that the run leaves out, for whoever runs them elsewhere.
     pub(crate) fn programs(&self, on: Optimisations) -> Result<Vec<LayerPrograms>> {
         self.layers.iter().map(|layer| layer.programs(on)).collect()
     }
@@ -319,11 +319,6 @@ fn input_plan(config: &RunConfig, facts: &Facts<'_>) -> Result<InputPlan> {
     let widths: Vec<Option<usize>> = facts.node_types.iter().map(|node_type| node_type.width).collect();
     let (width, embedding) = config.input_widths();
     Ok(InputPlan::new(&widths, Wanted { width, embedding, does_without: has_option && config.full_graph }))
-}
-
-/// What passes may do for the CPU.
-fn optimisations() -> Optimisations {
-    Optimisations::CPU
 }
 
 fn dense<'a>(arrays: &'a Outputs, name: &str) -> &'a [f32] {

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
+use headwater_compile::Optimisations;
 use headwater_graph::score::{DAMPING, Score};
 
 use super::{DeviceName, Features, Model, OptimiserName, ProducerName, RunConfig, SamplerName};
@@ -29,6 +30,7 @@ impl RunConfig {
         self.check_fanout()?;
         self.check_paths()?;
         self.check_scores()?;
+        self.check_without()?;
         let is_watched = self.evaluate_every > 0 || self.patience.unwrap_or(0) == 0;
         let expected = "0 where evaluate_every is 0: nothing is measured on the way";
         require(is_watched, "patience", self.patience.unwrap_or(0), expected)?;
@@ -38,6 +40,14 @@ impl RunConfig {
         require(!is_raw, "loss", "nll", expected)?;
         let looks_ahead = self.nesterov && self.optimiser == OptimiserName::Sgd;
         require(!looks_ahead || self.momentum > 0.0, "nesterov", true, "false where momentum is 0")
+    }
+
+    /// Whether everything that is left out is an optimisation.
+    fn check_without(&self) -> Result<()> {
+        let known = Optimisations::SWITCHES.map(|(name, _)| name);
+        let unknown = self.without.iter().flatten().find(|name| !known.contains(&name.as_str()));
+        let expected = format!("optimisations among {}", known.join(", "));
+        unknown.map_or(Ok(()), |name| require(false, "without", name, &expected))
     }
 
     /// Whether the machine that was named can follow them.

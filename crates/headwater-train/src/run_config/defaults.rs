@@ -118,6 +118,7 @@ fn plain(model: Model) -> RunConfig {
         warmup_steps: 0,
         clip: 0.0,
         patience: None,
+        without: None,
         min_delta: 0.0,
         watch: Watch::Metric,
         seed: 0,

@@ -205,6 +205,8 @@ fields! {
         /// Whether every row of features is divided by the sum of its elements' absolute values. Without a word it follows
         /// from the features where the model was published with it: rows that have no negative element are divided.
         normalise_features: bool,
+        /// Optimisations that layers are compiled without, by name.
+        without: Vec<String>,
         /// Epochs without anything better before the run stops; 0 never stops early. Without a word it is what was published
         /// for the model, where there is a validation metric to watch.
         patience: u64 => may_change,

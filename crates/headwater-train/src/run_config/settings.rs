@@ -1,10 +1,12 @@
 //! What fields mean to the parts of a run.
 
+use headwater_compile::Optimisations;
 use headwater_compile::cuda::Precision;
 
 use super::defaults::published_patience;
 use super::{Course, OptimiserName, PrecisionName, RunConfig};
 use crate::early_stop::Patience;
+use crate::error::Result;
 use crate::optimiser::{Adam, Group, Rule, Sgd};
 use crate::schedule::{self, Schedule};
 
@@ -20,6 +22,11 @@ impl From<PrecisionName> for Precision {
 }
 
 impl RunConfig {
+    /// Those of `all` that layers are compiled with.
+    pub(crate) fn optimisations(&self, all: Optimisations) -> Result<Optimisations> {
+        Ok(all.without(self.without.as_deref().unwrap_or_default())?)
+    }
+
     /// How exact products are on a GPU.
     pub(crate) fn precision(&self) -> Precision {
         self.precision.into()

@@ -70,7 +70,7 @@ fn a_file_reads_back_as_the_same_run() {
     let texts = [
         "",
         "model = 'gat'\ndataset = 'a b/ü'\nseed = 9223372036854775807",
-        "model = './own.py'\nrate = 1\nclip = 0.1",
+        "model = './own.py'\nrate = 1\nclip = 0.1\nwithout = ['fuse', 'merge']",
     ];
     for text in texts {
         let run = resolve(text).unwrap();
@@ -84,7 +84,7 @@ fn a_file_reads_back_as_the_same_run() {
     assert_eq!(RunConfig::resolve(RunFile::default(), RunFile::read(&path).unwrap()).unwrap(), run);
     // Every field but those of a run that has none is written.
     let written: toml::Table = run.to_toml().unwrap().parse().unwrap();
-    assert_eq!(written.len(), RunFile::FIELDS.len() - 5);
+    assert_eq!(written.len(), RunFile::FIELDS.len() - 6);
 }
 
 #[test]
@@ -119,6 +119,7 @@ fn values_that_cannot_be_are_named() {
         ("device = 'cpu'\nproducer = 'process'", &["producer is process", "expected thread", "no GPU"]),
         ("device = 'cpu'\ngather_sms = 8", &["gather_sms is 8", "expected 0", "no GPU"]),
         ("device = 'cpu'\ngather_window = 8", &["gather_window is 8", "no GPU"]),
+        ("without = ['fuse', 'dust']", &["without is dust", "one_type, linear_linear", "fuse"]),
         ("device = 'cuda'\nfeatures = 'memory'", &["features is memory", "expected auto, dma", "device cpu"]),
         ("device = 'cuda:1'\nfeatures = 'disk'", &["features is disk", "does not read the dataset's files"]),
         ("gather_green = true", &["gather_green is true", "gather_sms is 0"]),

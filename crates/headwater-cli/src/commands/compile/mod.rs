@@ -4,7 +4,7 @@ mod request;
 mod summary;
 mod view;
 
-use headwater::compile::pass::{Optimisations, compile};
+use headwater::compile::pass::compile;
 
 use crate::args::CompileArgs;
 use crate::report;
@@ -21,11 +21,4 @@ pub fn run(args: &CompileArgs) -> anyhow::Result<()> {
     }
     view::show(&summary);
     Ok(())
-}
-
-/// The optimisations that are left.
-pub fn without(all: Optimisations, names: &[String]) -> Optimisations {
-    let is_named = |name: &str| names.iter().any(|other| other == name);
-    let off = Optimisations::SWITCHES.into_iter().filter(|(name, _)| is_named(name));
-    off.fold(all, |on, switch| on.with(switch, false))
 }

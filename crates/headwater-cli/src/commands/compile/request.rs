@@ -48,14 +48,7 @@ impl Request {
         let layer = front::read(&args.model, &text, &Arguments { sizes: sizes.clone(), options })?;
         let (statistics, graph) = statistics(args.graph.as_deref())?;
         let statistics = if layer.self_loops.adds() { statistics.with_self_loops() } else { statistics };
-        Ok(Self {
-            text,
-            layer,
-            sizes,
-            statistics,
-            graph,
-            on: super::without(args.target.optimisations(), &args.without),
-        })
+        Ok(Self { text, layer, sizes, statistics, graph, on: args.target.optimisations().without(&args.without)? })
     }
 }
 

@@ -116,7 +116,9 @@ fn reads_pair(program: &Program, id: ValueId) -> bool {
         let base = source(program, operand).base;
         program[base].domain == Domain::Pair(Side::Dst) && program[base].shape.len() >= LINE
     };
-    program[id].op.is_row_wise() && program[id].domain == Domain::Edge && program[id].op.operands().into_iter().any(is_row)
+    program[id].op.is_row_wise()
+        && program[id].domain == Domain::Edge
+        && program[id].op.operands().into_iter().any(is_row)
 }
 
 /// A kernel for one value, of the kind that its operator needs where none is given.

@@ -22,7 +22,6 @@ use self::stack::Stack;
 use self::view::View;
 use super::score::host_copy_gb_per_s;
 use crate::args::{BenchLayerArgs, LayerDevice};
-use crate::commands::compile::without;
 use crate::given::Given;
 use crate::{picture, report};
 
@@ -158,7 +157,7 @@ fn measure(
     let layer = case.layer()?;
     let graph = shape.seen(layer.self_loops)?;
     let all = if gpu.is_some() { Optimisations::GPU } else { Optimisations::CPU };
-    let stack = Stack::of(case, &layer.program, graph, without(all, &args.without))?;
+    let stack = Stack::of(case, &layer.program, graph, all.without(&args.without)?)?;
     let found = match gpu {
         Some(gpu) => {
             let on = gpu::On { gpu, precision: case.precision.into(), rounds: args.rounds, seed: args.seed };

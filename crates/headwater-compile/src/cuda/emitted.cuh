@@ -63,7 +63,6 @@ struct HwBuffer {
 };
 
 __device__ inline u32 hw_least(u32 a, u32 b) { return a < b ? a : b; }
-__device__ inline u32 hw_between(u32 least, u32 x, u32 most) { return x < least ? least : x > most ? most : x; }
 
 // The stretch that a row lies in: the last that begins at or before it.
 __device__ inline u32 hw_stretch(const HwMap &map, u32 row) {

@@ -62,7 +62,7 @@ pub(super) fn write_hubs(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept)
     });
 }
 
-/// Which of the rows a group has: the `first`th chunk of them, and of as many as there are chunks between, the next.
+/// Which of the rows a group has: the one at `first`, or a chunk of them, and so on with as many groups as there are between.
 #[derive(Clone, Copy)]
 struct Share<'a> {
     first: &'a str,
@@ -178,26 +178,19 @@ impl Nest<'_> {
         }
     }
 
-    /// A loop over rows that are not the innermost. A group finds out about as many as it has lanes at a time.
+    /// A loop over rows that are not the innermost. A group finds out about as many as it has lanes at a time. Of the outermost rows it
+    /// has every so many-th: those with many edges often lie beside each other. A hub's are shared one by one.
     fn walk(&self, out: &mut Writer<'_>, level: usize, acts: &[Act], share: Share<'_>) {
         let (group, below) = (self.rows.layout.group, level + 1);
         let members = self.members(out, below);
-        let is_alone = share.all == ALONE.all;
-        // Where there are few outermost rows, every group has some; a hub's are shared one by one.
-        let most = match level {
-            0 => "most0".to_owned(),
-            _ if is_alone => group.to_string(),
-            _ => "1".to_owned(),
-        };
-        if level == 0 {
-            out.line(&format!("const u32 most0 = hw_between(1, end0 / groups, {group});"));
-        }
-        let first = if is_alone { format!("first{level}") } else { format!("first{level} + {} * {most}", share.first) };
-        let step = if is_alone { most.clone() } else { format!("{} * {most}", share.all) };
-        out.line(&format!("for (u32 base{level} = {first}; base{level} < end{level}; base{level} += {step}) {{"));
+        let Share { first, all } = share;
+        out.line(&format!(
+            "for (u32 base{level} = first{level} + {first}; base{level} < end{level}; base{level} += {all} * {group}) {{"
+        ));
         out.indented(|out| {
-            out.line(&format!("const u32 n{level} = hw_least({most}, end{level} - base{level});"));
-            let at = format!("base{level} + hw_least(lane, n{level} - 1)");
+            let left = format!("(end{level} - base{level} + {all} - 1) / {all}");
+            out.line(&format!("const u32 n{level} = hw_least({group}, {left});"));
+            let at = format!("base{level} + hw_least(lane, n{level} - 1) * {all}");
             match level {
                 0 => out.line(&format!("const u32 own0 = {at};")),
                 _ => {

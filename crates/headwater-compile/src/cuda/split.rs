@@ -12,9 +12,10 @@ use super::text::{Cut, Tiling};
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{Body, BufferId, Hop, Read, Register, Step, StepOp, Traverse};
 
-/// Chunks that rows are cut into, each added up by one thread block at a time: four times what runs on 132 SMs at once, because those
-/// of different types are of different lengths.
-const CHUNKS: usize = 4 * 8 * 132;
+/// Chunks that rows are cut into, each added up by one thread block at a time: what runs on 132 SMs at once.
+const CHUNKS: usize = 8 * 132;
+/// So many more where there are several types: their last chunks are shorter.
+const TYPED: usize = 4;
 
 /// Sums of vectors over the rows of every type.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,7 +184,8 @@ impl Split<'_> {
         }
         let len = all.last().map_or(0, |sum| sum.first + sum.len);
         let path = way(self.traverse, rows).unwrap_or(self.traverse.path);
-        let tiling = Tiling { rows, types: self.types(), path, cut: Cut::Chunks(CHUNKS) };
+        let most = if self.types() == Domain::Const { CHUNKS } else { TYPED * CHUNKS };
+        let tiling = Tiling { rows, types: self.types(), path, cut: Cut::Chunks(most) };
         let sums = Sums { rows, body, all, chunks: self.found.chunks(tiling, len) };
         self.found.work.extend([Work::Sums(sums.clone()), Work::Total(sums)]);
     }

@@ -57,33 +57,43 @@ template <int HOW, u32 SIDE, u32 THREADS = 256, class T> __device__ inline T hw_
     return sum;
 }
 
-// The totals of LEN columns over the chunks of every type, which lie STRIDE apart. Where a type has few chunks, a thread has a column;
-// else 32 groups of threads take every 32nd chunk of 8 columns, so that no thread waits for more than a few loads.
-#define HW_FEW_CHUNKS 16
-template <int HOW, u32 STRIDE, u32 LEN>
-__device__ inline void hw_total(const float *partial, const HwTiles &tiles, u32 types, u32 rows, float *out) {
-    const u32 across = (LEN + 7) / 8;
+// The totals of LEN columns over the chunks of every type, which lie STRIDE apart: SIDE columns a thread block at a time, so that 256 /
+// SIDE groups of threads take every so many-th chunk.
+template <int HOW, u32 STRIDE, u32 LEN, u32 SIDE>
+__device__ inline void hw_total_by(const float *partial, const HwTiles &tiles, u32 types, u32 rows, float *out) {
+    const u32 across = (LEN + SIDE - 1) / SIDE;
     for (u32 at = blockIdx.x; at < types * across; at += gridDim.x) {
-        const u32 type = at % types, piece = at / types;
+        const u32 type = at / across, column = at % across * SIDE + threadIdx.x % SIDE;
         const u32 first = hw_first_chunk(tiles, rows, type), end = hw_first_chunk(tiles, rows, type + 1);
-        const bool are_few = LEN >= 256 && end - first <= HW_FEW_CHUNKS;
-        // One block in 32 has the columns of all.
-        if (are_few && piece % 32) continue;
-        const u32 column = piece * 8 + threadIdx.x % (are_few ? 256 : 8);
         float sum = hw_sum_of_none<HOW>();
         if (column < LEN) {
 #pragma unroll 8
-            for (u32 chunk = first + (are_few ? 0 : threadIdx.x / 8); chunk < end; chunk += are_few ? 1 : 32) {
+            for (u32 chunk = first + threadIdx.x / SIDE; chunk < end; chunk += 256 / SIDE) {
                 sum = hw_add<HOW>(sum, partial[(u64)chunk * STRIDE + column]);
             }
         }
-        if (!are_few) sum = hw_block_sum<HOW, 8>(sum);
+        if (SIDE < 256) sum = hw_block_sum<HOW, SIDE>(sum);
         if (HOW == HW_MEAN) {
             u32 count = 0;
             for (u32 chunk = first; chunk < end; chunk++) count += hw_chunk(tiles, rows, chunk).count;
             sum *= 1.0f / (count ? count : 1);
         }
         if (HOW == HW_MAX && first == end) sum = 0.0f;
-        if ((are_few || threadIdx.x < 8) && column < LEN) out[(u64)type * LEN + column] = sum;
+        if (threadIdx.x < SIDE && column < LEN) out[(u64)type * LEN + column] = sum;
+    }
+}
+
+// The same. Few columns have many chunks; of matrices there are many types with a few each, or few with many.
+#define HW_FEW_CHUNKS 16
+template <int HOW, u32 STRIDE, u32 LEN>
+__device__ inline void hw_total(const float *partial, const HwTiles &tiles, u32 types, u32 rows, float *out) {
+    if constexpr (LEN < 256) {
+        hw_total_by<HOW, STRIDE, LEN, 8>(partial, tiles, types, rows, out);
+    } else {
+        if (hw_chunks(tiles, rows) <= HW_FEW_CHUNKS * types) {
+            hw_total_by<HOW, STRIDE, LEN, 256>(partial, tiles, types, rows, out);
+        } else {
+            hw_total_by<HOW, STRIDE, LEN, 64>(partial, tiles, types, rows, out);
+        }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use crate::cuda::{Precision, emit};
 use crate::front::BUILTIN;
 use crate::inter::text::print as print_values;
 use crate::intra::print as print_kernels;
-use crate::pass::{Optimisations, Statistics, compile};
+use crate::pass::{Optimisations, Statistics, compile, cost};
 use crate::testing::layer;
 
 const RELATIONAL: Statistics = Statistics {
@@ -57,4 +58,49 @@ fn models_are_compiled_as_they_were() {
     for model in ["gcn", "sage", "gat", "gin"] {
         golden(&format!("{model}_one_relation"), model, &ONE_RELATION);
     }
+}
+
+/// Rows of mag, where pairs have many edges, and of am, where they have one or two.
+const MAG: Statistics = Statistics {
+    node_types: 4.0,
+    edge_types: 4.0,
+    sources: 1_939_743.0,
+    destinations: 1_939_743.0,
+    source_pairs: 1_840_000.0,
+    destination_pairs: 1_540_000.0,
+    edges: 21_111_007.0,
+    filled: 1.0,
+};
+const AM: Statistics = Statistics {
+    node_types: 7.0,
+    edge_types: 108.0,
+    sources: 881_680.0,
+    destinations: 881_680.0,
+    source_pairs: 3_283_980.0,
+    destination_pairs: 3_626_366.0,
+    edges: 5_668_682.0,
+    filled: 1.0,
+};
+
+/// What a GPU is asked to do, launch by launch, and how many bytes kernels move: a change that makes them move more is seen here.
+#[test]
+fn launches_and_bytes_are_what_they_were() {
+    let mut shown = String::new();
+    for (shape, statistics) in [("mag", &MAG), ("am", &AM)] {
+        for model in ["rgcn", "rgat", "hgt"] {
+            let program = layer(model, &[("d_in", 64), ("d_out", 64), ("heads", 1)], &[]);
+            let compiled = compile(&program, statistics, Optimisations::GPU).unwrap();
+            for kernels in [&compiled.inference, &compiled.forward, &compiled.backward] {
+                let (emitted, total) = (emit(kernels, Precision::default()), cost::total(kernels, statistics));
+                let megabytes = (total.bytes() / 1e6).round();
+                let _ =
+                    writeln!(shown, "{shape}, {}: {} launches, {megabytes} MB", kernels.name, emitted.launches.len());
+                emitted.launches.iter().for_each(|launch| _ = writeln!(shown, "  {}", launch.what));
+            }
+        }
+    }
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!("launches", shown));
 }

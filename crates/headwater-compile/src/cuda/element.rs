@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::row::{binary, dropout, single, sizes, unary};
+use super::row::sizes;
+use super::scalar::{binary, dropout, single, unary};
 use super::text::Writer;
 use crate::inter::{Domain, Shape};
 use crate::intra::{Body, Read, Register, Step, StepOp};

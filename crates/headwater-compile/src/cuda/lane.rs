@@ -5,7 +5,8 @@
 //! every lane; `a` and `b` are a lane's part of a reduction.
 
 use super::nodes::{NodeId, Op};
-use super::row::{Layout, Rows, binary, dropout, single, sizes, unary};
+use super::row::{Layout, Rows, sizes};
+use super::scalar::{binary, dropout, single, unary};
 use super::text::Writer;
 use crate::inter::Shape;
 use crate::intra::{Read, Register, StepOp};

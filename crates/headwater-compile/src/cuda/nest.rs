@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::loops::{Act, Kept, Kind, acts, kinds};
 use super::nodes::{NodeId, Nodes, Op};
+use super::phase::Phases;
 use super::row::{Layout, Rows};
 use super::text::{Writer, domain_number};
 use crate::inter::{Domain, Path};
@@ -74,10 +75,10 @@ const ALONE: Share<'static> = Share { first: "0", all: "1" };
 /// Those of one of the groups that have a hub.
 const SHARED: Share<'static> = Share { first: "part", all: "parts" };
 
-struct Nest<'a> {
+pub(super) struct Nest<'a> {
     rows: Rows<'a>,
     path: Path,
-    kinds: Vec<Kind>,
+    pub kinds: Vec<Kind>,
 }
 
 impl Nest<'_> {
@@ -94,7 +95,7 @@ impl Nest<'_> {
         out.line("(void)lane, (void)lanes;");
     }
 
-    fn nodes(&self) -> &Nodes {
+    pub fn nodes(&self) -> &Nodes {
         self.rows.nodes
     }
 
@@ -442,70 +443,8 @@ impl Nest<'_> {
         operands.filter(|x| self.is_inner(*x) && self.kinds[*x] != Kind::Wide).collect()
     }
 
-    fn is_inner(&self, node: NodeId) -> bool {
+    pub fn is_inner(&self, node: NodeId) -> bool {
         self.nodes().all[node].level == self.innermost()
-    }
-}
-
-/// What is done with a chunk, in turn by lanes (even phases) and with vectors (odd ones).
-struct Phases {
-    all: Vec<Vec<Act>>,
-    /// Lanes' vectors that are made out of vectors across lanes.
-    crossing: Vec<NodeId>,
-}
-
-impl Phases {
-    fn new(nest: &Nest<'_>, acts: &[Act]) -> Self {
-        let mut found = Self { all: Vec::new(), crossing: Vec::new() };
-        // The phase from which on each vector is there for lanes, and the one in which vectors across lanes are made.
-        let mut phase_of: BTreeMap<NodeId, usize> = BTreeMap::new();
-        for act in acts {
-            let (phase, is_done_then) = match act {
-                Act::Make(node) => {
-                    let kind = nest.kinds[*node];
-                    let phase = found.phase(nest, &phase_of, *node, kind == Kind::Lane);
-                    if kind == Kind::Crossing {
-                        found.crossing.push(*node);
-                    }
-                    phase_of.insert(*node, phase);
-                    // Vectors across lanes are made where they are read.
-                    (phase, kind != Kind::Wide || nest.nodes().is_store(*node))
-                }
-                Act::Reload(node, _) => {
-                    phase_of.insert(*node, 0);
-                    (0, true)
-                }
-                Act::Keep(node, _) => (phase_of[node].next_multiple_of(2), true),
-                Act::Add(node) => {
-                    let Some(x) = nest.nodes().source(*node) else { continue };
-                    let phase = phase_of.get(&x).copied().unwrap_or(0);
-                    (if nest.kinds[x] == Kind::Wide { phase } else { phase.next_multiple_of(2) }, true)
-                }
-                Act::Begin(_) | Act::End(_) | Act::Walk(_) => continue,
-            };
-            if found.all.len() <= phase {
-                found.all.resize(phase + 1, Vec::new());
-            }
-            if is_done_then {
-                found.all[phase].push(act.clone());
-            }
-        }
-        found
-    }
-
-    /// The first phase in which everything is there that a vector is made from.
-    fn phase(&self, nest: &Nest<'_>, phase_of: &BTreeMap<NodeId, usize>, node: NodeId, is_lane: bool) -> usize {
-        let after = |x: NodeId| {
-            let phase = phase_of.get(&x).copied().unwrap_or(0);
-            match (nest.kinds[x], is_lane) {
-                _ if !nest.is_inner(x) => 0,
-                (Kind::Wide, _) => phase,
-                (_, true) => phase.next_multiple_of(2),
-                (_, false) => phase.next_multiple_of(2) + 1,
-            }
-        };
-        let first = usize::from(!is_lane);
-        nest.nodes().operands(node).into_iter().map(after).max().unwrap_or(0).max(first)
     }
 }
 

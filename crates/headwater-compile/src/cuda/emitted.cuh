@@ -193,10 +193,10 @@ __device__ inline void hw_store_row(float *to, const float (&x)[SLOTS], u32 lane
 // The larger; NaN where either is, unlike `fmaxf`.
 __device__ inline float hw_max(float a, float b) { return a > b || a != a ? a : b; }
 
-// The largest over a group, in every lane of it.
+// The largest over a group, in every lane of it. Of 0 and -0 lanes may have either, so all take what the first one has.
 template <u32 G> __device__ inline float hw_group_max(float x, u32 lanes) {
     for (u32 apart = G / 2; apart > 0; apart /= 2) x = hw_max(x, __shfl_xor_sync(lanes, x, apart, G));
-    return x;
+    return __shfl_sync(lanes, x, 0, G);
 }
 
 // One more element of a softmax: the largest so far, and the sum of exponentials beside it. As long as all are minus infinity

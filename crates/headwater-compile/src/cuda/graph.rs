@@ -24,6 +24,9 @@ pub(super) type Entry = [u64; 4];
 /// Words before the entries: where counts, maps, members, tiles and hubs lie.
 const WORDS: usize = 5;
 
+/// More than the threads of a grid, by which kernels stride over rows.
+const STRIDE: u32 = 1 << 20;
+
 /// Chunks of fewer rows are not worth a thread block; as `sums.cuh` has it.
 const ROWS_A_CHUNK: usize = 32;
 
@@ -330,8 +333,9 @@ impl Numbers {
     }
 }
 
+/// A number that kernels can count to, and a stride behind it.
 fn number(count: usize) -> Result<u32> {
-    u32::try_from(count).map_err(|_| Error::Malformed {
+    u32::try_from(count).ok().filter(|count| *count < u32::MAX - STRIDE).ok_or_else(|| Error::Malformed {
         program: "kernels".to_owned(),
         at: "the graph".to_owned(),
         why: format!("{count} rows are more than kernels count"),

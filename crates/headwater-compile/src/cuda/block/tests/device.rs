@@ -296,10 +296,12 @@ fn blocks_have_what_layers_of_any_width_ask_for() {
         for (name, width) in cases {
             let sizes = ["d_in", "d_out", "d_hidden"].map(|size| (size, width));
             let program = layer(name, &[&sizes[..], &[("heads", 1)]].concat(), &[]);
-            let compiled = compile(&program, &statistics, Optimisations::ALL).unwrap();
-            for kernels in [&compiled.inference, &compiled.forward, &compiled.backward] {
-                let table = emit(kernels, Precision::default()).table;
-                assert!(graph.serves(&table), "{}, {width} wide: {table:?}", kernels.name);
+            for on in [Optimisations::GPU, Optimisations::ALL] {
+                let compiled = compile(&program, &statistics, on).unwrap();
+                for kernels in [&compiled.inference, &compiled.forward, &compiled.backward] {
+                    let table = emit(kernels, Precision::default()).table;
+                    assert!(graph.serves(&table), "{}, {width} wide: {table:?}", kernels.name);
+                }
             }
         }
     }

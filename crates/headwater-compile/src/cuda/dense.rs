@@ -5,15 +5,17 @@ use headwater_cuda::{Gemm, GemmOperand, GemmType, cublas_available};
 
 use super::Precision;
 use super::cuda::DeviceRows;
-use super::graph::DeviceGraph;
+use super::graph::{DeviceGraph, map};
 use super::lower::Work;
-use crate::inter::{Domain, Shape};
+use crate::inter::{Domain, Path, Shape};
 use crate::intra::{Buffer, BufferId, StepOp};
 
 /// Such a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dense {
     rows: Domain,
+    /// Where products go, if not to their own rows.
+    scatter: Option<Domain>,
     /// The domain that has one matrix for each of its rows.
     matrices: Domain,
     x: BufferId,
@@ -35,9 +37,10 @@ impl Dense {
         let (inner, columns) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
         let x = &buffers[gemm.x.from.at()];
         let is_whole = gemm.x.hops.is_empty() && x.domain == gemm.rows && x.shape.len() == inner;
-        let is_plain = is_whole && gemm.scale.is_none() && gemm.scatter.is_none();
+        let is_plain = is_whole && gemm.scale.is_none();
         is_plain.then_some(Self {
             rows: gemm.rows,
+            scatter: gemm.scatter,
             matrices: weights.domain,
             x: gemm.x.from,
             w: gemm.w,
@@ -58,6 +61,12 @@ impl Dense {
         };
         let rows = graph.room(self.rows);
         let is_one = graph.is_fixed && rows > 0 && graph.room(self.matrices) == 1;
+        // Products that go to as many other rows, in order, lie as they are made.
+        let is_in_order = |to: Domain| {
+            let is_same = graph.maps.get(&(self.rows, to, Path::Only)).is_some_and(|map| map[0] == map::SAME);
+            is_same && graph.room(to) == rows
+        };
+        let is_one = is_one && self.scatter.is_none_or(is_in_order);
         if !is_one || buffers[self.x.at()].rows.is_some() || cublas_available().is_err() {
             return None;
         }

@@ -39,10 +39,9 @@ pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) {
         out.line(&format!("const u32 first0 = 0, end0 = graph->rows[{}];", domain_number(traverse.nest[0])));
         out.line(&format!("const u32 groups = gridDim.x * (256 / {group});"));
         out.line(&format!("const u32 at0 = (blockIdx.x * 256 + threadIdx.x) / {group};"));
-        let own = Share { first: "at0", all: "groups" };
         match traverse.nest.len() {
-            1 => nest.chunks(out, 0, acts, own),
-            _ => nest.walk(out, 0, acts, own),
+            1 => nest.chunks(out, 0, acts, Share::OfGrid),
+            _ => nest.walk(out, 0, acts, Share::OfGrid),
         }
     });
 }
@@ -63,17 +62,27 @@ pub(super) fn write_hubs(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept)
     });
 }
 
-/// Which of the rows a group has: the one at `first`, or a chunk of them, and so on with as many groups as there are between.
-#[derive(Clone, Copy)]
-struct Share<'a> {
-    first: &'a str,
-    all: &'a str,
+/// Which of the rows a group has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Share {
+    /// Its part of the outermost ones.
+    OfGrid,
+    /// All that belong to a row of its own.
+    Alone,
+    /// Its part of those that belong to a hub, which all groups of the block have.
+    OfHub,
 }
 
-/// All of them.
-const ALONE: Share<'static> = Share { first: "0", all: "1" };
-/// Those of one of the groups that have a hub.
-const SHARED: Share<'static> = Share { first: "part", all: "parts" };
+impl Share {
+    /// The group's number, and how many groups share the rows.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::OfGrid => ("at0", "groups"),
+            Self::Alone => ("0", "1"),
+            Self::OfHub => ("part", "parts"),
+        }
+    }
+}
 
 pub(super) struct Nest<'a> {
     rows: Rows<'a>,
@@ -145,15 +154,15 @@ impl Nest<'_> {
                 }
                 Act::Walk(below) if level + 1 == self.innermost() => {
                     out.line("{");
-                    let share = if is_shared { SHARED } else { ALONE };
+                    let share = if is_shared { Share::OfHub } else { Share::Alone };
                     out.indented(|out| self.chunks(out, level + 1, below, share));
                     out.line("}");
                 }
                 Act::Walk(below) if is_shared => {
-                    self.walk(out, level + 1, below, SHARED);
+                    self.walk(out, level + 1, below, Share::OfHub);
                     self.walk_hubs(out, level + 1, below);
                 }
-                Act::Walk(below) => self.walk(out, level + 1, below, ALONE),
+                Act::Walk(below) => self.walk(out, level + 1, below, Share::Alone),
                 Act::Keep(..) | Act::Reload(..) => {}
             }
         }
@@ -181,10 +190,10 @@ impl Nest<'_> {
 
     /// A loop over rows that are not the innermost. A group finds out about as many as it has lanes at a time. Of the outermost rows it
     /// has every so many-th: those with many edges often lie beside each other. A hub's are shared one by one.
-    fn walk(&self, out: &mut Writer<'_>, level: usize, acts: &[Act], share: Share<'_>) {
+    fn walk(&self, out: &mut Writer<'_>, level: usize, acts: &[Act], share: Share) {
         let (group, below) = (self.rows.layout.group, level + 1);
         let members = self.members(out, below);
-        let Share { first, all } = share;
+        let (first, all) = share.names();
         out.line(&format!(
             "for (u32 base{level} = first{level} + {first}; base{level} < end{level}; base{level} += {all} * {group}) {{"
         ));
@@ -192,13 +201,7 @@ impl Nest<'_> {
             let left = format!("(end{level} - base{level} + {all} - 1) / {all}");
             out.line(&format!("const u32 n{level} = hw_least({group}, {left});"));
             let at = format!("base{level} + hw_least(lane, n{level} - 1) * {all}");
-            match level {
-                0 => out.line(&format!("const u32 own0 = {at};")),
-                _ => {
-                    let own = self.members(out, level);
-                    out.line(&format!("const u32 own{level} = hw_member({own}, {at});"));
-                }
-            }
+            self.own_row(out, level, (&format!("own{level}"), &at));
             let bound = |name: &str| format!("{name}({members}, own{level})");
             out.line(&format!("const u32 own_first = {}, own_end = {};", bound("hw_first"), bound("hw_end")));
             let passed = self.passed_over(out, level, share);
@@ -225,16 +228,23 @@ impl Nest<'_> {
         out.line("}");
     }
 
+    /// The row that a lane finds at a place of the list of its level; the outermost rows need none.
+    fn own_row(&self, out: &mut Writer<'_>, level: usize, (name, at): (&str, &str)) {
+        let row = match level {
+            0 => at.to_owned(),
+            _ => format!("hw_member({}, {at})", self.members(out, level)),
+        };
+        out.line(&format!("const u32 {name} = {row};"));
+    }
+
     /// Which rows a group passes over because a thread block has them.
-    fn passed_over(&self, out: &mut Writer<'_>, level: usize, share: Share<'_>) -> Option<String> {
-        let is_last = level + 1 == self.innermost();
-        let is_whole = share.first == SHARED.first;
-        match level {
-            0 if !has_hubs(self.rows.nest) => None,
-            0 if !is_last => Some(format!("hw_is_hub({}, own0)", out.hubs(self.rows.nest[0]))),
-            0 => Some("own_end - own_first > HW_MOST_ALONE".to_owned()),
-            _ if is_whole => Some("own_end - own_first > HW_MOST_BELOW".to_owned()),
-            _ => None,
+    fn passed_over(&self, out: &mut Writer<'_>, level: usize, share: Share) -> Option<String> {
+        match share {
+            Share::OfGrid if !has_hubs(self.rows.nest) => None,
+            Share::OfGrid if level + 1 == self.innermost() => Some("own_end - own_first > HW_MOST_ALONE".to_owned()),
+            Share::OfGrid => Some(format!("hw_is_hub({}, own0)", out.hubs(self.rows.nest[0]))),
+            Share::OfHub => Some("own_end - own_first > HW_MOST_BELOW".to_owned()),
+            Share::Alone => None,
         }
     }
 
@@ -254,15 +264,13 @@ impl Nest<'_> {
     }
 
     /// A loop over the innermost rows, a chunk at a time.
-    fn chunks(&self, out: &mut Writer<'_>, level: usize, acts: &[Act], share: Share<'_>) {
+    fn chunks(&self, out: &mut Writer<'_>, level: usize, acts: &[Act], share: Share) {
         let group = self.rows.layout.group;
         let phases = Phases::new(self, acts);
         self.bring(out, acts);
-        let is_alone = share.all == ALONE.all;
-        let first = if is_alone { String::new() } else { format!(" + {} * {group}", share.first) };
-        let step = if is_alone { String::new() } else { format!("{} * ", share.all) };
+        let (first, all) = share.names();
         out.line(&format!(
-            "for (u32 base{level} = first{level}{first}; base{level} < end{level}; base{level} += {step}{group}) {{"
+            "for (u32 base{level} = first{level} + {first} * {group}; base{level} < end{level}; base{level} += {all} * {group}) {{"
         ));
         out.indented(|out| {
             out.line(&format!("const u32 n = hw_least({group}, end{level} - base{level});"));
@@ -270,13 +278,7 @@ impl Nest<'_> {
             out.line("(void)is_there;");
             // A lane without a row has the last one, and neither adds nor stores it.
             let at = format!("base{level} + hw_least(lane, n - 1)");
-            match level {
-                0 => out.line(&format!("const u32 own = {at};")),
-                _ => {
-                    let members = self.members(out, level);
-                    out.line(&format!("const u32 own = hw_member({members}, {at});"));
-                }
-            }
+            self.own_row(out, level, ("own", &at));
             let indices = self.indices(out, level, acts);
             for node in &phases.crossing {
                 self.rows.declare_own(out, *node);

@@ -84,7 +84,7 @@ def compile(
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
     without: Iterable[str] = (),
-    fallback: bool = True,
+    fallback: Optional[bool] = None,
 ) -> Any:
     """A layer out of a function or its text, by the name of one that comes with Headwater, or out of a module of others.
 
@@ -102,6 +102,7 @@ def compile(
         wishes["fallback"] = fallback
         return functools.partial(compile, **wishes)
     if isinstance(layer, str):
+        _no_fallback(fallback, layer)
         if self_loops or drop_self_loops or uses:
             raise TypeError("a text says @layer(self_loops=True) itself, and has the functions that it uses")
         known = builtin_layer(layer) if layer.isidentifier() else None
@@ -113,13 +114,19 @@ def compile(
             raise TypeError("a module's texts are compiled with every optimisation; expected no `without`")
         from .translate.module import compile_module
 
-        return compile_module(layer, fallback)
+        return compile_module(layer, fallback is not False)
+    _no_fallback(fallback, layer)
     if not inspect.isfunction(layer):
         raise TypeError(f"a layer is a function, a text or a module, not a {type(layer).__name__}")
     if self_loops and drop_self_loops:
         raise TypeError("self_loops adds edges that drop_self_loops leaves out; give one of them")
     wish = "self_loops=True" if self_loops else "drop_self_loops=True" if drop_self_loops else None
     return _of_function(layer, _text_of(layer, wish, list(uses)), without)
+
+
+def _no_fallback(fallback: Optional[bool], layer: Any) -> None:
+    if fallback is not None:
+        raise TypeError(f"fallback is {fallback!r}; it is for modules, and a layer out of a {type(layer).__name__} has none")
 
 
 def _of_function(function: Callable, text: tuple[str, str], without: tuple[str, ...]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .value import Types, Unsupported, Value
+from .value import SymbolicValue, Types, Unsupported
 
 _LOOPS = {"src": "for n in g.nodes():", "dst": "for n in g.dst_nodes():", "edge": "for e in g.edges():"}
 _INPUTS = {"src": "node", "dst": "dst_node", "edge": "edge"}
@@ -35,15 +35,15 @@ class Emitter:
     """Writes one text."""
 
     def __init__(self) -> None:
-        self._domains: dict[Value, str] = {}
+        self._domains: dict[SymbolicValue, str] = {}
         self._names: dict[Any, str] = {}
         self._lines: list[str] = []
         self._loop = ""
-        self._made: set[Value] = set()
+        self._made: set[SymbolicValue] = set()
         self._text = Text("", {}, {}, [])
         self._declared: list[str] = []
 
-    def write(self, name: str, out: Value) -> Text:
+    def write(self, name: str, out: SymbolicValue) -> Text:
         if len(out.lead) != 1 or self.domain(out) not in ("src", "dst") or out.lead[0].kind == "src":
             raise Unsupported("the result is no value of nodes")
         for value in sorted(_all_of(out), key=lambda value: value.order):
@@ -54,7 +54,7 @@ class Emitter:
         self._text.text = "\n".join([head, *self._lines, ""])
         return self._text
 
-    def domain(self, value: Value) -> str:
+    def domain(self, value: SymbolicValue) -> str:
         """Where a value is computed: `const`, `src`, `dst` or `edge`."""
         if value not in self._domains:
             try:
@@ -64,7 +64,7 @@ class Emitter:
                 raise
         return self._domains[value]
 
-    def _domain_of(self, value: Value) -> str:
+    def _domain_of(self, value: SymbolicValue) -> str:
         if value.op == "input":
             kind = value.lead[0].kind if value.lead else "const"
             if kind is None:
@@ -85,7 +85,7 @@ class Emitter:
             raise Unsupported("values of nodes and of edges meet in one operation")
         return found.pop() if found else "const"
 
-    def _line(self, value: Value) -> None:
+    def _line(self, value: SymbolicValue) -> None:
         """The line that computes a value, unless it is read where it is used."""
         if value.op in ("input", "weight", "number", "lift", "transposed"):
             self.domain(value)
@@ -116,11 +116,11 @@ class Emitter:
             self._lines.append(f"    {_LOOPS[domain]}")
         self._loop = domain
 
-    def _own(self, value: Value, domain: str) -> str:
+    def _own(self, value: SymbolicValue, domain: str) -> str:
         name = self._names[value]
         return {"const": name, "edge": f'e["{name}"]'}.get(domain, f'n["{name}"]')
 
-    def _read(self, value: Value, loop: str, role: str = "vector") -> str:
+    def _read(self, value: SymbolicValue, loop: str, role: str = "vector") -> str:
         """How a line in a loop reads a value. `role` is what it is taken for if it is the module's."""
         if value.op == "number":
             return value.text
@@ -137,7 +137,7 @@ class Emitter:
             return {"const": name, "edge": f"e.{name}"}.get(self.domain(value), f"n.{name}")
         return self._own(value, self.domain(value))
 
-    def _at_end(self, value: Value, side: str) -> str:
+    def _at_end(self, value: SymbolicValue, side: str) -> str:
         while value.op == "view" and value not in self._made:
             value = value.operands[0]
         if value.op == "input":
@@ -146,7 +146,7 @@ class Emitter:
             raise Unsupported("a value that is not one of nodes, at the ends of edges")
         return f'e.{side}["{self._names[value]}"]'
 
-    def _declare(self, value: Value) -> None:
+    def _declare(self, value: SymbolicValue) -> None:
         if value.op != "input":
             return
         name = self._names[value] = self._free_name("_".join(_words(value.data)))
@@ -156,7 +156,7 @@ class Emitter:
         word = _INPUTS.get(domain, "vector")
         self._declared.append(f"{name}: {word}[{', '.join(map(str, shape))}]")
 
-    def _weight(self, value: Value, role: str) -> str:
+    def _weight(self, value: SymbolicValue, role: str) -> str:
         """The name of something of the module. In each role, it is a parameter of its own."""
         key = (value.data, role)
         if key not in self._names:
@@ -187,8 +187,8 @@ def _words(place: tuple) -> list[str]:
     return [str(part[0]) if isinstance(part, tuple) else str(part) for part in place]
 
 
-def _all_of(out: Value) -> Iterable[Value]:
-    found: set[Value] = set()
+def _all_of(out: SymbolicValue) -> Iterable[SymbolicValue]:
+    found: set[SymbolicValue] = set()
     stack = [out]
     while stack:
         value = stack.pop()

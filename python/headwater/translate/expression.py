@@ -15,7 +15,7 @@ import torch
 
 from . import operators
 from .notes import SIMPLE, Frame, Lambda, Method, Notes, Own, Stop, is_plain, signature_of
-from .value import Count, EdgeIndex, Ends, Picked, Poisoned, Types, Unknown, Unsupported, Value
+from .value import Count, Ends, Picked, Poisoned, SymbolicEdgeIndex, SymbolicValue, Types, Unknown, Unsupported
 
 # Steps in all.
 MOST_STEPS = 20_000
@@ -44,7 +44,7 @@ _COMPARE: dict[type, Callable] = {
 # Functions of Python that are called with what is known.
 _PLAIN = {len, range, int, float, bool, str, tuple, list, zip, enumerate, min, max, abs, reversed, sorted, sum, round}
 # What stands for a tensor.
-TENSORS = (Value, EdgeIndex, Ends, Types, Picked)
+TENSORS = (SymbolicValue, SymbolicEdgeIndex, Ends, Types, Picked)
 
 
 def _refuse(why: str) -> Any:
@@ -89,7 +89,7 @@ class Expressions(Notes, ABC):
             raise Poisoned from why
         if isinstance(value, Unknown):
             raise Poisoned
-        if isinstance(value, Value) and (value.at is None or "torch_geometric" in value.at[0]) and self.frames:
+        if isinstance(value, SymbolicValue) and (value.at is None or "torch_geometric" in value.at[0]) and self.frames:
             # Lines of the user say more than PyG's.
             value.at = (self.frames[-1].file, node)
         return value
@@ -185,13 +185,13 @@ class Expressions(Notes, ABC):
             return self.graph(("self", *of.path, name), value)
         raise Unsupported(f"a {type(value).__name__} of the module")
 
-    def _weight(self, value: torch.Tensor, path: tuple[str, ...]) -> Value:
+    def _weight(self, value: torch.Tensor, path: tuple[str, ...]) -> SymbolicValue:
         self.seen[(path, "shape")], self.seen[(path, "dtype")] = value.shape, value.dtype
         if value.dtype != torch.float32 or value.layout != torch.strided:
             raise Unsupported(f"is of {value.dtype}; texts compute in torch.float32")
         if isinstance(value, torch.nn.parameter.UninitializedTensorMixin):
             raise Unsupported("its shape is not known before the first call")
-        return Value("", (), (), tuple(value.shape), "weight", path)
+        return SymbolicValue("", (), (), tuple(value.shape), "weight", path)
 
     def _call(self, node: ast.Call) -> Any:
         from . import known

@@ -15,7 +15,7 @@ import torch
 from . import operators
 from .interpret import Interpreter
 from .notes import Lambda, Method
-from .value import Count, EdgeIndex, Poisoned, Rows, Unknown, Unsupported, Value
+from .value import Count, Poisoned, Rows, SymbolicEdgeIndex, SymbolicValue, Unknown, Unsupported
 
 _COPY = re.compile(r"copy_(u|e|src|edge)$")
 _TWO = re.compile(r"([uve])_(add|sub|mul|div|dot)_([uve])$")
@@ -34,7 +34,7 @@ class Graph:
         if len(getattr(given, "etypes", [0])) > 1:
             raise Unsupported("a graph with several types of edges")
         self.is_block = bool(getattr(given, "is_block", False))
-        self.edges_of = EdgeIndex(place)
+        self.edges_of = SymbolicEdgeIndex(place)
         target = Rows("dst" if self.is_block else "node")
         source = Rows("src") if self.is_block else target
         self.dstdata = Frame(self, "dstdata" if self.is_block else "ndata", target, given)
@@ -75,7 +75,7 @@ class Graph:
         frames = (self.srcdata, self.edata, *((self.dstdata,) if self.is_block else ()))
         return [value for frame in frames for value in frame._values.values()]
 
-    def end(self, side: str, name: str) -> Value:
+    def end(self, side: str, name: str) -> SymbolicValue:
         """What nodes at an end of each edge have."""
         frame = self.srcdata if side == "src" else self.dstdata
         made = operators.lift(frame.load(name), side, self.edges_of.rows)
@@ -106,14 +106,14 @@ class Frame:
             self._values[name] = self._input(name)
         return self._values[name]
 
-    def _input(self, name: str) -> Value:
+    def _input(self, name: str) -> SymbolicValue:
         if name not in self._given:
             raise Unsupported(f"the graph has no {self._name}[{name!r}]")
         tensor = self._given[name]
         if not isinstance(tensor, torch.Tensor) or tensor.dtype != torch.float32 or tensor.dim() == 0:
             raise Unsupported(f"{self._name}[{name!r}] is no tensor of torch.float32")
         place = (*self._graph.edges_of.place, self._name, (name,))
-        return Value("", (), (self.rows,), tuple(tensor.shape[1:]), "input", place)
+        return SymbolicValue("", (), (self.rows,), tuple(tensor.shape[1:]), "input", place)
 
     def store(self, name: str, value: Any) -> None:
         value = operators.value_of(value)
@@ -150,7 +150,7 @@ class _End:
     def __init__(self, graph: Graph, side: str) -> None:
         self._graph, self._side = graph, side
 
-    def load(self, name: str) -> Value:
+    def load(self, name: str) -> SymbolicValue:
         return self._graph.end(self._side, name)
 
 
@@ -159,18 +159,18 @@ class _Nodes:
 
     is_abstract = True
 
-    def __init__(self, graph: Graph, messages: dict[str, Value]) -> None:
+    def __init__(self, graph: Graph, messages: dict[str, SymbolicValue]) -> None:
         self.data, self.mailbox = graph.dstdata, _Mailbox(graph, messages)
 
 
 class _Mailbox:
     """Messages of each node: a dimension for nodes, and one for the edges of each."""
 
-    def __init__(self, graph: Graph, messages: dict[str, Value]) -> None:
+    def __init__(self, graph: Graph, messages: dict[str, SymbolicValue]) -> None:
         self._messages = messages
         self._lead = (graph.dstdata.rows, Rows("degree"))
 
-    def load(self, name: str) -> Value:
+    def load(self, name: str) -> SymbolicValue:
         if name not in self._messages:
             raise Unsupported(f"no message is called {name!r}")
         return operators.view(self._messages[name], self._lead, self._messages[name].shape)
@@ -215,7 +215,7 @@ class ApplyEdges:
             self._graph.edata.store(name, value)
 
 
-def _messages(layer: Interpreter, graph: Graph, node: ast.expr) -> dict[str, Value]:
+def _messages(layer: Interpreter, graph: Graph, node: ast.expr) -> dict[str, SymbolicValue]:
     """What edges send, by name."""
     word, fields = _builtin(layer, node)
     copy, two = _COPY.match(word), _TWO.match(word)
@@ -229,11 +229,11 @@ def _messages(layer: Interpreter, graph: Graph, node: ast.expr) -> dict[str, Val
     return _results(layer, layer.expression(node), _Edges(graph))
 
 
-def _of(graph: Graph, target: str, name: str) -> Value:
+def _of(graph: Graph, target: str, name: str) -> SymbolicValue:
     return graph.edata.load(name) if target == "e" else graph.end({"u": "src", "v": "dst"}[target], name)
 
 
-def _aligned(a: Value, b: Value) -> tuple[Value, Value]:
+def _aligned(a: SymbolicValue, b: SymbolicValue) -> tuple[SymbolicValue, SymbolicValue]:
     """DGL has rows apart when it repeats dimensions of 1."""
     count = max(len(a.shape), len(b.shape))
     return tuple(  # type: ignore[return-value]
@@ -242,7 +242,7 @@ def _aligned(a: Value, b: Value) -> tuple[Value, Value]:
     )
 
 
-def _reduced(layer: Interpreter, nodes: _Nodes, node: ast.expr, graph: Graph) -> dict[str, Value]:
+def _reduced(layer: Interpreter, nodes: _Nodes, node: ast.expr, graph: Graph) -> dict[str, SymbolicValue]:
     """What nodes make of their messages, by name."""
     word, fields = _builtin(layer, node)
     if word in _REDUCE and len(fields) == 2:
@@ -251,10 +251,10 @@ def _reduced(layer: Interpreter, nodes: _Nodes, node: ast.expr, graph: Graph) ->
     return {name: value if value.root().op == "reduce" else _where_messages(value, graph) for name, value in made.items()}
 
 
-def _where_messages(value: Value, graph: Graph) -> Value:
+def _where_messages(value: SymbolicValue, graph: Graph) -> SymbolicValue:
     """DGL calls the function for nodes that have messages; the others have zeros."""
     one = operators.value_of(1)
-    has = Value("max", (one,), (graph.dstdata.rows,), (1,) * len(value.shape), "reduce")
+    has = SymbolicValue("max", (one,), (graph.dstdata.rows,), (1,) * len(value.shape), "reduce")
     return operators.mul(value, has)
 
 
@@ -269,7 +269,7 @@ def _builtin(layer: Interpreter, node: ast.expr) -> tuple[str, list[str]]:
     return (word, fields) if all(isinstance(one, str) for one in fields) else ("", [])
 
 
-def _results(layer: Interpreter, function: Any, argument: Any) -> dict[str, Value]:
+def _results(layer: Interpreter, function: Any, argument: Any) -> dict[str, SymbolicValue]:
     """What a user's function returns, by name."""
     if not isinstance(function, (Lambda, Method)) and not callable(function):
         raise Unsupported("expected a function")
@@ -284,7 +284,7 @@ def _results(layer: Interpreter, function: Any, argument: Any) -> dict[str, Valu
     return {name: operators.value_of(value) for name, value in found.items()}
 
 
-def edge_softmax(layer: Interpreter, graph: Any, logits: Any, eids: Any = None, norm_by: str = "dst") -> Value:
+def edge_softmax(layer: Interpreter, graph: Any, logits: Any, eids: Any = None, norm_by: str = "dst") -> SymbolicValue:
     """DGL's function of this name."""
     if not isinstance(graph, Graph) or norm_by != "dst":
         raise Unsupported("an edge_softmax over anything but the edges into each node of a graph")

@@ -15,7 +15,7 @@ import torch
 
 from .expression import MOST_STEPS, TENSORS, Expressions, name_of, truth
 from .notes import SIMPLE, Frame, Own, Stop, source_of
-from .value import UNKNOWN, Count, EdgeIndex, Ends, Poisoned, Unknown, Unsupported, Value
+from .value import UNKNOWN, Count, Ends, Poisoned, SymbolicEdgeIndex, SymbolicValue, Unknown, Unsupported
 
 # Calls in each other at most.
 _MOST_DEPTH = 32
@@ -119,7 +119,7 @@ class Interpreter(Expressions):
     def items(self, over: Any, node: ast.expr) -> list[Any]:
         if isinstance(over, Own) and isinstance(over.module, (torch.nn.ModuleList, torch.nn.Sequential)):
             return [self.attribute(over, str(at)) for at in range(len(over.module))]
-        if isinstance(over, EdgeIndex):
+        if isinstance(over, SymbolicEdgeIndex):
             return [Ends(over, "src"), Ends(over, "dst")]
         if isinstance(over, (list, tuple, range, dict, zip, enumerate, reversed)):
             return list(over)
@@ -183,7 +183,7 @@ class Interpreter(Expressions):
             before.extend(self.items(self.expression(node.value), node.value))
             return before
         made = self.expression(ast.copy_location(ast.BinOp(load, node.op, node.value), node))
-        if not isinstance(made, Value):
+        if not isinstance(made, SymbolicValue):
             return made
         try:
             return self.overwrite(before, made)

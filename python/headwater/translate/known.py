@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from . import message_passing, operators
 from .interpret import Interpreter
 from .notes import Method, Own
-from .value import Count, EdgeIndex, Ends, Picked, Types, Unsupported, Value
+from .value import Count, Ends, Picked, SymbolicEdgeIndex, SymbolicValue, Types, Unsupported
 
 # Functions of one tensor that texts have under the same name.
 _UNARY = ("relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "abs")
@@ -36,7 +36,7 @@ def _handler(name: str, function: Callable) -> Callable:
 
 
 def _unary(name: str) -> Callable:
-    def apply(input: Any, inplace: bool = False) -> Value:
+    def apply(input: Any, inplace: bool = False) -> SymbolicValue:
         return operators.unary(name, input)
 
     return apply
@@ -83,7 +83,7 @@ _METHODS: dict[str, Callable] = {
 @functools.lru_cache(maxsize=None)
 def _functions() -> dict[Any, Callable]:
     found: dict[Any, Callable] = {torch.jit.is_scripting: lambda _: False, isinstance: _isinstance, torch.is_tensor: _is_tensor}
-    found[torch.is_floating_point] = lambda _, input: isinstance(input, Value)
+    found[torch.is_floating_point] = lambda _, input: isinstance(input, SymbolicValue)
     for name, operator in _OPERATORS.items():
         for home in (torch, F):
             if hasattr(home, name):
@@ -115,7 +115,7 @@ def is_library(function: Any) -> bool:
 
 def _isinstance(_: Interpreter, value: Any, kinds: Any) -> bool:
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
-    if isinstance(value, (Value, EdgeIndex, Ends, Types, Picked)):
+    if isinstance(value, (SymbolicValue, SymbolicEdgeIndex, Ends, Types, Picked)):
         return torch.Tensor in kinds
     if isinstance(value, Count):
         return int in kinds
@@ -223,7 +223,7 @@ class Super:
 
 
 def tensor_attribute(layer: Interpreter, of: Any, name: str) -> Any:
-    if isinstance(of, Value):
+    if isinstance(of, SymbolicValue):
         if name in _METHODS:
             return Method(functools.partial(_METHODS[name], of), None)
         if name == "relu_":
@@ -239,7 +239,7 @@ def tensor_attribute(layer: Interpreter, of: Any, name: str) -> Any:
         }
         if name in known:
             return known[name]()
-    if isinstance(of, EdgeIndex) and name in ("size", "shape", "dtype", "dim"):
+    if isinstance(of, SymbolicEdgeIndex) and name in ("size", "shape", "dtype", "dim"):
         shape = (2, Count(of.rows))
         return {
             "shape": shape,
@@ -252,15 +252,15 @@ def tensor_attribute(layer: Interpreter, of: Any, name: str) -> Any:
     raise Unsupported(f"`{name}` of a tensor is not in the subset")
 
 
-def _shape(of: Value) -> tuple[Any, ...]:
+def _shape(of: SymbolicValue) -> tuple[Any, ...]:
     return (*(Count(rows) for rows in of.lead), *of.shape)
 
 
 def indexed(of: Any, index: Any) -> Any:
     """What a subscript of a tensor means."""
-    if isinstance(of, EdgeIndex) and index in (0, 1):
+    if isinstance(of, SymbolicEdgeIndex) and index in (0, 1):
         return Ends(of, ("src", "dst")[index])
-    if not isinstance(of, Value):
+    if not isinstance(of, SymbolicValue):
         raise Unsupported("a part of numbers of nodes, edges or types")
     if isinstance(index, Ends):
         return operators.lift(of, index.side, index.edges.rows)
@@ -269,7 +269,7 @@ def indexed(of: Any, index: Any) -> Any:
     return _part(of, list(index) if isinstance(index, tuple) else [index])
 
 
-def _part(of: Value, index: list[Any]) -> Value:
+def _part(of: SymbolicValue, index: list[Any]) -> SymbolicValue:
     if of.op == "weight" and len(of.shape) > 1 and not any(one is Ellipsis or one is None for one in index):
         raise Unsupported("a part of something learnt")
     if Ellipsis in [one for one in index if one is Ellipsis]:
@@ -289,7 +289,7 @@ def _part(of: Value, index: list[Any]) -> Value:
     return made
 
 
-def _last(made: Value, one: Any) -> Value:
+def _last(made: SymbolicValue, one: Any) -> SymbolicValue:
     width = made.shape[-1]
     if isinstance(one, slice):
         begin, end, step = one.indices(width)

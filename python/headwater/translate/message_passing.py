@@ -11,7 +11,7 @@ from typing import Any, Optional
 from . import operators
 from .interpret import Interpreter
 from .notes import Method, Own
-from .value import Count, EdgeIndex, Ends, Rows, Unsupported, Value
+from .value import Count, Ends, Rows, SymbolicEdgeIndex, SymbolicValue, Unsupported
 
 _HOOKS = [f"_{name}_forward{pre}_hooks" for name in ("propagate", "message", "aggregate", "edge_update") for pre in ("", "_pre")]
 _AGGREGATIONS = {"SumAggregation": "sum", "MeanAggregation": "mean", "MaxAggregation": "max", "MinAggregation": "min"}
@@ -70,7 +70,7 @@ def method_of(method: Method) -> Optional[Callable]:
     return None
 
 
-def propagate(layer: Interpreter, own: Own, edge_index: Any, size: Any = None, **kwargs: Any) -> Value:
+def propagate(layer: Interpreter, own: Own, edge_index: Any, size: Any = None, **kwargs: Any) -> SymbolicValue:
     """Messages of all edges, combined at the nodes that they end at."""
     layer.check_no_hooks(own, _HOOKS)
     if layer.attribute(own, "explain"):
@@ -94,7 +94,7 @@ class _Collected:
     def __init__(
         self, layer: Interpreter, own: Own, functions: list[str], edges: Any, size: Any, given: dict[str, Any]
     ) -> None:
-        if not isinstance(edges, EdgeIndex):
+        if not isinstance(edges, SymbolicEdgeIndex):
             raise Unsupported("the edges are no edge_index")
         if layer.attribute(own, "flow") != "source_to_target":
             raise Unsupported("the flow 'target_to_source'")
@@ -133,13 +133,13 @@ class _Collected:
         """How many nodes there are, by a tensor that `x_i` or `x_j` reads."""
         data, side = self._given.get(name[:-2]), 0 if name.endswith("_j") else 1
         if isinstance(data, (tuple, list)):
-            if isinstance(data[1 - side], Value):
+            if isinstance(data[1 - side], SymbolicValue):
                 self._set(1 - side, self._nodes(data[1 - side]))
             data = data[side]
-        if isinstance(data, Value):
+        if isinstance(data, SymbolicValue):
             self._set(side, self._nodes(data))
 
-    def _nodes(self, value: Value) -> Rows:
+    def _nodes(self, value: SymbolicValue) -> Rows:
         if len(value.lead) != 1 or value.axis(self._node_dim) != 0:
             raise Unsupported(f"node_dim={self._node_dim} of a tensor of {len(value.full)} dimensions is not its first")
         return value.lead[0]
@@ -187,10 +187,10 @@ class _Collected:
         if side is None:
             return data
         data = data[side] if isinstance(data, (tuple, list)) else data
-        return operators.lift(data, ("src", "dst")[side], self._edges.rows) if isinstance(data, Value) else data
+        return operators.lift(data, ("src", "dst")[side], self._edges.rows) if isinstance(data, SymbolicValue) else data
 
 
-def _check_index(x: Value, index: Any, dim: Any) -> None:
+def _check_index(x: SymbolicValue, index: Any, dim: Any) -> None:
     if not isinstance(index, Ends) or index.side != "dst":
         raise Unsupported("anything but the nodes that edges end at tells what belongs together")
     if x.axis(dim) != 0 or len(x.lead) != 1:
@@ -200,13 +200,13 @@ def _check_index(x: Value, index: Any, dim: Any) -> None:
 
 def _aggregation(
     how: str, layer: Interpreter, _: Own, x: Any, index: Any = None, ptr: Any = None, dim_size: Any = None, dim: int = -2
-) -> Value:
+) -> SymbolicValue:
     if ptr is not None:
         raise Unsupported("an aggregation by ptr")
     return _scatter(layer, x, index, dim, dim_size, how)
 
 
-def _several_aggregations(layer: Interpreter, own: Own, x: Any, index: Any = None, **named: Any) -> Value:
+def _several_aggregations(layer: Interpreter, own: Own, x: Any, index: Any = None, **named: Any) -> SymbolicValue:
     if layer.attribute(own, "mode") != "cat":
         raise Unsupported("several aggregations that are not joined by 'cat'")
     kinds = Own(own.module.aggrs, (*own.path, "aggrs"))
@@ -214,7 +214,7 @@ def _several_aggregations(layer: Interpreter, own: Own, x: Any, index: Any = Non
     return operators.cat([layer.call(one, [x, index], named) for one in each], -1)
 
 
-def _scatter(_: Interpreter, src: Any, index: Any, dim: int = 0, dim_size: Any = None, reduce: str = "sum") -> Value:
+def _scatter(_: Interpreter, src: Any, index: Any, dim: int = 0, dim_size: Any = None, reduce: str = "sum") -> SymbolicValue:
     x = operators.value_of(src)
     if not isinstance(dim_size, Count):
         raise Unsupported("scatter without dim_size: how many nodes there are depends on the edges")
@@ -224,13 +224,15 @@ def _scatter(_: Interpreter, src: Any, index: Any, dim: int = 0, dim_size: Any =
 
 def _torch_scatter(
     how: str, layer: Interpreter, src: Any, index: Any, dim: int = -1, out: Any = None, dim_size: Any = None, reduce: Any = None
-) -> Value:
+) -> SymbolicValue:
     if out is not None:
         raise Unsupported("scatter into a tensor")
     return _scatter(layer, src, index, dim, dim_size, reduce or how)
 
 
-def _softmax(layer: Interpreter, src: Any, index: Any = None, ptr: Any = None, num_nodes: Any = None, dim: int = 0) -> Value:
+def _softmax(
+    layer: Interpreter, src: Any, index: Any = None, ptr: Any = None, num_nodes: Any = None, dim: int = 0
+) -> SymbolicValue:
     x = operators.value_of(src)
     if ptr is not None:
         raise Unsupported("a softmax by ptr")

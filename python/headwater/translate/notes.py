@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .value import UNKNOWN, Unsupported, Value
+from .value import UNKNOWN, SymbolicValue, Unsupported
 
 # What is known by its value.
 SIMPLE = (type(None), bool, int, float, str, torch.dtype)
@@ -125,9 +125,9 @@ class Notes:
             else:
                 self.seen[(path, name)] = value
 
-    def overwrite(self, target: Any, made: Value) -> Value:
+    def overwrite(self, target: Any, made: SymbolicValue) -> SymbolicValue:
         """Writes to a tensor, which is as good as making another where one name at most has it."""
-        if not isinstance(target, Value):
+        if not isinstance(target, SymbolicValue):
             return made
         if len(made.full) != len(target.full) or made.shape != target.shape:
             raise Unsupported("writes to a tensor of another shape")
@@ -137,7 +137,7 @@ class Notes:
         names = [value for frame in self.frames for value in frame.names.values()]
         names += [value for value, _, _ in self.written.values()]
         names += [value for graph in self.graphs.values() for value in graph.held()]
-        holders = [value for value in _leaves(names) if isinstance(value, Value) and value.root() is root]
+        holders = [value for value in _leaves(names) if isinstance(value, SymbolicValue) and value.root() is root]
         if len(holders) > 1:
             raise Unsupported("writes to a tensor that has two names")
         for frame in self.frames:

@@ -8,24 +8,24 @@ from __future__ import annotations
 import math
 from typing import Any, Optional, Union
 
-from .value import Count, EdgeIndex, Ends, Picked, Poisoned, Rows, Types, Unknown, Unsupported, Value
+from .value import Count, Ends, Picked, Poisoned, Rows, SymbolicEdgeIndex, SymbolicValue, Types, Unknown, Unsupported
 
 Number = Union[int, float]
 
 
-def value_of(given: Any) -> Value:
+def value_of(given: Any) -> SymbolicValue:
     """A value, or a number as one."""
-    if isinstance(given, Value):
+    if isinstance(given, SymbolicValue):
         return given
     if isinstance(given, (bool, int, float)):
         if not math.isfinite(given):
             raise Unsupported(f"the number {given}")
-        return Value(_literal(given), (), (), (), "number", given)
+        return SymbolicValue(_literal(given), (), (), (), "number", given)
     if isinstance(given, Picked):
         return _picked_rows(given)
     if isinstance(given, Unknown):
         raise Poisoned
-    if isinstance(given, (EdgeIndex, Ends, Types, Count)):
+    if isinstance(given, (SymbolicEdgeIndex, Ends, Types, Count)):
         raise Unsupported("numbers of nodes, edges or types are used as values")
     raise Unsupported(f"a {type(given).__name__} is used as a tensor")
 
@@ -35,40 +35,40 @@ def _literal(number: Number) -> str:
     return f"({text})" if number < 0 else text
 
 
-def _picked_rows(picked: Picked) -> Value:
+def _picked_rows(picked: Picked) -> SymbolicValue:
     weight = picked.weight
     if len(weight.shape) not in (2, 3):
         raise Unsupported(f"a row of a tensor of shape {list(weight.shape)} for every edge")
-    return Value("{0}[e.etype]", (weight,), (picked.types.rows,), weight.shape[1:], "pick", picked.types)
+    return SymbolicValue("{0}[e.etype]", (weight,), (picked.types.rows,), weight.shape[1:], "pick", picked.types)
 
 
-def unary(name: str, x: Any, *numbers: Number) -> Value:
+def unary(name: str, x: Any, *numbers: Number) -> SymbolicValue:
     x = value_of(x)
     more = "".join(f", {_literal(number)}" for number in numbers)
-    return Value(f"{name}({{0}}{more})", (x,), x.lead, x.shape)
+    return SymbolicValue(f"{name}({{0}}{more})", (x,), x.lead, x.shape)
 
 
-def binary(template: str, x: Any, y: Any) -> Value:
+def binary(template: str, x: Any, y: Any) -> SymbolicValue:
     x, y = _beside_messages(value_of(x), value_of(y))
     lead, shape = broadcast(x, y)
-    made = Value(template, (x, y), lead, shape)
+    made = SymbolicValue(template, (x, y), lead, shape)
     for one in (made, x, y):
         one.check_row()
     return made
 
 
-def _beside_messages(x: Value, y: Value) -> tuple[Value, Value]:
+def _beside_messages(x: SymbolicValue, y: SymbolicValue) -> tuple[SymbolicValue, SymbolicValue]:
     """Where one is messages, `[nodes, degree, ...]`, and the other of their nodes, `[nodes, 1, ...]`: that at every message."""
     if (len(x.lead), len(y.lead)) == (1, 2):
         y, x = _beside_messages(y, x)
     elif (len(x.lead), len(y.lead)) == (2, 1) and len(x.full) == len(y.full) and y.shape[0] == 1:
         y.lead[0].unify(x.lead[0])
         own = view(y, y.lead, y.shape[1:])
-        y = Value("", (own,), x.lead, own.shape, "lift", "dst")
+        y = SymbolicValue("", (own,), x.lead, own.shape, "lift", "dst")
     return x, y
 
 
-def broadcast(x: Value, y: Value) -> tuple[tuple[Rows, ...], tuple[int, ...]]:
+def broadcast(x: SymbolicValue, y: SymbolicValue) -> tuple[tuple[Rows, ...], tuple[int, ...]]:
     """The shape of an elementwise operation, as torch has it."""
     count = max(len(x.full), len(y.full))
     found: list[Any] = []
@@ -88,43 +88,43 @@ def broadcast(x: Value, y: Value) -> tuple[tuple[Rows, ...], tuple[int, ...]]:
     return tuple(found[:lead]), tuple(found[lead:])
 
 
-def _shown(x: Value) -> str:
+def _shown(x: SymbolicValue) -> str:
     words = {None: "rows", "edge": "edges", "degree": "degree"}
     return "[" + ", ".join(words.get(s.kind, "nodes") if isinstance(s, Rows) else str(s) for s in x.full) + "]"
 
 
-def add(input: Any, other: Any, *, alpha: Number = 1) -> Value:
+def add(input: Any, other: Any, *, alpha: Number = 1) -> SymbolicValue:
     return binary("{0} + {1}", input, other if alpha == 1 else mul(other, alpha))
 
 
-def sub(input: Any, other: Any, *, alpha: Number = 1) -> Value:
+def sub(input: Any, other: Any, *, alpha: Number = 1) -> SymbolicValue:
     return binary("{0} - {1}", input, other if alpha == 1 else mul(other, alpha))
 
 
-def mul(input: Any, other: Any) -> Value:
+def mul(input: Any, other: Any) -> SymbolicValue:
     made = binary("{0} * {1}", input, other)
     made.op = "mul"
     return made
 
 
-def div(input: Any, other: Any) -> Value:
+def div(input: Any, other: Any) -> SymbolicValue:
     return binary("{0} / {1}", input, other)
 
 
-def maximum(input: Any, other: Any) -> Value:
+def maximum(input: Any, other: Any) -> SymbolicValue:
     return binary("maximum({0}, {1})", input, other)
 
 
-def minimum(input: Any, other: Any) -> Value:
+def minimum(input: Any, other: Any) -> SymbolicValue:
     return binary("minimum({0}, {1})", input, other)
 
 
-def neg(input: Any) -> Value:
+def neg(input: Any) -> SymbolicValue:
     x = value_of(input)
-    return Value("-{0}", (x,), x.lead, x.shape)
+    return SymbolicValue("-{0}", (x,), x.lead, x.shape)
 
 
-def power(input: Any, exponent: Any) -> Value:
+def power(input: Any, exponent: Any) -> SymbolicValue:
     if not isinstance(exponent, (int, float)):
         raise Unsupported("an exponent that is no number")
     if exponent in (2, 3, 4):
@@ -138,30 +138,30 @@ def power(input: Any, exponent: Any) -> Value:
     return known[exponent]()
 
 
-def leaky_relu(input: Any, negative_slope: Number = 0.01, inplace: bool = False) -> Value:
+def leaky_relu(input: Any, negative_slope: Number = 0.01, inplace: bool = False) -> SymbolicValue:
     return unary("leaky_relu", input, negative_slope)
 
 
-def elu(input: Any, alpha: Number = 1.0, inplace: bool = False) -> Value:
+def elu(input: Any, alpha: Number = 1.0, inplace: bool = False) -> SymbolicValue:
     return unary("elu", input, alpha)
 
 
-def gelu(input: Any, approximate: str = "none") -> Value:
+def gelu(input: Any, approximate: str = "none") -> SymbolicValue:
     if approximate != "none":
         raise Unsupported(f"GELU with approximate={approximate!r}")
     return unary("gelu", input)
 
 
-def silu(input: Any, inplace: bool = False) -> Value:
+def silu(input: Any, inplace: bool = False) -> SymbolicValue:
     return mul(input, unary("sigmoid", input))
 
 
-def dropout(input: Any, p: Number = 0.5, training: bool = True, inplace: bool = False) -> Value:
+def dropout(input: Any, p: Number = 0.5, training: bool = True, inplace: bool = False) -> SymbolicValue:
     x = value_of(input)
     return unary("dropout", x, p) if training and p > 0 else x
 
 
-def reshape(x: Any, *shape: Any) -> Value:
+def reshape(x: Any, *shape: Any) -> SymbolicValue:
     """`view` and `reshape`: rows stay, and what is in each gets another shape."""
     x = value_of(x)
     wanted = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
@@ -182,7 +182,7 @@ def _size(size: Any) -> str:
     return "rows" if isinstance(size, Count) else str(size)
 
 
-def _behind_rows(x: Value, wanted: list[Any]) -> list[Any]:
+def _behind_rows(x: SymbolicValue, wanted: list[Any]) -> list[Any]:
     if len(x.lead) > 1:
         raise Unsupported("messages of a node in another shape")
     head, rest = (wanted[0], wanted[1:]) if wanted else (None, [])
@@ -194,12 +194,12 @@ def _behind_rows(x: Value, wanted: list[Any]) -> list[Any]:
     raise Unsupported(f"shape {_shown(x)} as [{', '.join(map(_size, wanted))}]: expected rows to stay rows")
 
 
-def view(x: Value, lead: tuple[Rows, ...], shape: tuple[int, ...]) -> Value:
+def view(x: SymbolicValue, lead: tuple[Rows, ...], shape: tuple[int, ...]) -> SymbolicValue:
     x = x.operands[0] if x.op == "view" else x
-    return Value("", (x,), lead, shape, "view")
+    return SymbolicValue("", (x,), lead, shape, "view")
 
 
-def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Value:
+def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> SymbolicValue:
     x = value_of(input)
     start, end = x.axis(start_dim), x.axis(end_dim)
     at = len(x.lead)
@@ -209,7 +209,7 @@ def flatten(input: Any, start_dim: int = 0, end_dim: int = -1) -> Value:
     return view(x, x.lead, (*x.shape[: start - at], whole, *x.shape[end + 1 - at :]))
 
 
-def unsqueeze(input: Any, dim: int) -> Value:
+def unsqueeze(input: Any, dim: int) -> SymbolicValue:
     x = value_of(input)
     count = len(x.full) + 1
     if not isinstance(dim, int) or not -count <= dim < count:
@@ -220,7 +220,7 @@ def unsqueeze(input: Any, dim: int) -> Value:
     return view(x, x.lead, (*x.shape[:at], 1, *x.shape[at:]))
 
 
-def squeeze(input: Any, dim: Optional[int] = None) -> Value:
+def squeeze(input: Any, dim: Optional[int] = None) -> SymbolicValue:
     x = value_of(input)
     if dim is None:
         raise Unsupported("squeeze() without a dimension: whether rows go depends on how many there are")
@@ -230,14 +230,14 @@ def squeeze(input: Any, dim: Optional[int] = None) -> Value:
     return view(x, x.lead, (*x.shape[:at], *x.shape[at + 1 :])) if x.shape[at] == 1 else x
 
 
-def transpose(input: Any, dim0: int = 0, dim1: int = 1) -> Value:
+def transpose(input: Any, dim0: int = 0, dim1: int = 1) -> SymbolicValue:
     x = value_of(input)
     if x.op != "weight" or len(x.shape) != 2 or {x.axis(dim0), x.axis(dim1)} != {0, 1}:
         raise Unsupported("transpose of anything but a matrix of the module")
-    return Value("transpose({0})", (x,), (), x.shape[::-1], "transposed")
+    return SymbolicValue("transpose({0})", (x,), (), x.shape[::-1], "transposed")
 
 
-def cat(tensors: Any, dim: int = 0) -> Value:
+def cat(tensors: Any, dim: int = 0) -> SymbolicValue:
     values = [value_of(one) for one in tensors]
     made = values[0]
     for one in values[1:]:
@@ -248,26 +248,26 @@ def cat(tensors: Any, dim: int = 0) -> Value:
             a.unify(b)
         if len(made.lead) != len(one.lead) or made.shape[:-1] != one.shape[:-1]:
             raise Unsupported(f"cat of shapes {_shown(made)} and {_shown(one)}")
-        made = Value("concat({0}, {1})", (made, one), made.lead, (*made.shape[:-1], made.shape[-1] + one.shape[-1]))
+        made = SymbolicValue("concat({0}, {1})", (made, one), made.lead, (*made.shape[:-1], made.shape[-1] + one.shape[-1]))
     return made
 
 
-def part(x: Value, begin: int, end: int) -> Value:
+def part(x: SymbolicValue, begin: int, end: int) -> SymbolicValue:
     """Elements of the last dimension."""
     if not 0 <= begin < end <= x.shape[-1]:
         raise Unsupported(f"elements {begin} to {end} of {x.shape[-1]}")
     if (begin, end) == (0, x.shape[-1]):
         return x
-    return Value(f"{{0}}[{begin}:{end}]", (x,), x.lead, (*x.shape[:-1], end - begin), "part")
+    return SymbolicValue(f"{{0}}[{begin}:{end}]", (x,), x.lead, (*x.shape[:-1], end - begin), "part")
 
 
-def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Value, ...]:
+def chunk(input: Any, chunks: int, dim: int = 0) -> tuple[SymbolicValue, ...]:
     x = value_of(input)
     width = x.shape[-1] if x.shape else 0
     return split(x, -(-width // chunks) if width else 1, dim)
 
 
-def split(input: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Value, ...]:
+def split(input: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[SymbolicValue, ...]:
     x, sizes = value_of(input), split_size_or_sections
     if not x.shape or x.axis(dim) != len(x.full) - 1:
         raise Unsupported("parts along another dimension than the last")
@@ -278,12 +278,12 @@ def split(input: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Value,
     return tuple(part(x, end - size, end) for size, end in zip(sizes, ends))
 
 
-def linear(input: Any, weight: Any, bias: Any = None) -> Value:
-    product = matmul(input, transpose(weight) if isinstance(weight, Value) and len(weight.shape) == 2 else weight)
+def linear(input: Any, weight: Any, bias: Any = None) -> SymbolicValue:
+    product = matmul(input, transpose(weight) if isinstance(weight, SymbolicValue) and len(weight.shape) == 2 else weight)
     return product if bias is None else add(product, bias)
 
 
-def matmul(input: Any, other: Any) -> Value:
+def matmul(input: Any, other: Any) -> SymbolicValue:
     if isinstance(other, Picked):
         return _matmul_picked(value_of(input), other)
     x, w = value_of(input), value_of(other)
@@ -291,19 +291,19 @@ def matmul(input: Any, other: Any) -> Value:
         raise Unsupported("a product with anything but a matrix of the module")
     if not x.lead or not x.shape or x.shape[-1] != w.shape[0] or math.prod(x.shape[:-1]) != 1:
         raise Unsupported(f"shape {_shown(x)} times {list(w.shape)}: expected rows of {w.shape[0]}")
-    return Value("linear({0}, {1})", (x, w), x.lead, (*x.shape[:-1], w.shape[1]), "linear")
+    return SymbolicValue("linear({0}, {1})", (x, w), x.lead, (*x.shape[:-1], w.shape[1]), "linear")
 
 
-def _matmul_picked(x: Value, picked: Picked) -> Value:
+def _matmul_picked(x: SymbolicValue, picked: Picked) -> SymbolicValue:
     weight = picked.weight
     if len(weight.shape) != 3 or len(x.lead) != 1 or x.shape != (1, weight.shape[1]):
         raise Unsupported(f"shape {_shown(x)} times matrices {list(weight.shape)} of types: expected [edges, 1, width]")
     x.lead[0].unify(picked.types.rows)
     text = "linear({0}, {1}[e.etype])"
-    return Value(text, (x, weight), x.lead, (1, weight.shape[2]), "linear", picked.types)
+    return SymbolicValue(text, (x, weight), x.lead, (1, weight.shape[2]), "linear", picked.types)
 
 
-def total(name: str, input: Any, dim: Any = None, keepdim: bool = False) -> Value:
+def total(name: str, input: Any, dim: Any = None, keepdim: bool = False) -> SymbolicValue:
     """`sum` and `mean` over what is in a row, or over the messages of a node."""
     x = value_of(input)
     if isinstance(dim, (tuple, list)) and len(dim) == 1:
@@ -322,20 +322,20 @@ def total(name: str, input: Any, dim: Any = None, keepdim: bool = False) -> Valu
         raise Unsupported(f"{name} over dimension {dim} of {_shown(x)}")
     a, b = x.operands if x.op == "mul" else (None, None)
     if is_width and name == "sum" and a is not None and b is not None and a.row == b.row == x_row:
-        made = Value("dot({0}, {1})", (a, b), x.lead, (*x.shape[:at], 1))
+        made = SymbolicValue("dot({0}, {1})", (a, b), x.lead, (*x.shape[:at], 1))
     else:
         text = f"{name}_{'width' if is_width else 'heads'}({{0}})"
-        made = Value(text, (x,), x.lead, (*x.shape[:at], 1) if is_width else (1, x.shape[1]))
+        made = SymbolicValue(text, (x,), x.lead, (*x.shape[:at], 1) if is_width else (1, x.shape[1]))
     return made if made.shape == left else view(made, x.lead, left)
 
 
-def over_messages(name: str, x: Value, at: int, keepdim: bool = False) -> Value:
+def over_messages(name: str, x: SymbolicValue, at: int, keepdim: bool = False) -> SymbolicValue:
     if len(x.lead) != 2 or at != -1 or keepdim:
         raise Unsupported(f"{name} over rows")
     return reduce(name, x, x.lead[0])
 
 
-def reduce(how: str, x: Value, to: Rows) -> Value:
+def reduce(how: str, x: SymbolicValue, to: Rows) -> SymbolicValue:
     """Values of edges combined at the nodes that they end at."""
     how = {"add": "sum", "amax": "max", "amin": "min"}.get(how, how)
     if how == "min":
@@ -344,17 +344,17 @@ def reduce(how: str, x: Value, to: Rows) -> Value:
         raise Unsupported(f"the aggregation {how!r}; there are sum, mean, max and min")
     if len(x.lead) == 1:
         x.lead[0].be("edge")
-    return Value(how, (x,), (to,), x.shape, "reduce")
+    return SymbolicValue(how, (x,), (to,), x.shape, "reduce")
 
 
-def softmax_over_edges(x: Any) -> Value:
+def softmax_over_edges(x: Any) -> SymbolicValue:
     x = value_of(x)
     if len(x.lead) == 1:
         x.lead[0].be("edge")
-    return Value("edge_softmax({0})", (x,), x.lead, x.shape)
+    return SymbolicValue("edge_softmax({0})", (x,), x.lead, x.shape)
 
 
-def lift(x: Value, side: str, edges: Rows) -> Value:
+def lift(x: SymbolicValue, side: str, edges: Rows) -> SymbolicValue:
     """What a node at an end of each edge has."""
     if len(x.lead) != 1:
         raise Unsupported("a value that is not one of nodes, at the ends of edges")
@@ -362,10 +362,10 @@ def lift(x: Value, side: str, edges: Rows) -> Value:
         x.lead[0].be("node")
     if x.lead[0].kind not in ("node", side):
         raise Unsupported(f"values of {x.lead[0].plural} at the other end of edges")
-    return Value("", (x,), (edges,), x.shape, "lift", side)
+    return SymbolicValue("", (x,), (edges,), x.shape, "lift", side)
 
 
-def softmax(input: Any, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> Value:
+def softmax(input: Any, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Any = None) -> SymbolicValue:
     x = value_of(input)
     if len(x.lead) != 2 or dim is None or x.axis(dim) != 1 or dtype is not None:
         raise Unsupported("a softmax that is not over the messages of a node")
@@ -384,7 +384,7 @@ def most(name: str, input: Any, other: Any = None, keepdim: bool = False, dim: A
     """`max` and `min` of two tensors, or over the messages of a node."""
     from .value import UNKNOWN
 
-    if isinstance(other, Value):
+    if isinstance(other, SymbolicValue):
         return maximum(input, other) if name == "max" else minimum(input, other)
     x, dim = value_of(input), other if dim is None else dim
     if not isinstance(dim, int):
@@ -392,5 +392,5 @@ def most(name: str, input: Any, other: Any = None, keepdim: bool = False, dim: A
     return Most((over_messages(name, x, x.axis(dim) - len(x.lead), keepdim), UNKNOWN))
 
 
-def amost(name: str, input: Any, dim: Any = None, keepdim: bool = False) -> Value:
+def amost(name: str, input: Any, dim: Any = None, keepdim: bool = False) -> SymbolicValue:
     return most(name, input, dim, keepdim)[0]

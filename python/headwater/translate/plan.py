@@ -14,7 +14,7 @@ from ..layer_graph import of_edges
 from .emit import Emitter, Text
 from .interpret import Interpreter
 from .notes import Fault, Stop
-from .value import Count, EdgeIndex, Poisoned, Rows, Types, Unknown, Unsupported, Value
+from .value import Count, Poisoned, Rows, SymbolicEdgeIndex, SymbolicValue, Types, Unknown, Unsupported
 
 # Layers by their text: modules of one class and size share one.
 _layers: dict[str, Layer] = {}
@@ -69,7 +69,7 @@ def listed(faults: tuple[Fault, ...]) -> str:
 class Plan:
     """How calls of one kind are run."""
 
-    def __init__(self, text: Text, edges: tuple, out: Value, counts: dict[str, list[tuple]]) -> None:
+    def __init__(self, text: Text, edges: tuple, out: SymbolicValue, counts: dict[str, list[tuple]]) -> None:
         self.text, self._edges, self._shape, self._counts = text, edges, out.shape, counts
         if text.text not in _layers and len(_layers) >= _MOST_LAYERS:
             _layers.pop(next(iter(_layers)))
@@ -205,7 +205,7 @@ class Given:
         self._layer = layer
         # What tells how many rows there are, whether the text reads it or not: tensors and numbers.
         self.counts: list[tuple[Rows, tuple]] = []
-        self.edges: list[EdgeIndex] = []
+        self.edges: list[SymbolicEdgeIndex] = []
 
     def read(self, value: Any, place: tuple) -> Any:
         if type(value) is int and len(place) > 1:
@@ -214,7 +214,7 @@ class Given:
             return Count(rows)
         kind = kind_of(value)
         if kind == "edges":
-            self.edges.append(EdgeIndex(place))
+            self.edges.append(SymbolicEdgeIndex(place))
             return self.edges[-1]
         if kind == "types":
             return Types(place)
@@ -223,9 +223,9 @@ class Given:
         if kind[0] == "rows":
             rows = Rows()
             self.counts.append((rows, place))
-            return Value("", (), (rows,), kind[1], "input", place)
+            return SymbolicValue("", (), (rows,), kind[1], "input", place)
         if kind[0] == "same for all":
-            return Value("", (), (), kind[1], "input", place)
+            return SymbolicValue("", (), (), kind[1], "input", place)
         if kind[0] == "graph":
             return self._layer.graph(place, value)
         return _Opaque(value) if kind[0] == "other" else value
@@ -269,9 +269,9 @@ def _translated(
         out = None
         told = str(why) if isinstance(why, Unsupported) else f"{type(why).__name__}: {why}"
         layer.faults.append(Fault("<layer>", 0, name, told))
-    if not layer.faults and not isinstance(out, (Value, Unknown)):
+    if not layer.faults and not isinstance(out, (SymbolicValue, Unknown)):
         layer.faults.append(Fault("<layer>", 0, name, "the result is no tensor of nodes"))
-    if layer.faults or not isinstance(out, Value):
+    if layer.faults or not isinstance(out, SymbolicValue):
         return None, (*_strange(arguments), *layer.faults)
     try:
         return _plan(name, out, given, layer), ()
@@ -282,7 +282,7 @@ def _translated(
         return None, (Fault(file, getattr(node, "lineno", 0), construct, str(why)),)
 
 
-def _plan(name: str, out: Value, given: Given, layer: Interpreter) -> Plan:
+def _plan(name: str, out: SymbolicValue, given: Given, layer: Interpreter) -> Plan:
     text = Emitter().write(name, out)
     graphs = [graph.edges_of for graph in layer.graphs.values()] + given.edges
     if len(graphs) != 1:

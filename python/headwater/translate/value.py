@@ -16,7 +16,7 @@ _order = itertools.count()
 class Unsupported(Exception):
     """What a layer says and a text cannot. `value` is where it was found, if that was after reading."""
 
-    value: Optional[Value] = None
+    value: Optional[SymbolicValue] = None
 
 
 class Rows:
@@ -74,12 +74,12 @@ _PLURAL = {
 
 
 @dataclass(eq=False)
-class Value:
+class SymbolicValue:
     """A tensor. `lead` are its dimensions that count, in front of `shape`: none for what is the same for all rows, one, or two
     for the messages of a node. `text` is the operator as texts have it, with `{0}` for its first operand."""
 
     text: str
-    operands: tuple[Value, ...]
+    operands: tuple[SymbolicValue, ...]
     lead: tuple[Rows, ...]
     shape: tuple[int, ...]
     # What it is, where that is more than an operator on rows: "input", "weight", "number", "lift", "reduce", "view"
@@ -114,7 +114,7 @@ class Value:
             raise Unsupported(f"dimension {dim} of a tensor with {count}")
         return dim % count
 
-    def root(self) -> Value:
+    def root(self) -> SymbolicValue:
         """The tensor whose memory this is."""
         return self.operands[0].root() if self.op in ("view", "part") else self
 
@@ -130,12 +130,12 @@ class Count:
 class Ends:
     """One row of an edge_index: where edges begin (`src`) or end (`dst`)."""
 
-    edges: EdgeIndex
+    edges: SymbolicEdgeIndex
     side: str
 
 
 @dataclass(eq=False)
-class EdgeIndex:
+class SymbolicEdgeIndex:
     """The edges, and where the caller gives them."""
 
     place: tuple
@@ -154,7 +154,7 @@ class Types:
 class Picked:
     """Something learnt, a row for the type of each edge: `weight[edge_type]`."""
 
-    weight: Value
+    weight: SymbolicValue
     types: Types
 
 

@@ -23,7 +23,7 @@ _REDUCE = ("sum", "mean", "max", "min")
 _OPERATORS = {"add": operators.add, "sub": operators.sub, "mul": operators.mul, "div": operators.div}
 
 
-class Graph:
+class SymbolicGraph:
     """A graph that a layer is called with, or that its module has."""
 
     is_abstract = True
@@ -87,7 +87,7 @@ class Graph:
 class Scope:
     """`with g.local_scope():`"""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: SymbolicGraph) -> None:
         self.graph = graph
 
 
@@ -96,7 +96,7 @@ class Frame:
 
     is_abstract = True
 
-    def __init__(self, graph: Graph, name: str, rows: Rows, given: Any) -> None:
+    def __init__(self, graph: SymbolicGraph, name: str, rows: Rows, given: Any) -> None:
         self._graph, self._name, self.rows = graph, name, rows
         self._given = getattr(given, name, {})
         self._values: dict[str, Any] = {}
@@ -141,13 +141,13 @@ class _Edges:
 
     is_abstract = True
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: SymbolicGraph) -> None:
         self.src, self.dst = _End(graph, "src"), _End(graph, "dst")
         self.data = graph.edata
 
 
 class _End:
-    def __init__(self, graph: Graph, side: str) -> None:
+    def __init__(self, graph: SymbolicGraph, side: str) -> None:
         self._graph, self._side = graph, side
 
     def load(self, name: str) -> SymbolicValue:
@@ -159,14 +159,14 @@ class _Nodes:
 
     is_abstract = True
 
-    def __init__(self, graph: Graph, messages: dict[str, SymbolicValue]) -> None:
+    def __init__(self, graph: SymbolicGraph, messages: dict[str, SymbolicValue]) -> None:
         self.data, self.mailbox = graph.dstdata, _Mailbox(graph, messages)
 
 
 class _Mailbox:
     """Messages of each node: a dimension for nodes, and one for the edges of each."""
 
-    def __init__(self, graph: Graph, messages: dict[str, SymbolicValue]) -> None:
+    def __init__(self, graph: SymbolicGraph, messages: dict[str, SymbolicValue]) -> None:
         self._messages = messages
         self._lead = (graph.dstdata.rows, Rows("degree"))
 
@@ -181,7 +181,7 @@ class UpdateAll:
 
     takes_nodes = True
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: SymbolicGraph) -> None:
         self._graph = graph
 
     def __call__(self, layer: Interpreter, node: ast.Call) -> None:
@@ -205,7 +205,7 @@ class ApplyEdges:
 
     takes_nodes = True
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: SymbolicGraph) -> None:
         self._graph = graph
 
     def __call__(self, layer: Interpreter, node: ast.Call) -> None:
@@ -215,7 +215,7 @@ class ApplyEdges:
             self._graph.edata.store(name, value)
 
 
-def _messages(layer: Interpreter, graph: Graph, node: ast.expr) -> dict[str, SymbolicValue]:
+def _messages(layer: Interpreter, graph: SymbolicGraph, node: ast.expr) -> dict[str, SymbolicValue]:
     """What edges send, by name."""
     word, fields = _builtin(layer, node)
     copy, two = _COPY.match(word), _TWO.match(word)
@@ -229,7 +229,7 @@ def _messages(layer: Interpreter, graph: Graph, node: ast.expr) -> dict[str, Sym
     return _results(layer, layer.expression(node), _Edges(graph))
 
 
-def _of(graph: Graph, target: str, name: str) -> SymbolicValue:
+def _of(graph: SymbolicGraph, target: str, name: str) -> SymbolicValue:
     return graph.edata.load(name) if target == "e" else graph.end({"u": "src", "v": "dst"}[target], name)
 
 
@@ -242,7 +242,7 @@ def _aligned(a: SymbolicValue, b: SymbolicValue) -> tuple[SymbolicValue, Symboli
     )
 
 
-def _reduced(layer: Interpreter, nodes: _Nodes, node: ast.expr, graph: Graph) -> dict[str, SymbolicValue]:
+def _reduced(layer: Interpreter, nodes: _Nodes, node: ast.expr, graph: SymbolicGraph) -> dict[str, SymbolicValue]:
     """What nodes make of their messages, by name."""
     word, fields = _builtin(layer, node)
     if word in _REDUCE and len(fields) == 2:
@@ -251,7 +251,7 @@ def _reduced(layer: Interpreter, nodes: _Nodes, node: ast.expr, graph: Graph) ->
     return {name: value if value.root().op == "reduce" else _where_messages(value, graph) for name, value in made.items()}
 
 
-def _where_messages(value: SymbolicValue, graph: Graph) -> SymbolicValue:
+def _where_messages(value: SymbolicValue, graph: SymbolicGraph) -> SymbolicValue:
     """DGL calls the function for nodes that have messages; the others have zeros."""
     one = operators.value_of(1)
     has = SymbolicValue("max", (one,), (graph.dstdata.rows,), (1,) * len(value.shape), "reduce")
@@ -286,7 +286,7 @@ def _results(layer: Interpreter, function: Any, argument: Any) -> dict[str, Symb
 
 def edge_softmax(layer: Interpreter, graph: Any, logits: Any, eids: Any = None, norm_by: str = "dst") -> SymbolicValue:
     """DGL's function of this name."""
-    if not isinstance(graph, Graph) or norm_by != "dst":
+    if not isinstance(graph, SymbolicGraph) or norm_by != "dst":
         raise Unsupported("an edge_softmax over anything but the edges into each node of a graph")
     x = operators.value_of(logits)
     x.lead[0].unify(graph.edges_of.rows)

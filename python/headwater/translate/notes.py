@@ -89,10 +89,10 @@ class Notes:
 
     def graph(self, place: tuple, given: Any) -> Any:
         """A graph in DGL's style, which is the same wherever it is read."""
-        from .frames import Graph
+        from .frames import SymbolicGraph
 
         if place not in self.graphs:
-            self.graphs[place] = Graph(place, given)
+            self.graphs[place] = SymbolicGraph(place, given)
         return self.graphs[place]
 
     def check_no_hooks(self, own: Own, names: list[str]) -> None:

@@ -34,7 +34,7 @@ class Translation:
 class Found:
     """A plan if there is one, for modules that have what was seen of the one that was read."""
 
-    plan: Optional[Plan]
+    plan: Optional[TranslatedPlan]
     translation: Translation
     seen: dict[tuple[tuple[str, ...], str], Any]
     seen_elsewhere: list[tuple[Any, str, Any]]
@@ -66,7 +66,7 @@ def listed(faults: tuple[Fault, ...]) -> str:
     return "\n".join(f"  {fault}" for fault in faults)
 
 
-class Plan:
+class TranslatedPlan:
     """How calls of one kind are run."""
 
     def __init__(self, text: Text, edges: tuple, out: SymbolicValue, counts: dict[str, list[tuple]]) -> None:
@@ -256,7 +256,7 @@ def _home(kind: type) -> dict[str, Any]:
 
 def _translated(
     name: str, layer: Interpreter, read: Any, arguments: dict[str, Any]
-) -> tuple[Optional[Plan], tuple[Fault, ...]]:
+) -> tuple[Optional[TranslatedPlan], tuple[Fault, ...]]:
     given = Given(layer)
     try:
         out = read(layer, {word: given.read(value, (word,)) for word, value in arguments.items()})
@@ -282,7 +282,7 @@ def _translated(
         return None, (Fault(file, getattr(node, "lineno", 0), construct, str(why)),)
 
 
-def _plan(name: str, out: SymbolicValue, given: Given, layer: Interpreter) -> Plan:
+def _plan(name: str, out: SymbolicValue, given: Given, layer: Interpreter) -> TranslatedPlan:
     text = Emitter().write(name, out)
     graphs = [graph.edges_of for graph in layer.graphs.values()] + given.edges
     if len(graphs) != 1:
@@ -293,7 +293,7 @@ def _plan(name: str, out: SymbolicValue, given: Given, layer: Interpreter) -> Pl
     for rows, place in given.counts:
         if rows.kind is not None:
             counts.setdefault(rows.kind, []).append(place)
-    return Plan(text, graphs[0].place, out, counts)
+    return TranslatedPlan(text, graphs[0].place, out, counts)
 
 
 def _strange(arguments: dict[str, Any]) -> list[Fault]:

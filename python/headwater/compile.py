@@ -85,7 +85,7 @@ def compile(
     uses: Iterable[Callable] = (),
     without: Iterable[str] = (),
     fallback: Optional[bool] = None,
-) -> Any:
+) -> Union[Layer, Callable[[Callable], Layer], Any]:
     """A layer out of a function or its text, by the name of one that comes with Headwater, or out of a module of others.
 
     `self_loops` gives every node one edge to itself, in the place of those that the graph has; `drop_self_loops` leaves them out.

@@ -8,7 +8,7 @@ use crate::inter::{Domain, Path};
 pub struct Tile {
     /// Node or edge type that all rows of the tile have.
     pub of_type: usize,
-    /// The first row.
+    /// Its first row, by its number in the domain.
     pub first: usize,
     /// How many.
     pub count: usize,

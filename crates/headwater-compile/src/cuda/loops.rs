@@ -18,7 +18,7 @@ pub(super) enum Act {
     Make(NodeId),
     /// Reads a vector that an earlier walk wrote down.
     Reload(NodeId, BufferId),
-    /// Writes it down.
+    /// Writes a vector into a buffer, which later walks read it back from.
     Keep(NodeId, BufferId),
     /// Begins a reduction.
     Begin(NodeId),

@@ -68,7 +68,7 @@ pub enum Blocks {
     Hubs(Domain),
     /// For those rows of a domain that no row of another belongs to, so many at a time, with so many blocks beside each other.
     Rest {
-        /// The domain.
+        /// The domain whose rows they are.
         of: Domain,
         /// Where rows are that belong to one each.
         after: Domain,

@@ -13,6 +13,7 @@ use super::text::{Blocks, Emitted, HEADERS, Launch, emit};
 use crate::adjacency::{Adjacency, RelationEdges};
 use crate::error::{Error, Result};
 use crate::front::{self, Arguments, BUILTIN};
+use crate::inter::Domain;
 use crate::intra::{Buffer, BufferId, Program, Role};
 use crate::pass::{Optimisations, Statistics, compile};
 
@@ -25,6 +26,10 @@ const PARAMS: &[Param] = &[
 const THREADS: u32 = 256;
 /// Those of a block that has a row with very many edges; as `hubs.cuh` has it.
 pub(super) const HUB_THREADS: u32 = 512;
+/// Those of a block that multiplies by tensor cores; as `mma.cuh` has it.
+const TENSOR_THREADS: u32 = 128;
+/// Such blocks that an SM has at once: their registers are all it has.
+const TENSOR_BLOCKS_PER_SM: usize = 2;
 /// Rows are read in pieces of so many bytes.
 const ALIGN_BYTES: u64 = 16;
 /// Blocks an SM is given; more only wait.
@@ -307,16 +312,23 @@ fn source(emitted: &Emitted) -> &'static Source {
 
 /// Thread blocks of a launch, which walk what they are for with a stride; `None` where there is nothing.
 fn grid(stream: &Stream, blocks: Blocks, graph: &DeviceGraph) -> Option<Grid> {
-    let (count, threads) = match blocks {
-        Blocks::Rows(rows, a_block, across) => (graph.room(rows).div_ceil(a_block.max(1)) * across, THREADS),
-        Blocks::Pieces(tiling, across) => (graph.most_tiles(tiling) * across, THREADS),
-        Blocks::Rest { of, after, a_block, across } => match graph.is_fixed && graph.room(of) == graph.room(after) {
-            true => return None,
-            false => (graph.room(of).div_ceil(a_block.max(1)) * across, THREADS),
+    let sms = stream.gpu().facts().sms as usize;
+    let limited = |count: usize, most: usize| u32::try_from(count.clamp(1, most.max(1))).unwrap_or(1);
+    let plain = |count: usize| Grid { blocks: limited(count, sms * BLOCKS_PER_SM), threads: THREADS, shared_bytes: 0 };
+    let by_rows = |rows: Domain, a_block: usize, across: usize| graph.room(rows).div_ceil(a_block.max(1)) * across;
+    Some(match blocks {
+        Blocks::Rows(rows, a_block, across) => plain(by_rows(rows, a_block, across)),
+        Blocks::Pieces(tiling, across) => plain(graph.most_tiles(tiling) * across),
+        Blocks::Rest { of, after, .. } if graph.is_fixed && graph.room(of) == graph.room(after) => return None,
+        Blocks::Rest { of, a_block, across, .. } => plain(by_rows(of, a_block, across)),
+        Blocks::Hubs(rows) => {
+            let count = graph.most_hubs(rows).filter(|count| *count > 0)?;
+            Grid { threads: HUB_THREADS, ..plain(count) }
+        }
+        Blocks::Tensor { pieces, across, shared_bytes } => Grid {
+            blocks: limited(graph.most_tiles(pieces) * across, sms * TENSOR_BLOCKS_PER_SM),
+            threads: TENSOR_THREADS,
+            shared_bytes: u32::try_from(shared_bytes).unwrap_or(u32::MAX),
         },
-        Blocks::Hubs(rows) => (graph.most_hubs(rows).filter(|count| *count > 0)?, HUB_THREADS),
-    };
-    let most = stream.gpu().facts().sms as usize * BLOCKS_PER_SM;
-    let blocks = u32::try_from(count.clamp(1, most.max(1))).unwrap_or(1);
-    Some(Grid { blocks, threads, shared_bytes: 0 })
+    })
 }

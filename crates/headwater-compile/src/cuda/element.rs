@@ -34,9 +34,11 @@ pub(super) fn parts(body: &Body) -> Option<Vec<Option<Register>>> {
         let part = match (&step.op, own.first().and_then(|register| found[register.at()])) {
             (StepOp::Product, _) => Some(Register::new(at)),
             (StepOp::Slice(x, from), Some(_)) => {
-                // Two elements beside each other stay so.
-                let is_even = from.is_multiple_of(2) && step.shape.len().is_multiple_of(2);
-                let is_part = x.at() == 0 && is_even && body.steps[0].shape.heads() == 1;
+                // Four elements beside each other stay so, where rows are made of such.
+                let is_whole = |len: usize| len.is_multiple_of(4);
+                let product = body.steps[0].shape;
+                let keeps = !is_whole(product.len()) || (is_whole(*from) && is_whole(step.shape.len()));
+                let is_part = x.at() == 0 && keeps && product.heads() == 1;
                 is_part.then_some(Some(Register::new(at)))?
             }
             (op, Some(part)) => {

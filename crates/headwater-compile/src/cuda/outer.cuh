@@ -1,9 +1,11 @@
 // Sums of outer products, a matrix a type: the gradient of a weight.
 //
 // Bytes: both sides of every row once a tile of the matrix, and every part of the sums twice. Flops: 2 * heads * ROWS * COLS a
-// row. A thread block makes a tile of one matrix, 64 or 128 by 64 or 128 by tensor cores (mma.cuh) or 32 by 32 by plain arithmetic,
-// over one chunk of rows of a type (in a tile of 64 by 64, one half of the warps has half of the rows); there are so many chunks that a GPU is busy, and a type with most rows has most of them.
-// `hw_total` adds them in their order, so a sum is the same every time. Rows come into shared memory by asynchronous copies, a step ahead.
+// row, three times that where float accuracy is made of TF32. A warp makes 64 by 64 of one matrix by tensor cores (mma.cuh), rows being the depth of
+// the product: it takes 8 rows (bf16: 16) at a time straight into registers, 16 bytes a lane, and loads the next ones meanwhile. Four warps are a thread
+// block over one chunk of rows of a type: they lie over 128 by 128 of the matrix, or share the rows, and then their sums meet in shared memory. Plain
+// arithmetic makes 32 by 32 a block. There are so many chunks that a GPU is busy, and a type with most rows has most of them. `hw_total` adds them in
+// their order, so a sum is the same every time.
 
 // A block's place: which chunk of rows, head and tile of the matrix.
 template <u32 HEADS, u32 DOWN, u32 ACROSS> struct HwPlace {
@@ -29,8 +31,8 @@ __device__ inline void hw_outer_f32(const X &x, const Y &y, const HwTiles &tiles
             for (u32 i = threadIdx.x; i < HW_DEPTH * SIDE; i += HW_THREADS) {
                 const u32 step = i / SIDE, along = i % SIDE, row = start + step;
                 const bool in_x = row < end && first_row + along < ROWS, in_y = row < end && first_column + along < COLS;
-                x_tile[step][along] = in_x ? x.row(row)[place.head * ROWS + first_row + along] : 0.0f;
-                y_tile[step][along] = in_y ? y.row(row)[place.head * COLS + first_column + along] : 0.0f;
+                x_tile[step][along] = in_x ? x.row(x.at(row))[place.head * ROWS + first_row + along] : 0.0f;
+                y_tile[step][along] = in_y ? y.row(y.at(row))[place.head * COLS + first_column + along] : 0.0f;
             }
             __syncthreads();
             for (u32 step = 0; step < HW_DEPTH; step++) {
@@ -47,79 +49,123 @@ __device__ inline void hw_outer_f32(const X &x, const Y &y, const HwTiles &tiles
     }
 }
 
-// DEEP rows, ACROSS elements of each from `first` on, into shared memory.
-template <u32 DEEP, u32 ACROSS, u32 PITCH, u32 WIDTH, class X>
-__device__ inline void hw_load_chunk(float *to, const X &x, u32 start, u32 end, u32 head, u32 first, const float *nowhere) {
-    const u32 FLOATS = WIDTH % 4 == 0 ? 4 : 1;
+// Both sides of the rows of one step: of LOADS rows that are four apart, four neighbours of each stretch of 32 columns.
+template <u32 LOADS, u32 HALVES, u32 WIDTH, class X> struct HwSide {
+    float4 data[LOADS][HALVES];
+    u32 from[LOADS];
+
+    // The numbers of the rows of a step that begins at `start`; those behind the end are not read.
+    __device__ void find(const X &x, u32 start, u32 end) {
 #pragma unroll
-    for (u32 i = threadIdx.x; i < DEEP * ACROSS / FLOATS; i += HW_THREADS) {
-        const u32 step = i / (ACROSS / FLOATS), along = i % (ACROSS / FLOATS) * FLOATS, row = start + step;
-        const bool is_there = row < end && first + along < WIDTH;
-        hw_copy<FLOATS>(to + step * PITCH + along, is_there ? x.row(row) + head * WIDTH + first + along : nowhere, is_there);
+        for (u32 i = 0; i < LOADS; i++) {
+            const u32 row = start + threadIdx.x % 4 + i * 4;
+            from[i] = row < end ? x.at(row) : 0;
+        }
+    }
+    __device__ void load(const X &x, u32 start, u32 end, u32 head, u32 first) {
+        const u32 column = first + threadIdx.x % 32 / 4 * 4;
+#pragma unroll
+        for (u32 i = 0; i < LOADS; i++) {
+            const bool is_there = start + threadIdx.x % 4 + i * 4 < end;
+            const float *row = x.row(from[i]) + head * WIDTH;
+#pragma unroll
+            for (u32 half = 0; half < HALVES; half++) data[i][half] = hw_four<WIDTH>(row, column + half * 32, is_there);
+        }
+    }
+};
+
+// Element i of four.
+__device__ inline float hw_of(const float4 &x, u32 i) { return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w; }
+
+// One operand of a step: element `i` of the four neighbours of stretch `half`, along the rows.
+template <int MODE, u32 COUNT, u32 LOADS, u32 HALVES>
+__device__ inline void hw_along(HwPart<MODE, COUNT> &part, u32 place, const float4 (&data)[LOADS][HALVES], u32 half, u32 i) {
+    // Words of one row of the matrix, or column, are half of an operand apart.
+    const u32 APART = COUNT / 2;
+    if (MODE == HW_BF16) {
+        part.large[place] = hw_two_bf16(hw_of(data[0][half], i), hw_of(data[1][half], i));
+        part.large[place + APART] = hw_two_bf16(hw_of(data[LOADS - 2][half], i), hw_of(data[LOADS - 1][half], i));
+    } else {
+        part.set(place, hw_of(data[0][half], i));
+        part.set(place + APART, hw_of(data[1][half], i));
     }
 }
 
 template <int MODE, u32 HEADS, u32 ROWS, u32 COLS, class X, class Y>
 __device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles, u32 rows, float *out) {
-    const u32 HEIGHT = ROWS > 64 || COLS > 64 ? 128 : 64, WIDTH = COLS > 64 ? 128 : 64, WIDE = WIDTH / 16;
-    const u32 HALVES = 128 / HEIGHT, DEEP = HW_DEPTH * HALVES, STAGES = HEIGHT + WIDTH == 192 ? 3 : 2;
-    const u32 DOWN = (ROWS + HEIGHT - 1) / HEIGHT, ACROSS = (COLS + WIDTH - 1) / WIDTH;
-    const u32 X_PITCH = HEIGHT + 8, Y_PITCH = WIDTH + 8, chunks = hw_chunks(tiles, rows);
-    __shared__ __align__(16) float x_tiles[STAGES][DEEP * X_PITCH];
-    __shared__ __align__(16) float y_tiles[STAGES][DEEP * Y_PITCH];
-    // Warps of a half have the same rows of the chunk; two warps lie beside each other in the tile.
-    const u32 warp = threadIdx.x / 32, half = warp / (HEIGHT / 16);
-    const u32 top = warp % (HEIGHT / 16) / 2 * 32, left = warp % 2 * (WIDTH / 2);
-    const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    // Warps beside each other in the matrix, below each other, and for the same part of it.
+    const u32 BESIDE = COLS > HW_SIDE ? 2 : 1, BELOW = ROWS > HW_SIDE ? 2 : 1, PARTS = BESIDE * BELOW, SHARES = HW_TENSOR_WARPS / PARTS;
+    const u32 HEIGHT = HW_SIDE * BELOW, WIDTH = HW_SIDE * BESIDE, DOWN = (ROWS + HEIGHT - 1) / HEIGHT, ACROSS = (COLS + WIDTH - 1) / WIDTH;
+    const u32 X_HALVES = ROWS > 32 ? 2 : 1, Y_HALVES = COLS > 32 ? 2 : 1, TALL = 2 * X_HALVES, WIDE = 4 * Y_HALVES;
+    const u32 LOADS = MODE == HW_BF16 ? 4 : 2, STEP = 4 * LOADS, chunks = hw_chunks(tiles, rows);
+    __shared__ float given[SHARES == 1 ? 1 : SHARES / 2 * PARTS][SHARES == 1 ? 1 : TALL * WIDE * 4][32];
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, share = warp / PARTS, g = lane / 4, t = lane % 4;
     for (u32 at = blockIdx.x; at < chunks * HEADS * DOWN * ACROSS; at += gridDim.x) {
         const HwPlace<HEADS, DOWN, ACROSS> place(at);
-        const u32 first_column = place.column * WIDTH, first_row = place.row * HEIGHT;
+        const u32 first_column = place.column * WIDTH + warp % BESIDE * HW_SIDE, first_row = place.row * HEIGHT + warp / BESIDE % BELOW * HW_SIDE;
         const HwTile chunk = hw_chunk(tiles, rows, place.chunk);
-        const u32 first = chunk.first, end = first + chunk.count, steps = (chunk.count + DEEP - 1) / DEEP;
-        const u32 live_m = ROWS % HEIGHT == 0 ? HEIGHT : first_row + top < ROWS ? ROWS - first_row - top : 0;
-        const u32 live_n = COLS % WIDTH == 0 ? WIDTH : first_column + left < COLS ? COLS - first_column - left : 0;
-        float sums[2][WIDE][4] = {};
-        const auto load = [&](u32 step) {
-            if (step < steps) {
-                const u32 start = first + step * DEEP, slot = step % STAGES;
-                hw_load_chunk<DEEP, HEIGHT, X_PITCH, ROWS>(x_tiles[slot], x, start, end, place.head, first_row, out);
-                hw_load_chunk<DEEP, WIDTH, Y_PITCH, COLS>(y_tiles[slot], y, start, end, place.head, first_column, out);
-            }
-            hw_copies_end();
+        const u32 end = chunk.first + chunk.count, begin = chunk.first + share * STEP;
+        float sums[TALL][WIDE][4] = {};
+        HwSide<LOADS, X_HALVES, ROWS, X> x_side;
+        HwSide<LOADS, Y_HALVES, COLS, Y> y_side;
+        const auto find = [&](u32 start) { x_side.find(x, start, end), y_side.find(y, start, end); };
+        const auto load = [&](u32 start) {
+            x_side.load(x, start, end, place.head, first_row), y_side.load(y, start, end, place.head, first_column);
         };
+        find(begin);
+        load(begin);
+        find(begin + SHARES * STEP);
+        for (u32 start = begin; start < end; start += SHARES * STEP) {
+            HwPart<MODE, 2> right[WIDE];
 #pragma unroll
-        for (u32 step = 0; step + 1 < STAGES; step++) load(step);
-        for (u32 step = 0; step < steps; step++) {
-            hw_copies_wait<STAGES - 2>();
-            __syncthreads();
-            load(step + STAGES - 1);
-            const float *a = x_tiles[step % STAGES] + half * HW_DEPTH * X_PITCH + top;
-            const float *b = y_tiles[step % STAGES] + half * HW_DEPTH * Y_PITCH + left;
-            if (live_m) hw_multiply<MODE, WIDE, 1, X_PITCH, Y_PITCH, 1>(a, b, sums, live_m, live_n);
+            for (u32 n = 0; n < WIDE; n++) hw_along<MODE, 2>(right[n], 0, y_side.data, n / 4, n % 4);
+            float4 own[LOADS][X_HALVES];
+#pragma unroll
+            for (u32 i = 0; i < LOADS * X_HALVES; i++) own[i / X_HALVES][i % X_HALVES] = x_side.data[i / X_HALVES][i % X_HALVES];
+            load(start + SHARES * STEP);
+            find(start + 2 * SHARES * STEP);
+#pragma unroll
+            for (u32 m = 0; m < TALL; m++) {
+                HwPart<MODE, 4> left;
+#pragma unroll
+                for (u32 i = 0; i < 2; i++) hw_along<MODE, 4>(left, i, own, m / 2, m % 2 * 2 + i);
+#pragma unroll
+                for (u32 n = 0; n < WIDE; n++) hw_mma<MODE>(sums[m][n], left, right[n]);
+            }
         }
-        __syncthreads();
-        if (HALVES == 2) {
-            // The second half gives its sums to the first, in the order that threads have them.
-            float *given = x_tiles[0] + threadIdx.x % 128;
-            if (half == 1) {
+        // Of warps that share rows, one half gives its sums to the other, until one has all.
 #pragma unroll
-                for (u32 i = 0; i < 8 * WIDE; i++) given[i * 128] = sums[i / 4 / WIDE][i / 4 % WIDE][i % 4];
+        for (u32 left = SHARES / 2; left > 0; left /= 2) {
+            __syncthreads();
+#pragma unroll
+            for (u32 i = 0; i < TALL * WIDE * 4; i++) {
+                if (share >= left && share < 2 * left) given[warp - left * PARTS][i][lane] = sums[i / 4 / WIDE][i / 4 % WIDE][i % 4];
             }
             __syncthreads();
-            if (half == 0) {
 #pragma unroll
-                for (u32 i = 0; i < 8 * WIDE; i++) sums[i / 4 / WIDE][i / 4 % WIDE][i % 4] += given[i * 128];
+            for (u32 i = 0; i < TALL * WIDE * 4; i++) {
+                if (share < left) sums[i / 4 / WIDE][i / 4 % WIDE][i % 4] += given[warp][i][lane];
             }
-            __syncthreads();
         }
+        if (share != 0) continue;
 #pragma unroll
-        for (u32 m = 0; m < 4; m++) {
-            const u32 row = first_row + top + m * 8 + g;
+        for (u32 i = 0; i < TALL * 2; i++) {
+            const u32 m = i / 2, row = first_row + m / 2 * 32 + g * 4 + m % 2 * 2 + i % 2;
             float *to = out + (place.matrix() * ROWS + row) * COLS;
 #pragma unroll
-            for (u32 i = 0; i < WIDE * 2; i++) {
-                const u32 column = first_column + left + i / 2 * 8 + 2 * t + i % 2;
-                if (half == 0 && row < ROWS && column < COLS) to[column] = sums[m / 2][i / 2][m % 2 * 2 + i % 2];
+            for (u32 j = 0; j < Y_HALVES * 2; j++) {
+                const u32 column = first_column + j / 2 * 32 + t * 8 + j % 2 * 4;
+                const float(&own)[WIDE][4] = sums[m];
+                const u32 from = i % 2 * 2 + j % 2, n = j / 2 * 4;
+                if (row >= ROWS) continue;
+                if (COLS % 4 == 0) {
+                    if (column < COLS) *(float4 *)(to + column) = make_float4(own[n][from], own[n + 1][from], own[n + 2][from], own[n + 3][from]);
+                } else {
+#pragma unroll
+                    for (u32 k = 0; k < 4; k++) {
+                        if (column + k < COLS) to[column + k] = own[n + k][from];
+                    }
+                }
             }
         }
     }

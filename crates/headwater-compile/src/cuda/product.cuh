@@ -1,15 +1,18 @@
 // Rows, gathered and scaled, times the matrix of their type; what is done with the products follows at once.
 //
-// Bytes: each row once a tile of columns (the second time out of a cache), each matrix once a tile of rows, results once. Flops:
-// 2 * heads * FROM * TO a row, three times that where float accuracy is made of TF32. A thread block makes a tile of 128 rows
-// by 64 or 128 columns with tensor cores (mma.cuh): 8 warps, 32 rows each, two warps beside each other. Operands come into
-// shared memory by asynchronous copies, a step or two ahead and on into the next tile, 16 bytes at a time where widths allow; rows
-// are padded there so that the lanes of a warp meet 32 banks. Rows of a tile are of one type, so a block reads one matrix; tiles of several types
-// are listed once a graph. HW_F32 is plain arithmetic, 64 by 64 a block and 4 by 4 a thread.
+// Bytes: each row once a slab of 64 columns (all but the first time out of a cache where all slabs of a matrix are kept), each matrix once a thread
+// block and stretch of tiles of its type, results once. Flops: 2 * heads * FROM * TO a row, three times that where float accuracy is made of TF32.
 //
-// Products run along the vector in order and may fuse, so results agree with the CPU's within rounding, not to the bit.
+// A warp makes 32 rows by 64 columns with tensor cores (mma.cuh). Elements of rows come straight into the registers that take part, 16 bytes a lane, four
+// steps of 16 columns ahead and on into the next slab and tile: 8 KiB a warp are under way all the time, and warps never wait for each other but where
+// the type changes. The matrix lies in shared memory in the order that lanes take it. Tiles have 128 rows of one type and are listed once a graph. HW_F32 is
+// plain arithmetic, 64 by 64 a block and 4 by 4 a thread.
+//
+// Products run along the vector in an order that the text fixes, so they are the same bits every time, and agree with the CPU's within rounding.
 
 #define HW_THREADS 256
+// Elements of rows that a step of a plain product takes.
+#define HW_DEPTH 16
 
 // Tile `at` of the rows, of one type; false behind the last one.
 template <u32 TILE> __device__ inline bool hw_tile(const HwTiles &tiles, u32 rows, u32 at, HwTile &found) {
@@ -25,7 +28,14 @@ template <u32 TILE> __device__ inline bool hw_tile(const HwTiles &tiles, u32 row
     return true;
 }
 
-// `X` gives `row(i)`, where the vector of row i lies, and `scale(i)`. `Out` takes one or two neighbouring products of a row.
+// How many tiles there are.
+template <u32 TILE> __device__ inline u32 hw_tiles(const HwTiles &tiles, u32 rows) {
+    if (tiles.kind == HW_MAP_LISTED) return (u32)tiles.count;
+    return tiles.kind == HW_MAP_SAME ? rows : (u32)(((u64)rows + TILE - 1) / TILE);
+}
+
+// `X` gives `at(i)`, the number of the vector of row i in its buffer, `row(at)`, where that lies, and `scale(i)`. `Out` takes one or four neighbouring
+// products of a row.
 template <u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
 __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     const u32 TILE = 64;
@@ -43,7 +53,7 @@ __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles 
             for (u32 i = threadIdx.x; i < TILE * HW_DEPTH; i += HW_THREADS) {
                 const u32 row = i / HW_DEPTH, deep = i % HW_DEPTH;
                 const bool in_x = row < tile.count && start + deep < FROM;
-                x_tile[deep][row] = in_x ? x.row(tile.first + row)[head * FROM + start + deep] : 0.0f;
+                x_tile[deep][row] = in_x ? x.row(x.at(tile.first + row))[head * FROM + start + deep] : 0.0f;
                 const u32 column = TRANSPOSED ? i / HW_DEPTH : i % TILE;
                 const u32 below = TRANSPOSED ? i % HW_DEPTH : i / TILE;
                 const bool in_w = first_column + column < TO && start + below < FROM;
@@ -71,148 +81,206 @@ __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles 
     }
 }
 
-// A tile of rows, HW_DEPTH elements of each, into shared memory; zeros from row `count` on. A pointer is never null: compilers
-// take an offset from null for something that cannot be, and drop the test for it.
-#define HW_X_PITCH (HW_DEPTH + 4)
-template <u32 FROM> __device__ inline void hw_load_rows(float *to, const float *const (&from)[2], u32 count, u32 start) {
-    const u32 FLOATS = FROM % 4 == 0 ? 4 : 1;
-#pragma unroll
-    for (u32 half = 0; half < 2; half++) {
-        const u32 row = half * 64 + threadIdx.x / 4, deep = threadIdx.x % 4 * 4;
-#pragma unroll
-        for (u32 i = 0; i < 4; i += FLOATS) {
-            const bool is_in = start + deep + i < FROM;
-            // Nothing is read where there is nothing; the address has to be one all the same.
-            const float *own = from[half] + (is_in ? start + deep + i : 0);
-            hw_copy<FLOATS>(to + row * HW_X_PITCH + deep + i, own, is_in && row < count);
-        }
-    }
-}
-
-// DOWN rows of ACROSS elements each of a matrix whose rows are WIDTH long, from (row, column) on.
-template <u32 DOWN, u32 ACROSS, u32 PITCH, u32 HEIGHT, u32 WIDTH>
-__device__ inline void hw_load_matrix(float *to, const float *matrix, u32 row, u32 column) {
-    const u32 FLOATS = WIDTH % 4 == 0 ? 4 : 1;
-#pragma unroll
-    for (u32 i = threadIdx.x; i < DOWN * ACROSS / FLOATS; i += HW_THREADS) {
-        const u32 down = i / (ACROSS / FLOATS), across = i % (ACROSS / FLOATS) * FLOATS;
-        const bool is_there = row + down < HEIGHT && column + across < WIDTH;
-        const float *from = is_there ? matrix + (row + down) * WIDTH + column + across : matrix;
-        hw_copy<FLOATS>(to + down * PITCH + across, from, is_there);
-    }
-}
-
-// Gives a warp's products of a tile away, two at a time where rows have an even length.
-template <u32 WIDE, u32 TO, class X, class Out>
-__device__ inline void hw_give(const X &x, const HwTile &tile, u32 top, u32 head, u32 left, const float (&sums)[2][WIDE][4],
-                               const Out &out) {
-    const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-#pragma unroll
-    for (u32 m = 0; m < 4; m++) {
-        const u32 place = top + m * 8 + g, row = tile.first + place;
-        if (place >= tile.count) continue;
-        const float scale = x.scale(row);
-#pragma unroll
-        for (u32 n = 0; n < WIDE; n++) {
-            const u32 column = left + n * 8 + 2 * t, e = head * TO + column;
-            const float first = sums[m / 2][n][m % 2 * 2] * scale, second = sums[m / 2][n][m % 2 * 2 + 1] * scale;
-            if (TO % 2 == 0) {
-                if (column < TO) out.two(row, e, first, second);
-            } else {
-                if (column < TO) out.one(row, e, first);
-                if (column + 1 < TO) out.one(row, e + 1, second);
-            }
-        }
-    }
-}
-
-// A tile and where this thread's rows of it lie. Rows are looked up a tile ahead, so that copies do not wait for lists.
-template <u32 TILE, u32 HEADS, u32 ACROSS, u32 FROM, class X> struct HwAhead {
+// The tiles of a thread block, which are neighbours, so that most are of one type. Numbers of rows are looked up a tile ahead and tiles two, so that
+// loads of rows do not wait for lists. TIMES is how often all tiles are gone through, for one slab of columns each time.
+template <u32 TILE, u32 TIMES, class X> struct HwAhead {
     const X &x;
     const HwTiles &tiles;
-    const u32 rows;
+    const u32 rows, count, end;
     u32 at;
-    bool is_there;
-    HwTile tile;
-    const float *from[2];
+    HwTile tile, next, coming;
+    // Of the rows of this lane: those of `tile`, and of `next`.
+    u32 from[4], next_from[4];
 
-    __device__ HwAhead(const X &x, const HwTiles &tiles, u32 rows) : x(x), tiles(tiles), rows(rows), at(blockIdx.x) { look(); }
-    __device__ void next() {
-        at += gridDim.x;
-        look();
-    }
-    __device__ u32 head() const { return at / ACROSS % HEADS; }
-    __device__ void look() {
-        is_there = hw_tile<TILE>(tiles, rows, at / (ACROSS * HEADS), tile);
-        if (!is_there) return;
+    __device__ HwAhead(const X &x, const HwTiles &tiles, u32 rows, u32 count, u32 begin, u32 end)
+        : x(x), tiles(tiles), rows(rows), count(count), end(end), at(begin) {
+        tile = look(begin), next = tile;
+        find();
 #pragma unroll
-        for (u32 half = 0; half < 2; half++) {
-            const u32 row = half * 64 + threadIdx.x / 4;
-            from[half] = x.row(tile.first + (row < tile.count ? row : 0)) + head() * FROM;
+        for (u32 i = 0; i < 4; i++) from[i] = next_from[i];
+        next = look(begin + 1);
+        find();
+        coming = look(begin + 2);
+    }
+    __device__ HwTile look(u32 at) const {
+        HwTile found = {0, 0, 0};
+        if (at < end) hw_tile<TILE>(tiles, rows, TIMES == 1 ? at : at % count, found);
+        return found;
+    }
+    // Behind the last row of a tile stands its first: nothing is done with the products.
+    __device__ void find() {
+        const u32 top = threadIdx.x / 32 * 32 + threadIdx.x % 32 / 4;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            const u32 place = top + i * 8;
+            next_from[i] = next.count ? x.at(next.first + (place < next.count ? place : 0)) : 0;
         }
+    }
+    __device__ void move() {
+        at++;
+        tile = next, next = coming;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) from[i] = next_from[i];
+        find();
+        coming = look(at + 2);
     }
 };
 
-template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
-__device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
-    const u32 TILE = 128, WIDTH = TO > 64 ? 128 : 64, WIDE = WIDTH / 16, STAGES = WIDTH == 64 ? 3 : 2;
-    const u32 W_PITCH = TRANSPOSED ? HW_DEPTH + 4 : WIDTH + 8, W_ROWS = TRANSPOSED ? WIDTH : HW_DEPTH;
-    const u32 W_DOWN = TRANSPOSED ? 1 : W_PITCH, W_ACROSS = TRANSPOSED ? W_PITCH : 1;
-    __shared__ __align__(16) float x_tiles[STAGES][TILE * HW_X_PITCH];
-    __shared__ __align__(16) float w_tiles[STAGES][W_ROWS * W_PITCH];
-    const u32 ACROSS = (TO + WIDTH - 1) / WIDTH, STEPS = (FROM + HW_DEPTH - 1) / HW_DEPTH;
-    const u32 top = threadIdx.x / 32 / 2 * 32, left = threadIdx.x / 32 % 2 * (WIDTH / 2);
-    // Copies go on from one tile to the next: `ahead` is the tile whose copies are begun, `own` the one that is multiplied.
-    HwAhead<TILE, HEADS, ACROSS, FROM, X> ahead(x, tiles, rows);
-    u32 ahead_step = 0, place = 0;
-    HwTile own = ahead.tile;
-    u32 own_at = ahead.at;
-    const auto load = [&](u32 stage) {
-        if (ahead.is_there) {
-            const u32 start = ahead_step * HW_DEPTH, first_column = ahead.at % ACROSS * WIDTH;
-            const float *matrix = w + ((u64)ahead.tile.type * HEADS + ahead.head()) * FROM * TO;
-            hw_load_rows<FROM>(x_tiles[stage], ahead.from, ahead.tile.count, start);
-            if (TRANSPOSED) {
-                hw_load_matrix<WIDTH, HW_DEPTH, W_PITCH, TO, FROM>(w_tiles[stage], matrix, first_column, start);
-            } else {
-                hw_load_matrix<HW_DEPTH, WIDTH, W_PITCH, FROM, TO>(w_tiles[stage], matrix, start, first_column);
-            }
-            if (++ahead_step == STEPS) {
-                ahead_step = 0;
-                ahead.next();
-            }
+// DEEP elements of COLUMNS columns of a matrix, from (start, first) on, in the order that lanes take them: sixteen elements of eight columns are 32 times
+// four neighbours along the depth. Of two such stretches lanes hold four neighbouring columns of the sums.
+template <u32 DEEP, u32 COLUMNS, u32 FROM, u32 TO, bool TRANSPOSED>
+__device__ inline void hw_keep_matrix(float4 *to, const float *matrix, u32 start, u32 first) {
+    for (u32 i = threadIdx.x; i < DEEP / 16 * COLUMNS / 8 * 32; i += HW_TENSOR_THREADS) {
+        const u32 g = i % 32 / 4, n = i / 32 % (COLUMNS / 8);
+        const u32 column = first + n / 2 * 16 + g / 2 * 4 + n % 2 * 2 + g % 2, deep = start + i / 32 / (COLUMNS / 8) * 16 + i % 4 * 4;
+        if (TRANSPOSED) {
+            to[i] = hw_four<FROM>(matrix + (column < TO ? column : 0) * FROM, deep, column < TO);
+        } else {
+            const float *from = matrix + column;
+            to[i].x = column < TO && deep < FROM ? from[deep * TO] : 0.0f;
+            to[i].y = column < TO && deep + 1 < FROM ? from[(deep + 1) * TO] : 0.0f;
+            to[i].z = column < TO && deep + 2 < FROM ? from[(deep + 2) * TO] : 0.0f;
+            to[i].w = column < TO && deep + 3 < FROM ? from[(deep + 3) * TO] : 0.0f;
         }
-        hw_copies_end();
-    };
-    if (!ahead.is_there) return;
-#pragma unroll
-    for (u32 step = 0; step + 1 < STAGES; step++) load(step);
-    for (;;) {
-        const u32 head = own_at / ACROSS % HEADS, first_column = own_at % ACROSS * WIDTH;
-        const u32 live_m = top < own.count ? own.count - top : 0;
-        const u32 live_n = TO % WIDTH == 0 ? WIDTH : first_column + left < TO ? TO - first_column - left : 0;
-        float sums[2][WIDE][4] = {};
-        for (u32 step = 0; step < STEPS; step++) {
-            hw_copies_wait<STAGES - 2>();
-            __syncthreads();
-            load((place + STAGES - 1) % STAGES);
-            const float *a = x_tiles[place] + top * HW_X_PITCH;
-            const float *b = w_tiles[place] + left * W_ACROSS;
-            if (live_m) hw_multiply<MODE, WIDE, HW_X_PITCH, 1, W_DOWN, W_ACROSS>(a, b, sums, live_m, live_n);
-            place = place + 1 == STAGES ? 0 : place + 1;
-        }
-        hw_give<WIDE, TO>(x, own, top, head, first_column + left, sums, out);
-        own_at += gridDim.x;
-        if (!hw_tile<TILE>(tiles, rows, own_at / (ACROSS * HEADS), own)) break;
     }
-    hw_copies_wait<0>();
 }
 
-template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
+// Sixteen elements of 32 rows times those of WIDE times eight columns. `x` has four neighbours of rows g, g + 8, g + 16 and g + 24.
+template <int MODE, u32 WIDE>
+__device__ inline void hw_multiply(const float4 (&x)[4], const float4 *w, float (&sums)[2][WIDE][4]) {
+    const u32 HALVES = MODE == HW_BF16 ? 1 : 2;
+    HwPart<MODE, 4> left[2][HALVES];
+#pragma unroll
+    for (u32 m = 0; m < 2; m++) {
+        const float4 &a = x[2 * m], &b = x[2 * m + 1];
+        if (MODE == HW_BF16) {
+            left[m][0].large[0] = hw_two_bf16(a.x, a.y), left[m][0].large[1] = hw_two_bf16(b.x, b.y);
+            left[m][0].large[2] = hw_two_bf16(a.z, a.w), left[m][0].large[3] = hw_two_bf16(b.z, b.w);
+        } else {
+            left[m][0].set(0, a.x), left[m][0].set(1, b.x), left[m][0].set(2, a.y), left[m][0].set(3, b.y);
+            left[m][HALVES - 1].set(0, a.z), left[m][HALVES - 1].set(1, b.z);
+            left[m][HALVES - 1].set(2, a.w), left[m][HALVES - 1].set(3, b.w);
+        }
+    }
+#pragma unroll
+    for (u32 n = 0; n < WIDE; n++) {
+        const float4 b = w[n * 32 + threadIdx.x % 32];
+        HwPart<MODE, 2> right[HALVES];
+        if (MODE == HW_BF16) {
+            right[0].large[0] = hw_two_bf16(b.x, b.y), right[0].large[1] = hw_two_bf16(b.z, b.w);
+        } else {
+            right[0].set(0, b.x), right[0].set(1, b.y), right[HALVES - 1].set(0, b.z), right[HALVES - 1].set(1, b.w);
+        }
+#pragma unroll
+        for (u32 half = 0; half < HALVES; half++) {
+#pragma unroll
+            for (u32 m = 0; m < 2; m++) hw_mma<MODE>(sums[m][n], left[m][half], right[half]);
+        }
+    }
+}
+
+// Gives the products of a warp's rows away, four at a time where 4 divides the length of rows.
+template <u32 WIDE, u32 TO, class X, class Out>
+__device__ inline void hw_give(const X &x, const HwTile &tile, u32 head, u32 first, const float (&sums)[2][WIDE][4], const Out &out) {
+    const u32 top = threadIdx.x / 32 * 32 + threadIdx.x % 32 / 4;
+#pragma unroll
+    for (u32 m = 0; m < 4; m++) {
+        const u32 place = top + m * 8, row = tile.first + place;
+        if (place >= tile.count) continue;
+        const float scale = x.scale(row);
+#pragma unroll
+        for (u32 n = 0; n < WIDE; n += 2) {
+            const u32 column = first + n * 8 + threadIdx.x % 4 * 4, e = head * TO + column;
+            const float *low = sums[m / 2][n] + m % 2 * 2, *high = sums[m / 2][n + 1] + m % 2 * 2;
+            const float four[4] = {low[0] * scale, low[1] * scale, high[0] * scale, high[1] * scale};
+            if constexpr (TO % 4 == 0) {
+                if (column < TO) out.four(row, e, four[0], four[1], four[2], four[3]);
+            } else {
+#pragma unroll
+                for (u32 i = 0; i < 4; i++) {
+                    if (column + i < TO) out.one(row, e + i, four[i]);
+                }
+            }
+        }
+    }
+}
+
+// KEPT slabs of 64 columns, DEEP elements each, of all heads, lie in shared memory at once: all of a matrix, or one.
+template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, u32 KEPT, u32 DEEP, class X, class Out>
+__device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
+    const u32 TILE = 32 * HW_TENSOR_WARPS, ACROSS = (TO + HW_SIDE - 1) / HW_SIDE, SLABS = HEADS * ACROSS, TIMES = SLABS / KEPT;
+    const u32 COLUMNS = TO < HW_SIDE ? (TO + 15) / 16 * 16 : HW_SIDE, WIDE = COLUMNS / 8, FOURS = DEEP / 16 * WIDE * 32;
+    // Steps of 16 elements, and how many of them are under way.
+    const u32 STEPS = (FROM + 15) / 16, RING = STEPS < 4 ? STEPS : 4, ROUNDS = (STEPS + RING - 1) / RING;
+    extern __shared__ float4 kept[];
+    const u32 count = hw_tiles<TILE>(tiles, rows), t = threadIdx.x % 4;
+    const u32 begin = (u32)((u64)count * TIMES * blockIdx.x / gridDim.x), end = (u32)((u64)count * TIMES * (blockIdx.x + 1) / gridDim.x);
+    if (begin == end) return;
+    HwAhead<TILE, TIMES, X> ahead(x, tiles, rows, count, begin, end);
+    // What is loaded next: a round of steps of a slab of `ahead.tile`, for as long as there is one.
+    u32 slab = TIMES == 1 ? 0 : begin / count, round = 0;
+    float4 ring[RING][4];
+    const auto load = [&](u32 r) {
+        const bool is_there = ahead.tile.count != 0 && round * RING + r < STEPS;
+        const u32 column = (round * RING + r) * 16 + t * 4;
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) ring[r][i] = hw_four<FROM>(x.row(ahead.from[i]) + slab / ACROSS * FROM, column, is_there);
+    };
+    const auto move = [&]() {
+        if (++round < ROUNDS) return;
+        round = 0;
+        if (TIMES == 1 && ++slab < KEPT) return;
+        ahead.move();
+        slab = TIMES == 1 ? 0 : ahead.at / count;
+    };
+    HwTile own = ahead.tile;
+#pragma unroll
+    for (u32 r = 0; r < RING; r++) load(r);
+    move();
+    u32 kept_type = 0, kept_slab = ~0u;
+    for (u32 at = begin; at < end; at++) {
+        // All of a tile may be under way, so that loads are at the next one.
+        const HwTile next = ahead.tile;
+        const u32 first_slab = TIMES == 1 ? 0 : at / count;
+        const float *matrix = w + (u64)own.type * HEADS * FROM * TO;
+        if (DEEP >= FROM && (kept_slab != first_slab || kept_type != own.type)) {
+            __syncthreads();
+            for (u32 i = 0; i < KEPT; i++) {
+                const u32 head = (first_slab + i) / ACROSS, first = (first_slab + i) % ACROSS * HW_SIDE;
+                hw_keep_matrix<DEEP, COLUMNS, FROM, TO, TRANSPOSED>(kept + i * FOURS, matrix + (u64)head * FROM * TO, 0, first);
+            }
+            __syncthreads();
+            kept_slab = first_slab, kept_type = own.type;
+        }
+        const bool is_live = threadIdx.x / 32 * 32 < own.count;
+        for (u32 i = 0; i < KEPT; i++) {
+            const u32 head = (first_slab + i) / ACROSS, first = (first_slab + i) % ACROSS * HW_SIDE;
+            float sums[2][WIDE][4] = {};
+            for (u32 start = 0; start < ROUNDS * RING * 16; start += RING * 16) {
+                if (DEEP < FROM && start % DEEP == 0) {
+                    __syncthreads();
+                    hw_keep_matrix<DEEP, COLUMNS, FROM, TO, TRANSPOSED>(kept, matrix + (u64)head * FROM * TO, start, first);
+                    __syncthreads();
+                }
+#pragma unroll
+                for (u32 r = 0; r < RING; r++) {
+                    const float4 *own_w = kept + i * FOURS + (start % DEEP / 16 + r) * WIDE * 32;
+                    if (is_live && start + r * 16 < FROM) hw_multiply<MODE, WIDE>(ring[r], own_w, sums);
+                    load(r);
+                }
+                move();
+            }
+            if (is_live) hw_give<WIDE, TO>(x, own, head, first, sums, out);
+        }
+        own = ROUNDS * KEPT == 1 ? next : ahead.tile;
+    }
+}
+
+template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, u32 KEPT, u32 DEEP, class X, class Out>
 __device__ inline void hw_product(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     if constexpr (MODE == HW_F32) {
         hw_product_f32<HEADS, FROM, TO, TRANSPOSED>(x, w, tiles, rows, out);
     } else {
-        hw_product_mma<MODE, HEADS, FROM, TO, TRANSPOSED>(x, w, tiles, rows, out);
+        hw_product_mma<MODE, HEADS, FROM, TO, TRANSPOSED, KEPT, DEEP>(x, w, tiles, rows, out);
     }
 }

@@ -20,37 +20,71 @@ impl Precision {
         }
     }
 
-    /// Rows and columns of a thread block's tile.
+    /// Rows of a thread block's tile.
     fn tile(self) -> usize {
         if self == Self::F32 { 64 } else { 128 }
+    }
+}
+
+/// Columns that a warp makes at a time; as `mma.cuh` has it.
+const SIDE: usize = 64;
+/// Elements of rows that a step of tensor cores takes, and those that are under way.
+const STEP: usize = 16;
+const AHEAD: usize = 4 * STEP;
+/// Shared memory that matrices get in a thread block: two blocks of an SM of the smallest GPUs have so much, or one of two.
+const KEPT_BYTES: usize = 96 << 10;
+
+/// How much of a matrix lies in shared memory at once.
+struct Kept {
+    /// Slabs of columns: all of all heads, or one.
+    slabs: usize,
+    /// Elements of their columns.
+    depth: usize,
+    bytes: usize,
+}
+
+impl Kept {
+    fn new(heads: usize, from: usize, to: usize) -> Self {
+        let (all, depth) = (heads * to.div_ceil(SIDE), from.next_multiple_of(STEP));
+        let bytes = |slabs: usize, depth: usize| 4 * slabs * depth * to.next_multiple_of(STEP).min(SIDE);
+        let most = KEPT_BYTES / bytes(1, AHEAD) * AHEAD;
+        let (slabs, depth) = match (bytes(all, depth) <= KEPT_BYTES, bytes(1, depth) <= KEPT_BYTES) {
+            (true, _) => (all, depth),
+            (false, true) => (1, depth),
+            (false, false) => (1, most),
+        };
+        Self { slabs, depth, bytes: bytes(slabs, depth) }
     }
 }
 
 impl Writer<'_> {
     /// Rows times matrices, and what is done with every product.
     pub fn product(&mut self, gemm: &Gemm, entry: &str, precision: Precision) -> Blocks {
+        let Buffer { domain: types, shape, .. } = self.buffers[gemm.w.at()];
+        let Shape::Matrix { heads, rows, cols } = shape else { return nothing(gemm.rows) };
+        let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
         let x = self.rows(&format!("HwX_{entry}"), gemm.rows, &gemm.x, gemm.scale.as_ref());
         let out = self.methods(&format!("HwOut_{entry}"), |own| {
-            own.store(gemm, "one(u32 row, u32 e, float first)", &["first"]);
-            own.store(gemm, "two(u32 row, u32 e, float first, float second)", &["first", "second"]);
+            own.store(gemm, "one(u32 row, u32 e, float a)", &["a"]);
+            if to.is_multiple_of(4) {
+                own.store(gemm, "four(u32 row, u32 e, float a, float b, float c, float d)", &["a", "b", "c", "d"]);
+            }
         });
-        let weights = &self.buffers[gemm.w.at()];
-        let Shape::Matrix { heads, rows, cols } = weights.shape else { return nothing(gemm.rows) };
-        let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
         let tile = precision.tile();
-        let (rows, types, path) = (gemm.rows, weights.domain, gemm.path);
-        let tiling = Tiling { rows, types, path, cut: Cut::Tiles(tile) };
+        let tiling = Tiling { rows: gemm.rows, types, path: gemm.path, cut: Cut::Tiles(tile) };
         let tiles = self.tiles(tiling);
         let w = self.buffer(gemm.w);
         let (mode, count) = (precision.name(), domain_number(gemm.rows));
-        self.line(&format!(
-            "hw_product<{mode}, {heads}, {from}, {to}, {}>({x}, {w}, {tiles}, graph->rows[{count}], {out});",
-            gemm.transposed
-        ));
-        Blocks::Pieces(tiling, heads * to.div_ceil(tile))
+        let kept = Kept::new(heads, from, to);
+        let sizes = format!("{mode}, {heads}, {from}, {to}, {}, {}, {}", gemm.transposed, kept.slabs, kept.depth);
+        self.line(&format!("hw_product<{sizes}>({x}, {w}, {tiles}, graph->rows[{count}], {out});"));
+        match precision {
+            Precision::F32 => Blocks::Pieces(tiling, heads * to.div_ceil(tile)),
+            _ => Blocks::Tensor { pieces: tiling, across: heads * to.div_ceil(SIDE) / kept.slabs, shared_bytes: kept.bytes },
+        }
     }
 
-    /// A method that does with one or two neighbouring products of a row what the body says. An even length makes pairs whole words.
+    /// A method that does with one or four neighbouring products of a row what the body says.
     fn store(&mut self, gemm: &Gemm, signature: &str, products: &[&str]) {
         let Some(parts) = parts(&gemm.body) else { return };
         self.line(&format!("__device__ void {signature} const {{"));
@@ -70,15 +104,18 @@ impl Writer<'_> {
         self.line("}");
     }
 
-    /// What is done with the elements of a product, or of a part of one: those of the part lie at `g`, and at `h` behind it.
+    /// What is done with the elements of a product, or of a part of one: those of the part lie from `g0` on.
     fn part(&mut self, gemm: &Gemm, (parts, part): (&[Option<Register>], Register), products: &[&str]) {
         let Step { op, shape, .. } = &gemm.body.steps[part.at()];
         let from = if let StepOp::Slice(_, from) = op { *from } else { 0 };
-        let places: Vec<(&str, &str)> = ["g", "h"].into_iter().zip(products.iter().copied()).collect();
+        let places: Vec<(&str, &str)> = ["g0", "g1", "g2", "g3"].into_iter().zip(products.iter().copied()).collect();
         self.line(&format!("if (e >= {from} && e < {}) {{", from + shape.len()));
         self.indented(|out| {
-            out.line(&format!("const u32 g = e - {from}, h = g + 1;"));
-            out.line("(void)h;");
+            out.line(&format!("const u32 g0 = e - {from};"));
+            for (at, (place, _)) in places.iter().enumerate().skip(1) {
+                out.line(&format!("const u32 {place} = g0 + {at};"));
+                out.line(&format!("(void){place};"));
+            }
             let mut elements = Elements::new(&gemm.body, *gemm.body_rows(), "to").with(part, &places);
             for (step, own) in gemm.body.steps.iter().zip(parts) {
                 let StepOp::Store(x, buffer) = step.op else { continue };
@@ -86,10 +123,10 @@ impl Writer<'_> {
                     continue;
                 }
                 let values: Vec<String> = places.iter().map(|(at, _)| elements.value(out, x, at)).collect();
-                let place = format!("{} + (u64)to * {} + g", out.buffer(buffer), step.shape.len());
+                let place = format!("{} + (u64)to * {} + g0", out.buffer(buffer), step.shape.len());
                 match &values[..] {
-                    [first, second] => out.line(&format!("*(float2 *)({place}) = make_float2({first}, {second});")),
-                    _ => out.line(&format!("*({place}) = {};", values[0])),
+                    [one] => out.line(&format!("*({place}) = {one};")),
+                    all => out.line(&format!("*(float4 *)({place}) = make_float4({});", all.join(", "))),
                 }
             }
         });
@@ -111,12 +148,13 @@ impl Writer<'_> {
         }
     }
 
-    /// A struct that says where rows lie, and one of it.
+    /// A struct that says which rows of a buffer rows are and where these lie, and one of it.
     fn rows(&mut self, name: &str, domain: Domain, read: &Read, scale: Option<&Read>) -> String {
         self.methods(name, |own| {
             let (row, data) = (own.row_of(domain, read, "row"), own.buffer(read.from));
             let len = own.buffers[read.from.at()].shape.len();
-            own.line(&format!("__device__ const float *row(u32 row) const {{ return {data} + (u64){row} * {len}; }}"));
+            own.line(&format!("__device__ u32 at(u32 row) const {{ return {row}; }}"));
+            own.line(&format!("__device__ const float *row(u32 at) const {{ return {data} + (u64)at * {len}; }}"));
             let factor = scale.map_or("1.0f".to_owned(), |scale| {
                 let (row, data) = (own.row_of(domain, scale, "row"), own.buffer(scale.from));
                 format!("{data}[{row}]")
@@ -136,8 +174,11 @@ impl Writer<'_> {
         self.line(&format!(
             "hw_outer<{mode}, {heads}, {rows}, {cols}>({x}, {y}, {tiles}, graph->rows[{count}], {partial});"
         ));
-        let side = if precision == Precision::F32 { 32 } else { OUTER_TILE };
-        Blocks::Pieces(chunks.tiling, heads * rows.div_ceil(side) * cols.div_ceil(side))
+        let tiles = |side: usize| heads * rows.div_ceil(side) * cols.div_ceil(side);
+        match precision {
+            Precision::F32 => Blocks::Pieces(chunks.tiling, tiles(32)),
+            _ => Blocks::Tensor { pieces: chunks.tiling, across: tiles(OUTER_TILE), shared_bytes: 0 },
+        }
     }
 
     /// Their sums.

@@ -64,6 +64,15 @@ pub enum Blocks {
     Rows(Domain, usize, usize),
     /// For pieces of rows, with so many blocks beside each other for the same piece.
     Pieces(Tiling, usize),
+    /// For pieces of rows that tensor cores multiply, with so many blocks for the same piece: small ones that stay for all of their pieces.
+    Tensor {
+        /// The pieces.
+        pieces: Tiling,
+        /// Blocks for the same piece.
+        across: usize,
+        /// Shared memory of a block, besides what the text declares.
+        shared_bytes: usize,
+    },
     /// For rows with very many edges: larger blocks, one for a row.
     Hubs(Domain),
     /// For those rows of a domain that no row of another belongs to, so many at a time, with so many blocks beside each other.
@@ -138,9 +147,9 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         let blocks = writer.work(work, &entry, precision);
         let (lines, used) = (writer.lines, writer.used);
         let heading = used.heading();
-        let bounds = match work {
-            Work::Product(_) | Work::Outer(..) => "256, 2",
-            Work::Hubs(..) => "HW_HUB_THREADS",
+        let bounds = match blocks {
+            Blocks::Tensor { .. } => "HW_TENSOR_THREADS, 2",
+            Blocks::Hubs(_) => "HW_HUB_THREADS",
             _ => "256",
         };
         let _ = write!(

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::row::sizes;
 use super::scalar::{binary, dropout, single, unary};
 use super::text::Writer;
-use crate::inter::{Domain, Shape};
+use crate::inter::{Binary, Domain, Path, Shape};
 use crate::intra::{Body, Read, Register, Step, StepOp};
 
 /// Sums over more heads than this are left to lanes.
@@ -81,19 +81,36 @@ pub(super) struct Elements<'a> {
     rows: Domain,
     /// The row's name in the text.
     row: &'a str,
-    /// A product, or a part of one, whose element at each place that may be asked for is there, by names.
-    given: Option<(Register, &'a [(&'a str, &'a str)])>,
+    /// Names of the places that are asked for, neighbours, in vectors of so many elements.
+    places: (&'a [&'a str], usize),
+    /// A product, or a part of one, whose elements at these places are there, by names.
+    given: Option<(Register, &'a [&'a str])>,
+    /// The way to the row's type, and the name of that, where it is known.
+    known: Option<(Domain, Path, &'a str)>,
     made: BTreeMap<(Register, String), String>,
+    /// Four neighbouring elements of registers, by name.
+    fours: BTreeMap<Register, String>,
     indices: BTreeMap<String, String>,
 }
 
 impl<'a> Elements<'a> {
     pub fn new(body: &'a Body, rows: Domain, row: &'a str) -> Self {
-        Self { body, rows, row, given: None, made: BTreeMap::new(), indices: BTreeMap::new() }
+        let (made, fours, indices) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { body, rows, row, places: (&[], 0), given: None, known: None, made, fours, indices }
     }
 
-    /// The same with elements of a product, or of a part of one.
-    pub fn with(self, given: Register, elements: &'a [(&'a str, &'a str)]) -> Self {
+    /// The same at neighbouring places of vectors of so many elements. Four of them begin at a multiple of four.
+    pub fn at(self, places: &'a [&'a str], len: usize) -> Self {
+        Self { places: (places, len), ..self }
+    }
+
+    /// The same where the type of the row has a name.
+    pub fn of_type(self, to: Domain, path: Path, name: &'a str) -> Self {
+        Self { known: Some((to, path, name)), ..self }
+    }
+
+    /// The same with elements of a product, or of a part of one, at these places.
+    pub fn with(self, given: Register, elements: &'a [&'a str]) -> Self {
         Self { given: Some((given, elements)), ..self }
     }
 
@@ -116,9 +133,14 @@ impl<'a> Elements<'a> {
 
     /// The name of a place.
     fn index(&mut self, out: &mut Writer<'_>, place: String) -> String {
+        self.once(out, "u32", place)
+    }
+
+    /// The name of an expression that is written once.
+    fn once(&mut self, out: &mut Writer<'_>, of_type: &str, expression: String) -> String {
         let name = format!("i{}", self.indices.len());
-        let found = self.indices.entry(place.clone()).or_insert_with(|| {
-            out.line(&format!("const u32 {name} = {place};"));
+        let found = self.indices.entry(expression.clone()).or_insert_with(|| {
+            out.line(&format!("const {of_type} {name} = {expression};"));
             name
         });
         found.clone()
@@ -130,13 +152,20 @@ impl<'a> Elements<'a> {
         let width = sizes(shape).1;
         if let Some((_, elements)) = self.given.filter(|(given, _)| *given == register) {
             // A product of one element is the same at every place.
-            let is_it = |place: &str| place == at || shape.len() == 1;
-            return elements.iter().find(|(place, _)| is_it(place)).map_or(NOT_AN_ELEMENT, |(_, name)| name).to_owned();
+            let is_it = |place: &&str| *place == at || shape.len() == 1;
+            let found = self.places.0.iter().position(is_it).and_then(|place| elements.get(place));
+            return (*found.unwrap_or(&NOT_AN_ELEMENT)).to_owned();
         }
         match step.op {
-            StepOp::Load(ref read) => self.load(out, read, shape, at),
+            StepOp::Load(ref read) => self.load(out, (register, read), shape, at),
             StepOp::Constant(number) => single(number),
             StepOp::Unary(f, x) => unary(f, &self.value(out, x, at)),
+            // One division for all elements.
+            StepOp::Binary(Binary::Div, x, y) if self.shape(y).len() == 1 && shape.len() > 1 => {
+                let y = self.value(out, y, "0");
+                let inverse = self.once(out, "float", format!("1.0f / {y}"));
+                format!("{} * {inverse}", self.matching(out, x, shape, at))
+            }
             StepOp::Binary(f, x, y) => binary(f, &self.matching(out, x, shape, at), &self.matching(out, y, shape, at)),
             StepOp::Reshape(x) => self.value(out, x, at),
             StepOp::Expand(x) => self.matching(out, x, shape, at),
@@ -174,10 +203,30 @@ impl<'a> Elements<'a> {
         }
     }
 
-    fn load(&mut self, out: &mut Writer<'_>, read: &Read, shape: Shape, at: &str) -> String {
-        let row = out.row_of(self.rows, read, self.row);
-        let data = out.buffer(read.from);
-        format!("{data}[(u64){row} * {} + {at}]", shape.len())
+    fn load(&mut self, out: &mut Writer<'_>, (register, read): (Register, &Read), shape: Shape, at: &str) -> String {
+        let (row, data) = (self.read_row(out, read), out.buffer(read.from));
+        let len = shape.len();
+        let (places, wide) = self.places;
+        let place = places.iter().position(|place| *place == at);
+        let Some(place) = place.filter(|_| places.len() == 4 && len == wide) else {
+            return format!("__ldg({data} + (u64){row} * {len} + {at})");
+        };
+        let (name, first) = (format!("f{}", self.fours.len()), places[0]);
+        let found = self.fours.entry(register).or_insert_with(|| {
+            out.line(&format!("const float4 {name} = __ldg((const float4 *)({data} + (u64){row} * {len} + {first}));"));
+            name
+        });
+        format!("{found}.{}", ["x", "y", "z", "w"][place])
+    }
+
+    /// The row of a buffer that this row reads.
+    fn read_row(&self, out: &mut Writer<'_>, read: &Read) -> String {
+        match (self.known, &read.hops[..]) {
+            (Some((to, path, name)), [hop, rest @ ..]) if (hop.to, hop.path) == (to, path) => {
+                out.row_of(to, &Read { from: read.from, hops: rest.to_vec() }, name)
+            }
+            _ => out.row_of(self.rows, read, self.row),
+        }
     }
 
     /// The element that belongs to element `at` of a result of some shape, heads and widths of 1 repeated.

@@ -11,13 +11,9 @@ use super::split::{Sums, split};
 use super::text::{Cut, Tiling};
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{
-    Body, Buffer, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Register, Role, StepOp, Traverse,
+    Body, Buffer, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Register, Role, Schedule, StepOp, Traverse,
 };
 
-/// Thread blocks of outer products that a GPU runs at once: two on each of 132 SMs.
-const BLOCKS: usize = 264;
-/// So many more chunks where there are several types: those of different types are of different lengths.
-const TYPED: usize = 4;
 /// Rows and columns that a thread block makes of a matrix of outer products.
 pub(super) const OUTER_TILE: usize = 128;
 
@@ -123,7 +119,7 @@ pub(super) fn lower(program: &Program) -> Lowered {
                 }
             }
             Kernel::Outer(outer) => {
-                let chunks = outer_chunks(outer, &mut found);
+                let chunks = outer_chunks(outer, program.schedule(at), &mut found);
                 found.work.extend([Work::Outer(outer.clone(), chunks), Work::OuterTotal(outer.clone(), chunks)]);
             }
             Kernel::Library(library) => found.work.push(Work::Library(library.clone())),
@@ -149,15 +145,15 @@ fn product(gemm: &Gemm, found: &mut Lowered) {
     found.nest(after(gemm, to));
 }
 
-/// How rows of outer products are cut: so that a GPU is busy, and sums of chunks are few where matrices are large.
-fn outer_chunks(outer: &Outer, found: &mut Lowered) -> Chunks {
+/// How rows of outer products are cut: into fewer chunks where matrices are large, which several thread blocks make each.
+fn outer_chunks(outer: &Outer, schedule: Schedule, found: &mut Lowered) -> Chunks {
     let Buffer { domain, shape, .. } = found.buffers[outer.to.at()];
     let tiles = match shape {
         Shape::Matrix { heads, rows, cols } => heads * rows.div_ceil(OUTER_TILE) * cols.div_ceil(OUTER_TILE),
         Shape::Row { .. } => 1,
     };
-    let blocks = if domain == Domain::Const { BLOCKS } else { TYPED * BLOCKS };
-    let cut = Cut::Chunks((blocks / tiles.max(1)).max(1));
+    let most = if let Schedule::Outer { chunks } = schedule { chunks } else { 1 };
+    let cut = Cut::Chunks((most / tiles.max(1)).max(1));
     found.chunks(Tiling { rows: outer.rows, types: domain, path: outer.path, cut }, shape.len())
 }
 

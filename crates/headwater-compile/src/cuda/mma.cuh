@@ -127,12 +127,12 @@ __device__ inline void hw_mma(float (&sums)[4], const HwPart<MODE, 4> &left, con
 template <u32 WIDTH> __device__ inline float4 hw_four(const float *row, u32 column, bool is_there) {
     float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (WIDTH % 4 == 0) {
-        if (is_there && column < WIDTH) x = *(const float4 *)(row + column);
+        if (is_there && column < WIDTH) x = __ldg((const float4 *)(row + column));
     } else if (is_there) {
-        if (column < WIDTH) x.x = row[column];
-        if (column + 1 < WIDTH) x.y = row[column + 1];
-        if (column + 2 < WIDTH) x.z = row[column + 2];
-        if (column + 3 < WIDTH) x.w = row[column + 3];
+        if (column < WIDTH) x.x = __ldg(row + column);
+        if (column + 1 < WIDTH) x.y = __ldg(row + column + 1);
+        if (column + 2 < WIDTH) x.z = __ldg(row + column + 2);
+        if (column + 3 < WIDTH) x.w = __ldg(row + column + 3);
     }
     return x;
 }

@@ -13,13 +13,12 @@ use super::phase::Phases;
 use super::row::{Layout, Rows};
 use super::text::{Writer, domain_number};
 use crate::inter::{Domain, Path};
-use crate::intra::{Read, StepOp, Traverse};
+use crate::intra::{Read, Schedule, StepOp, Traverse};
 
 /// Edges that a group of lanes has alone at most; as `hubs.cuh` has it.
 pub(crate) const MOST_ALONE: usize = 512;
-/// Floats of gathered rows that a lane has under way at most, and rows.
+/// Floats of gathered rows that a lane has under way at most.
 const MOST_FLOATS: usize = 32;
-const MOST_ROWS: usize = 4;
 
 /// Whether outermost rows may have very many edges.
 pub(super) fn has_hubs(nest: &[Domain]) -> bool {
@@ -27,13 +26,14 @@ pub(super) fn has_hubs(nest: &[Domain]) -> bool {
 }
 
 /// How the vectors of a nest lie across lanes.
-pub(super) fn layout(nodes: &Nodes) -> Layout {
-    Layout::of(nodes.all.iter().map(|node| node.shape.len()).max().unwrap_or(1))
+pub(super) fn layout(nodes: &Nodes, schedule: Schedule) -> Layout {
+    let lanes = if let Schedule::Walk { lanes, .. } = schedule { Some(lanes) } else { None };
+    Layout::of(nodes.all.iter().map(|node| node.shape.len()).max().unwrap_or(1), lanes)
 }
 
 /// Writes a nest over all rows but hubs.
 pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) {
-    Nest::with(traverse, kept, |nest, acts| {
+    Nest::with(traverse, kept, out.schedule, |nest, acts| {
         let Layout { group, .. } = nest.rows.layout;
         nest.heading(out);
         out.line(&format!("const u32 first0 = 0, end0 = graph->rows[{}];", domain_number(traverse.nest[0])));
@@ -48,7 +48,7 @@ pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) {
 
 /// Writes a nest over hubs alone, each of which a thread block has.
 pub(super) fn write_hubs(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) {
-    Nest::with(traverse, kept, |nest, acts| {
+    Nest::with(traverse, kept, out.schedule, |nest, acts| {
         let (members, Layout { group, .. }) = (nest.members(out, 1), nest.rows.layout);
         let (hubs, rows) = (out.hubs(traverse.nest[0]), domain_number(traverse.nest[0]));
         nest.heading(out);
@@ -91,9 +91,9 @@ pub(super) struct Nest<'a> {
 }
 
 impl Nest<'_> {
-    fn with(traverse: &Traverse, kept: &Kept, write: impl FnOnce(&Nest<'_>, &[Act])) {
+    fn with(traverse: &Traverse, kept: &Kept, schedule: Schedule, write: impl FnOnce(&Nest<'_>, &[Act])) {
         let (nodes, levels) = (Nodes::new(&traverse.body), traverse.nest.len());
-        let rows = Rows { nodes: &nodes, nest: &traverse.nest, layout: layout(&nodes) };
+        let rows = Rows { nodes: &nodes, nest: &traverse.nest, layout: layout(&nodes, schedule) };
         let (kinds, acts) = (kinds(&nodes, levels), acts(&nodes, levels, kept));
         write(&Nest { rows, path: traverse.path, kinds }, &acts);
     }
@@ -370,7 +370,8 @@ impl Nest<'_> {
         let made: Vec<NodeId> = self.wide(acts);
         let loads: Vec<NodeId> = made.iter().copied().filter(|node| self.wide_load(*node).is_some()).collect();
         let floats: usize = loads.iter().map(|node| self.rows.slots(*node)).sum();
-        let rows = prev_power_of_two(MOST_FLOATS / floats.max(1)).clamp(1, MOST_ROWS);
+        let most = if let Schedule::Walk { ahead, .. } = out.schedule { ahead } else { Schedule::AHEAD };
+        let rows = prev_power_of_two(MOST_FLOATS / floats.max(1)).clamp(1, most);
         out.line(&format!("for (u32 from = 0; from < n; from += {rows}) {{"));
         out.indented(|out| {
             for node in &loads {

@@ -35,7 +35,7 @@ template <u32 TILE> __device__ inline u32 hw_tiles(const HwTiles &tiles, u32 row
 }
 
 // `X` gives `at(i)`, the number of the vector of row i in its buffer, `row(at)`, where that lies, and `scale(i)`. `Out` takes one or four neighbouring
-// products of a row.
+// products of a row and its type, and stores them if they are to be.
 template <u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
 __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     const u32 TILE = 64;
@@ -75,7 +75,7 @@ __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles 
             const u32 row = tile.first + top + i;
             for (u32 j = 0; j < 4; j++) {
                 const u32 column = first_column + left + j;
-                if (top + i < tile.count && column < TO) out.one(row, head * TO + column, sums[i][j] * x.scale(row));
+                if (top + i < tile.count && column < TO) out.one(true, row, tile.type, head * TO + column, sums[i][j] * x.scale(row));
             }
         }
     }
@@ -130,17 +130,20 @@ template <u32 TILE, u32 TIMES, class X> struct HwAhead {
 // four neighbours along the depth. Of two such stretches lanes hold four neighbouring columns of the sums.
 template <u32 DEEP, u32 COLUMNS, u32 FROM, u32 TO, bool TRANSPOSED>
 __device__ inline void hw_keep_matrix(float4 *to, const float *matrix, u32 start, u32 first) {
-    for (u32 i = threadIdx.x; i < DEEP / 16 * COLUMNS / 8 * 32; i += HW_TENSOR_THREADS) {
+    const u32 COUNT = DEEP / 16 * COLUMNS / 8 * 32;
+#pragma unroll 8
+    for (u32 i = threadIdx.x; i < COUNT; i += HW_TENSOR_THREADS) {
         const u32 g = i % 32 / 4, n = i / 32 % (COLUMNS / 8);
         const u32 column = first + n / 2 * 16 + g / 2 * 4 + n % 2 * 2 + g % 2, deep = start + i / 32 / (COLUMNS / 8) * 16 + i % 4 * 4;
-        if (TRANSPOSED) {
-            to[i] = hw_four<FROM>(matrix + (column < TO ? column : 0) * FROM, deep, column < TO);
+        const u32 AT = TRANSPOSED ? FROM : 1, ALONG = TRANSPOSED ? 1 : TO;
+        const float *from = matrix + (column < TO ? column : 0) * AT;
+        if (TRANSPOSED && FROM % 4 == 0) {
+            to[i] = column < TO && deep < FROM ? __ldg((const float4 *)(from + deep)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         } else {
-            const float *from = matrix + column;
-            to[i].x = column < TO && deep < FROM ? from[deep * TO] : 0.0f;
-            to[i].y = column < TO && deep + 1 < FROM ? from[(deep + 1) * TO] : 0.0f;
-            to[i].z = column < TO && deep + 2 < FROM ? from[(deep + 2) * TO] : 0.0f;
-            to[i].w = column < TO && deep + 3 < FROM ? from[(deep + 3) * TO] : 0.0f;
+            float four[4];
+#pragma unroll
+            for (u32 j = 0; j < 4; j++) four[j] = column < TO && deep + j < FROM ? __ldg(from + (deep + j) * ALONG) : 0.0f;
+            to[i] = make_float4(four[0], four[1], four[2], four[3]);
         }
     }
 }
@@ -185,8 +188,9 @@ __device__ inline void hw_give(const X &x, const HwTile &tile, u32 head, u32 fir
     const u32 top = threadIdx.x / 32 * 32 + threadIdx.x % 32 / 4;
 #pragma unroll
     for (u32 m = 0; m < 4; m++) {
-        const u32 place = top + m * 8, row = tile.first + place;
-        if (place >= tile.count) continue;
+        // A row behind the last reads what the last one does, so that loads wait for no branch, and stores nothing.
+        const u32 place = top + m * 8, row = tile.first + hw_least(place, tile.count - 1);
+        const bool is_there = place < tile.count;
         const float scale = x.scale(row);
 #pragma unroll
         for (u32 n = 0; n < WIDE; n += 2) {
@@ -194,11 +198,11 @@ __device__ inline void hw_give(const X &x, const HwTile &tile, u32 head, u32 fir
             const float *low = sums[m / 2][n] + m % 2 * 2, *high = sums[m / 2][n + 1] + m % 2 * 2;
             const float four[4] = {low[0] * scale, low[1] * scale, high[0] * scale, high[1] * scale};
             if constexpr (TO % 4 == 0) {
-                if (column < TO) out.four(row, e, four[0], four[1], four[2], four[3]);
+                if (column < TO) out.four(is_there, row, tile.type, e, four[0], four[1], four[2], four[3]);
             } else {
 #pragma unroll
                 for (u32 i = 0; i < 4; i++) {
-                    if (column + i < TO) out.one(row, e + i, four[i]);
+                    if (column + i < TO) out.one(is_there, row, tile.type, e + i, four[i]);
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::Precision;
 use super::element::{Elements, parts};
 use super::lower::{Chunks, OUTER_TILE};
 use super::split::{Sum, Sums};
-use super::text::{Blocks, Cut, Tiling, Writer, domain_number};
+use super::text::{Blocks, Cut, PLACES, Tiling, Writer, domain_number};
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{Buffer, BufferId, Gemm, Library, Outer, Read, Register, Step, StepOp};
 
@@ -65,9 +65,9 @@ impl Writer<'_> {
         let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
         let x = self.rows(&format!("HwX_{entry}"), gemm.rows, &gemm.x, gemm.scale.as_ref());
         let out = self.methods(&format!("HwOut_{entry}"), |own| {
-            own.store(gemm, "one(u32 row, u32 e, float a)", &["a"]);
+            own.store(gemm, "one(bool is_there, u32 row, u32 type, u32 e, float a)", &["a"]);
             if to.is_multiple_of(4) {
-                own.store(gemm, "four(u32 row, u32 e, float a, float b, float c, float d)", &["a", "b", "c", "d"]);
+                own.store(gemm, "four(bool is_there, u32 row, u32 type, u32 e, float a, float b, float c, float d)", &["a", "b", "c", "d"]);
             }
         });
         let tile = precision.tile();
@@ -94,6 +94,7 @@ impl Writer<'_> {
                 None => "row".to_owned(),
             };
             out.line(&format!("const u32 to = {to};"));
+            out.line("(void)type;");
             let mut stored: Vec<Register> = parts.iter().flatten().copied().collect();
             stored.sort_unstable();
             stored.dedup();
@@ -108,26 +109,26 @@ impl Writer<'_> {
     fn part(&mut self, gemm: &Gemm, (parts, part): (&[Option<Register>], Register), products: &[&str]) {
         let Step { op, shape, .. } = &gemm.body.steps[part.at()];
         let from = if let StepOp::Slice(_, from) = op { *from } else { 0 };
-        let places: Vec<(&str, &str)> = ["g0", "g1", "g2", "g3"].into_iter().zip(products.iter().copied()).collect();
-        self.line(&format!("if (e >= {from} && e < {}) {{", from + shape.len()));
+        let places = &PLACES[..products.len()];
+        match gemm.body.steps[0].shape.len() == shape.len() {
+            true => self.line("{"),
+            false => self.line(&format!("if (e >= {from} && e < {}) {{", from + shape.len())),
+        }
         self.indented(|out| {
-            out.line(&format!("const u32 g0 = e - {from};"));
-            for (at, (place, _)) in places.iter().enumerate().skip(1) {
-                out.line(&format!("const u32 {place} = g0 + {at};"));
-                out.line(&format!("(void){place};"));
+            out.neighbours(&format!("e - {from}"), places);
+            // Rows that products go to have types of their own.
+            let types = out.buffers[gemm.w.at()].domain;
+            let mut elements = Elements::new(&gemm.body, *gemm.body_rows(), "to").at(places, shape.len()).with(part, products);
+            if gemm.scatter.is_none() && types != gemm.rows {
+                elements = elements.of_type(types, gemm.path, "type");
             }
-            let mut elements = Elements::new(&gemm.body, *gemm.body_rows(), "to").with(part, &places);
             for (step, own) in gemm.body.steps.iter().zip(parts) {
                 let StepOp::Store(x, buffer) = step.op else { continue };
                 if *own != Some(part) {
                     continue;
                 }
-                let values: Vec<String> = places.iter().map(|(at, _)| elements.value(out, x, at)).collect();
-                let place = format!("{} + (u64)to * {} + g0", out.buffer(buffer), step.shape.len());
-                match &values[..] {
-                    [one] => out.line(&format!("*({place}) = {one};")),
-                    all => out.line(&format!("*(float4 *)({place}) = make_float4({});", all.join(", "))),
-                }
+                let values: Vec<String> = places.iter().map(|at| elements.value(out, x, at)).collect();
+                out.put(buffer, "to", step.shape.len(), &values, Some("is_there"));
             }
         });
         self.line("}");
@@ -202,44 +203,53 @@ impl Writer<'_> {
         let tiles = self.tiles(sums.chunks.tiling);
         self.line(&format!("const u32 rows = graph->rows[{rows}], chunks = hw_chunks({tiles}, rows);"));
         for (len, all) in by_len {
-            let side = len.next_power_of_two().clamp(8, 256);
-            let across = len.div_ceil(side);
+            let across = threads_of(len).2;
             self.line(&format!("for (u32 at = blockIdx.x; at < chunks * {across}; at += gridDim.x) {{"));
-            self.indented(|out| out.chunk(sums, len, &all, side));
+            self.indented(|out| out.chunk(sums, len, &all));
             self.line("}");
         }
-        Blocks::Pieces(sums.chunks.tiling, longest.div_ceil(256))
+        Blocks::Pieces(sums.chunks.tiling, threads_of(longest).2)
     }
 
     /// One chunk: threads lie along the row first, then over rows; their sums meet in the block.
-    fn chunk(&mut self, sums: &Sums, len: usize, all: &[&Sum], side: usize) {
+    fn chunk(&mut self, sums: &Sums, len: usize, all: &[&Sum]) {
         let total: usize = sums.all.iter().map(|sum| sum.len).sum();
-        let across = len.div_ceil(side);
+        let (places, side, across) = threads_of(len);
         let tiles = self.tiles(sums.chunks.tiling);
-        self.line(&format!("const u32 place = at / {across}, e = at % {across} * {side} + threadIdx.x % {side};"));
+        self.line(&format!("const u32 place = at / {across};"));
+        let first = format!("(at % {across} * {side} + threadIdx.x % {side}) * {}", places.len());
+        self.neighbours(&first, places);
         self.line(&format!("const HwTile chunk = hw_chunk({tiles}, rows, place);"));
         self.line("const u32 end = chunk.first + chunk.count;");
+        let name = |number: usize, at: &str| format!("sum{number}_{at}");
         for (number, sum) in all.iter().enumerate() {
-            self.line(&format!("float sum{number} = hw_sum_of_none<{}>();", how(sum.how)));
+            let none = format!("hw_sum_of_none<{}>()", how(sum.how));
+            places.iter().for_each(|at| self.line(&format!("float {} = {none};", name(number, at))));
         }
-        self.line("#pragma unroll 8");
+        self.line(&format!("#pragma unroll {}", 8 / places.len()));
         self.line(&format!(
-            "for (u32 row = e < {len} ? chunk.first + threadIdx.x / {side} : end; row < end; row += {}) {{",
+            "for (u32 row = {} < {len} ? chunk.first + threadIdx.x / {side} : end; row < end; row += {}) {{",
+            places[0],
             256 / side
         ));
         self.indented(|out| {
-            let mut elements = Elements::new(&sums.body, sums.rows, "row");
+            let mut elements = Elements::new(&sums.body, sums.rows, "row").at(places, len);
             for (number, sum) in all.iter().enumerate() {
-                let value = elements.value(out, sum.of, "e");
-                out.line(&format!("sum{number} = hw_add<{}>(sum{number}, {value});", how(sum.how)));
+                for at in places {
+                    let (value, own) = (elements.value(out, sum.of, at), name(number, at));
+                    out.line(&format!("{own} = hw_add<{}>({own}, {value});", how(sum.how)));
+                }
             }
         });
         self.line("}");
         let partial = self.buffer(sums.chunks.partial);
         for (number, sum) in all.iter().enumerate() {
-            self.line(&format!("sum{number} = hw_block_sum<{}, {side}>(sum{number});", how(sum.how)));
-            let place = format!("(u64)place * {total} + {} + e", sum.first);
-            self.line(&format!("if (threadIdx.x < {side} && e < {len}) {partial}[{place}] = sum{number};"));
+            for at in places {
+                let own = name(number, at);
+                self.line(&format!("{own} = hw_block_sum<{}, {side}>({own});", how(sum.how)));
+                let place = format!("(u64)place * {total} + {} + {at}", sum.first);
+                self.line(&format!("if (threadIdx.x < {side} && {at} < {len}) {partial}[{place}] = {own};"));
+            }
         }
     }
 
@@ -275,6 +285,14 @@ impl Writer<'_> {
         ));
         Blocks::Rows(domain, 1, (heads * rows * cols).div_ceil(256))
     }
+}
+
+/// How threads lie along rows of so many elements that are added up: neighbouring elements of each, threads beside each other, and how often
+/// these are needed for a row.
+fn threads_of(len: usize) -> (&'static [&'static str], usize, usize) {
+    let places = if len.is_multiple_of(4) { &PLACES[..] } else { &PLACES[..1] };
+    let side = (len / places.len()).next_power_of_two().clamp(8, 256);
+    (places, side, (len / places.len()).div_ceil(side))
 }
 
 fn how(reduce: Reduce) -> &'static str {

@@ -8,7 +8,7 @@ use super::nodes::{NodeId, Nodes, Op};
 use super::scalar::{binary, dropout, single, unary};
 use super::text::Writer;
 use crate::inter::{Domain, Reduce, Shape};
-use crate::intra::{Read, Register, StepOp};
+use crate::intra::{Read, Register, StepOp, beside, usual_lanes};
 
 /// How the vectors of one nest are written.
 pub(super) struct Rows<'a> {
@@ -27,14 +27,9 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For vectors of up to `len` elements.
-    pub fn of(len: usize) -> Self {
-        let beside = match len {
-            _ if len.is_multiple_of(4) && len > 16 => 4,
-            _ if len.is_multiple_of(2) && len > 8 => 2,
-            _ => 1,
-        };
-        Self { group: len.div_ceil(beside).next_power_of_two().clamp(8, 32), beside }
+    /// For vectors of up to `len` elements, across so many lanes or as many as is usual.
+    pub fn of(len: usize, lanes: Option<usize>) -> Self {
+        Self { group: lanes.unwrap_or_else(|| usual_lanes(len)), beside: beside(len) }
     }
 
     /// Elements that lie across a group, one slot of each lane or `beside` of them.

@@ -93,7 +93,7 @@ __device__ inline void hw_total(const float *partial, const HwTiles &tiles, u32 
         if (hw_chunks(tiles, rows) <= HW_FEW_CHUNKS * types) {
             hw_total_by<HOW, STRIDE, LEN, 256>(partial, tiles, types, rows, out);
         } else {
-            hw_total_by<HOW, STRIDE, LEN, 64>(partial, tiles, types, rows, out);
+            hw_total_by<HOW, STRIDE, LEN, 32>(partial, tiles, types, rows, out);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::lower::{Lowered, Work, lower};
 use super::nodes::Nodes;
 use super::{Precision, nest};
 use crate::inter::{Domain, Path};
-use crate::intra::{Body, Buffer, BufferId, Program, Read, Register, Role, StepOp, Traverse};
+use crate::intra::{Body, Buffer, BufferId, Program, Read, Register, Role, Schedule, StepOp, Traverse};
 
 /// What stands before every emitted text, in order.
 pub(super) static HEADERS: [(&str, &str); 7] = [
@@ -140,6 +140,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         let mut writer = Writer {
             table: &mut found.table,
             buffers: &found.buffers,
+            schedule: program.schedule(*kernel),
             lines: String::new(),
             depth: 1,
             used: Used::default(),
@@ -173,6 +174,8 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
 pub(super) struct Writer<'a> {
     table: &'a mut Table,
     pub buffers: &'a [Buffer],
+    /// How the kernel is run that this is, or is a part of.
+    pub schedule: Schedule,
     lines: String,
     depth: usize,
     used: Used,
@@ -230,8 +233,9 @@ impl Writer<'_> {
 
     /// Writes a struct of methods that know the maps and buffers they use; what comes back makes one.
     pub fn methods(&mut self, name: &str, write: impl FnOnce(&mut Writer<'_>)) -> String {
-        let mut own =
-            Writer { table: self.table, buffers: self.buffers, lines: String::new(), depth: 1, used: Used::default() };
+        let (buffers, schedule) = (self.buffers, self.schedule);
+        let (lines, used) = (String::new(), Used::default());
+        let mut own = Writer { table: self.table, buffers, schedule, lines, depth: 1, used };
         write(&mut own);
         let (lines, used) = (own.lines, own.used);
         let mut text = format!("struct {name} {{\n    const u64 *step;\n");
@@ -315,13 +319,13 @@ impl Writer<'_> {
             return self.flat(traverse.nest[0], &traverse.body, None);
         }
         nest::write(self, traverse, kept);
-        let group = nest::layout(&Nodes::new(&traverse.body)).group;
+        let group = nest::layout(&Nodes::new(&traverse.body), self.schedule).group;
         // Rows by themselves are had a chunk at a time.
         let rows = if traverse.nest.len() == 1 { 256 } else { 256 / group };
         Blocks::Rows(traverse.nest[0], rows, 1)
     }
 
-    /// A thread for every element of what is stored, of all rows or those of which something is true; vectors of one length are walked
+    /// A thread for every element of what is stored or for four of them, of all rows or those of which something is true; vectors of one length are walked
     /// together.
     pub fn flat(&mut self, rows: Domain, body: &Body, which: Option<&str>) -> Blocks {
         let stores = body.steps.iter().filter_map(|step| match step.op {
@@ -330,28 +334,55 @@ impl Writer<'_> {
         });
         let mut by_len: BTreeMap<usize, Vec<(Register, BufferId)>> = BTreeMap::new();
         stores.for_each(|(len, x, to)| by_len.entry(len).or_default().push((x, to)));
-        let longest = by_len.keys().max().copied().unwrap_or(1).max(1);
+        // Threads that a row takes: one for four elements where 4 divides their number.
+        let threads = |len: usize| if len.is_multiple_of(4) { len / 4 } else { len };
+        let most = by_len.keys().map(|len| threads(*len)).max().unwrap_or(1).max(1);
         self.line(&format!("const u64 rows = graph->rows[{}];", domain_number(rows)));
         for (len, stores) in by_len {
+            let own = threads(len);
             self.line(&format!(
-                "for (u64 at = (u64)blockIdx.x * 256 + threadIdx.x; at < rows * {len}; at += (u64)gridDim.x * 256) {{"
+                "for (u64 at = (u64)blockIdx.x * 256 + threadIdx.x; at < rows * {own}; at += (u64)gridDim.x * 256) {{"
             ));
             self.indented(|out| {
-                out.line(&format!("const u32 row = (u32)(at / {len}), e = (u32)(at % {len});"));
+                out.line(&format!("const u32 row = (u32)(at / {own});"));
                 if let Some(which) = which {
                     out.line(&format!("if (!({which})) continue;"));
                 }
-                let mut elements = Elements::new(body, rows, "row");
+                let places = &PLACES[..len / own];
+                out.neighbours(&format!("(u32)(at % {own}) * {}", places.len()), places);
+                let mut elements = Elements::new(body, rows, "row").at(places, len);
                 for (x, to) in stores {
-                    let (value, data) = (elements.value(out, x, "e"), out.buffer(to));
-                    out.line(&format!("{data}[(u64)row * {len} + e] = {value};"));
+                    let values: Vec<String> = places.iter().map(|at| elements.value(out, x, at)).collect();
+                    out.put(to, "row", len, &values, None);
                 }
             });
             self.line("}");
         }
-        Blocks::Rows(rows, (256 / longest).max(1), longest.div_ceil(256))
+        Blocks::Rows(rows, (256 / most).max(1), most.div_ceil(256))
+    }
+
+    /// Names neighbouring places, of which the first is given.
+    pub fn neighbours(&mut self, first: &str, places: &[&str]) {
+        self.line(&format!("const u32 {} = {first};", places[0]));
+        for (at, place) in places.iter().enumerate().skip(1) {
+            self.line(&format!("const u32 {place} = {} + {at};", places[0]));
+        }
+        places.iter().for_each(|place| self.line(&format!("(void){place};")));
+    }
+
+    /// Stores one element of a row, or four neighbours, at the first of the places; always, or if something is true.
+    pub fn put(&mut self, to: BufferId, row: &str, len: usize, values: &[String], if_true: Option<&str>) {
+        let place = format!("{} + (u64){row} * {len} + {}", self.buffer(to), PLACES[0]);
+        let condition = if_true.map_or_else(String::new, |name| format!("if ({name}) "));
+        match values {
+            [one] => self.line(&format!("{condition}*({place}) = {one};")),
+            all => self.line(&format!("{condition}*(float4 *)({place}) = make_float4({});", all.join(", "))),
+        }
     }
 }
+
+/// Names of neighbouring places of a vector.
+pub(super) const PLACES: [&str; 4] = ["g0", "g1", "g2", "g3"];
 
 /// The place of a domain in the list of rows.
 pub(super) fn domain_number(domain: Domain) -> usize {

@@ -15,10 +15,13 @@
 
 mod body;
 mod print;
+mod schedule;
 mod verify;
 
 pub use body::{Body, Hop, Read, Register, Step, StepOp};
 pub use print::{headline, print};
+pub use schedule::Schedule;
+pub(crate) use schedule::{beside, usual_lanes};
 pub use verify::verify;
 
 use crate::inter::{Domain, Path, Shape};
@@ -139,6 +142,8 @@ pub struct Program {
     pub buffers: Vec<Buffer>,
     /// Kernels.
     pub kernels: Vec<Kernel>,
+    /// How a GPU runs each of them; as it runs all such kernels where nothing is said.
+    pub schedules: Vec<Schedule>,
 }
 
 impl Gemm {
@@ -172,6 +177,13 @@ impl std::ops::Index<BufferId> for Program {
 }
 
 impl Program {
+    /// How a GPU runs one of the kernels.
+    #[must_use]
+    pub fn schedule(&self, kernel: usize) -> Schedule {
+        let usual = || self.kernels.get(kernel).and_then(|kernel| Schedule::all(kernel).first().copied());
+        self.schedules.get(kernel).copied().or_else(usual).unwrap_or(Schedule::Only)
+    }
+
     /// A buffer by its name.
     #[must_use]
     pub fn buffer(&self, name: &str) -> Option<BufferId> {

@@ -12,6 +12,7 @@ pub(crate) mod plans_test;
 pub mod reorder;
 mod rewrite;
 mod scatter;
+mod schedule;
 pub mod select;
 pub mod simplify;
 pub mod split;
@@ -19,6 +20,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
+pub use schedule::Machine;
 pub use statistics::Statistics;
 
 use crate::error::{Error, Result};
@@ -164,18 +166,20 @@ pub struct Workload {
     pub training: Statistics,
     /// In inference.
     pub inference: Statistics,
+    /// The GPU that kernels are scheduled for.
+    pub machine: Machine,
 }
 
 impl From<&Statistics> for Workload {
     /// The same for both.
     fn from(statistics: &Statistics) -> Self {
-        Self { training: *statistics, inference: *statistics }
+        Self { training: *statistics, inference: *statistics, machine: Machine::H200 }
     }
 }
 
 /// Compiles a layer whose output is called `out`.
 pub fn compile(layer: &Program, workload: impl Into<Workload>, on: Optimisations) -> Result<Compiled> {
-    let Workload { training, inference } = workload.into();
+    let Workload { training, inference, machine } = workload.into();
     let recompute = if on.recompute { Recompute::On } else { Recompute::Off };
     let fusion = on.fusion(&training);
     let clean = |program: &Program| clean(program, &training, on);
@@ -191,9 +195,10 @@ pub fn compile(layer: &Program, workload: impl Into<Workload>, on: Optimisations
     let (joint, more) = reorder(&joint, &Search { price: &apart, pairs: Pairs::Off, ..search })?;
     plan.extend(more);
     let values = split(&joint, recompute);
+    let scheduled = |values: &Program| Ok::<_, Error>(scheduled(select(values, fusion)?, &training, &machine));
     Ok(Compiled {
-        forward: select(&values.forward, fusion)?,
-        backward: select(&values.backward, fusion)?,
+        forward: scheduled(&values.forward)?,
+        backward: scheduled(&values.backward)?,
         inference: self::inference(layer, &inference, on)?,
         values,
         plan,
@@ -208,7 +213,14 @@ pub fn inference(layer: &Program, statistics: &Statistics, on: Optimisations) ->
     let layer = without_dropout(&of_types(layer, statistics, on)?);
     let search = Search { on, clean: &clean, price: &price, pairs: Pairs::On };
     let (found, _) = reorder(&clean(&layer)?, &search)?;
-    select(&Program { name: format!("{} inference", layer.name), ..found }, fusion)
+    let kernels = select(&Program { name: format!("{} inference", layer.name), ..found }, fusion)?;
+    Ok(scheduled(kernels, statistics, &Machine::H200))
+}
+
+/// The program with the schedules that suit such rows.
+fn scheduled(program: intra::Program, statistics: &Statistics, machine: &Machine) -> intra::Program {
+    let schedules = schedule::choose(&program, statistics, machine);
+    intra::Program { schedules, ..program }
 }
 
 /// The program without types where there is one of a kind.

@@ -108,7 +108,7 @@ impl Layer {
         let training = facts.blocks.get(place.at).copied().unwrap_or(facts.statistics);
         let making = Making {
             graph: facts.graph,
-            workload: Workload { training, inference: facts.statistics },
+            workload: Workload { training, ..Workload::from(&facts.statistics) },
             model: facts.name,
             options: &layer.options,
             prefix: &prefix,

@@ -5,10 +5,10 @@ use crate::adjacency::Adjacency;
 use crate::cuda::nest::MOST_ALONE;
 use crate::cuda::{Precision, emit};
 use crate::inter::{Binary, Domain, Path, Program, Reduce, Shape, Side, Unary};
-use crate::intra::{self, Body, Buffer, BufferId, Hop, Kernel, Read, Role, StepOp, Traverse};
+use crate::intra::{self, Body, Buffer, BufferId, Hop, Kernel, Read, Role, Schedule, StepOp, Traverse};
 use crate::pass::autodiff::gradient_name;
 use crate::pass::{Optimisations, Statistics, compile};
-use crate::testing::{Arrays, Recipe, given, layer, numbers, read, text};
+use crate::testing::{Arrays, Recipe, given, is_thorough, layer, numbers, read, text};
 
 const DST: Domain = Domain::Node(Side::Dst);
 
@@ -96,6 +96,49 @@ fn every_precision_is_as_exact_as_it_says() {
     }
 }
 
+/// Matrices of which shared memory keeps all slabs of columns, one of them, or a part of one.
+#[test]
+fn matrices_that_shared_memory_has_not_room_for() {
+    let Some(gpu) = gpu() else { return };
+    let graph = Recipe { nodes: vec![(150, 140)], relations: vec![(0, 0); 2], most_edges: 2, empty_every: 5 }.graph(2);
+    for (into, from) in [(300, 70), (400, 66)] {
+        let (all, mut arrays) = directions(&layer("rgcn", &[("d_in", into), ("d_out", from)], &[]), &graph);
+        all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
+    }
+}
+
+/// All schedules of every kernel, one after the other.
+#[test]
+fn every_schedule_gives_the_same_numbers() {
+    let Some(gpu) = gpu() else { return };
+    let graph = Recipe { nodes: vec![(30, 20), (9, 7)], relations: vec![(0, 1), (1, 0)], most_edges: 40, empty_every: 4 };
+    let graph = graph.graph(2);
+    for (model, width) in few_of([("rgat", 64), ("rgat", 12), ("hgt", 64)], 1) {
+        let (all, arrays) = directions(&layer(model, &[("d_in", width), ("d_out", width), ("heads", 1)], &[]), &graph);
+        let kinds = all.iter().flat_map(|program| &program.kernels).map(|kernel| Schedule::all(kernel).len()).max();
+        for at in few_of((0..kinds.unwrap_or(0)).collect::<Vec<_>>(), 3) {
+            let mut arrays = arrays.clone();
+            for program in &all {
+                let one = |kernel: &Kernel| {
+                    let all = Schedule::all(kernel);
+                    all[at % all.len()]
+                };
+                let schedules = program.kernels.iter().map(one).collect();
+                let program = intra::Program { schedules, ..program.clone() };
+                // Exponentials of sums of 64 products magnify how these are rounded.
+                check_within(&gpu, &program, &graph, &mut arrays, (Precision::default(), 5e-4));
+            }
+        }
+    }
+}
+
+/// All in the GPU suite, else every so many-th that so many are left.
+fn few_of<T>(all: impl IntoIterator<Item = T>, few: usize) -> Vec<T> {
+    let all: Vec<T> = all.into_iter().collect();
+    let every = if is_thorough() { 1 } else { all.len().div_ceil(few).max(1) };
+    all.into_iter().skip(every - 1).step_by(every).collect()
+}
+
 /// Bias, relu and dropout run where the product is made.
 #[test]
 fn what_follows_a_product_is_one_launch_with_it() {
@@ -147,7 +190,7 @@ fn moments(width: usize) -> intra::Program {
     body.push(0, Shape::SCALAR, StepOp::Store(total, sum));
     let nest = vec![Domain::Const, DST, Domain::Edge];
     let kernels = vec![Kernel::Traverse(Traverse { nest, path: Path::Only, body })];
-    intra::Program { name: "moments".to_owned(), buffers, kernels }
+    intra::Program { name: "moments".to_owned(), buffers, kernels, schedules: Vec::new() }
 }
 
 #[test]

@@ -47,10 +47,30 @@ fn plans_that_other_statistics_choose() {
 }
 
 #[test]
-fn random_layers() {
+fn random_layers_0() {
+    random_layers(0);
+}
+
+#[test]
+fn random_layers_1() {
+    random_layers(1);
+}
+
+#[test]
+fn random_layers_2() {
+    random_layers(2);
+}
+
+#[test]
+fn random_layers_3() {
+    random_layers(3);
+}
+
+/// Every fourth: compilers take most of the time, and tests run beside each other.
+fn random_layers(part: u64) {
     let Some(gpu) = gpu() else { return };
     let back: &Back<'_> = &|kernels, graph, arrays| run(&gpu, kernels, graph, arrays);
-    for seed in 0..few_or_all(6, 100) as u64 {
+    for seed in (part..few_or_all(6, 100) as u64).step_by(4) {
         let (text, mut dice, case) = random_case(seed + 5000);
         println!("{seed}\n{text}");
         let compiled = random_compiled(&mut dice, &case);

@@ -1,0 +1,86 @@
+//! How a GPU runs a kernel: what changes the time that it takes, and of its results no more than the order in which sums are added.
+
+use std::fmt;
+
+use super::{Body, Kernel};
+
+/// How a GPU runs a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Schedule {
+    /// A nest of several levels.
+    Walk {
+        /// Lanes of a warp that have an outermost row at a time, a power of two. Fewer lanes hold more elements of a vector each, and a warp
+        /// has more rows under way.
+        lanes: usize,
+        /// Gathered rows that a group of lanes has under way at most, a power of two.
+        ahead: usize,
+    },
+    /// Outer products.
+    Outer {
+        /// Chunks that rows are cut into at most, each added up by one thread block.
+        chunks: usize,
+    },
+    /// What runs one way alone.
+    Only,
+}
+
+impl Schedule {
+    /// Gathered rows under way where nothing else is said.
+    pub const AHEAD: usize = 4;
+    /// The most lanes of a group.
+    pub const MOST_LANES: usize = 32;
+    /// The fewest.
+    pub const LEAST_LANES: usize = 4;
+    /// The most elements of one vector that a lane may hold.
+    const MOST_HELD: usize = 16;
+
+    /// Those that a kernel may have, which all give the same results within rounding. The first is the one that it has where nothing is known.
+    #[must_use]
+    pub fn all(kernel: &Kernel) -> Vec<Self> {
+        match kernel {
+            Kernel::Traverse(traverse) | Kernel::Flash(traverse) if traverse.nest.len() > 1 => walks(&traverse.body),
+            Kernel::Outer(_) => [528, 264, 1056].map(|chunks| Self::Outer { chunks }).to_vec(),
+            _ => vec![Self::Only],
+        }
+    }
+}
+
+/// Walks with vectors such as a body has.
+fn walks(body: &Body) -> Vec<Schedule> {
+    let widest = body.steps.iter().map(|step| step.shape.len()).max().unwrap_or(1);
+    let usual = usual_lanes(widest);
+    let fits = |lanes: &usize| *lanes <= usual || (widest <= 8 && *lanes <= Schedule::MOST_LANES);
+    let is_held = |lanes: &usize| widest.div_ceil(*lanes) <= Schedule::MOST_HELD || *lanes == usual;
+    let lanes = [usual, 4, 8, 16, 32].into_iter().enumerate().filter(|(at, lanes)| *at == 0 || *lanes != usual);
+    let lanes: Vec<usize> = lanes.map(|(_, lanes)| lanes).filter(|lanes| fits(lanes) && is_held(lanes)).collect();
+    [Schedule::AHEAD, 2, 8]
+        .into_iter()
+        .flat_map(|ahead| lanes.iter().map(move |lanes| Schedule::Walk { lanes: *lanes, ahead }))
+        .collect()
+}
+
+/// Elements of a vector that a lane reads and writes at once, and lanes that one lies across, where nothing else is said.
+#[must_use]
+pub(crate) fn beside(len: usize) -> usize {
+    match len {
+        _ if len.is_multiple_of(4) && len > 16 => 4,
+        _ if len.is_multiple_of(2) && len > 8 => 2,
+        _ => 1,
+    }
+}
+
+/// Lanes that vectors of up to so many elements lie across where nothing else is said.
+#[must_use]
+pub(crate) fn usual_lanes(len: usize) -> usize {
+    len.div_ceil(beside(len)).next_power_of_two().clamp(8, Schedule::MOST_LANES)
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Walk { lanes, ahead } => write!(f, "lanes={lanes},ahead={ahead}"),
+            Self::Outer { chunks } => write!(f, "chunks={chunks}"),
+            Self::Only => f.write_str("-"),
+        }
+    }
+}

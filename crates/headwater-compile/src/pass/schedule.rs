@@ -1,0 +1,91 @@
+//! Which schedule every kernel gets: the one that a model of the GPU says is fastest, of those that are written for it.
+//!
+//! A walk is bound by memory's speed where enough rows are under way, else by its latency: a row's bounds, its members, what these gather
+//! and the rows themselves are loads that wait for each other. How many rows are under way follows from the lanes that a row takes and from
+//! the registers of an SM. Outer products are bound by memory's speed; every chunk adds a matrix that is written and read again.
+
+use super::{Statistics, cost};
+use crate::intra::{Kernel, Program, Schedule, Traverse};
+
+/// A GPU, as far as schedules depend on it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Machine {
+    /// Streaming multiprocessors.
+    pub sms: f64,
+    /// What copies reach, in bytes a second.
+    pub bytes_per_second: f64,
+    /// From a load that misses caches until its number is there, in seconds.
+    pub latency_seconds: f64,
+    /// Registers of an SM.
+    pub registers: f64,
+    /// Threads that an SM has at most.
+    pub threads: f64,
+}
+
+impl Machine {
+    /// What was measured of one H200; taken for a GPU where none is asked.
+    pub const H200: Self =
+        Self { sms: 132.0, bytes_per_second: 3.3e12, latency_seconds: 0.7e-6, registers: 65536.0, threads: 2048.0 };
+}
+
+/// Registers of a thread of a walk besides vectors.
+const OTHER_REGISTERS: f64 = 40.0;
+/// Loads that wait for each other before the first gathered row of a walk can be asked for: members, what they read, and its place.
+const LOADS_BEFORE: f64 = 3.0;
+/// Numbers of gathered rows that a lane has under way at most; as `cuda/nest.rs` has it.
+const MOST_HELD: f64 = 32.0;
+/// How much faster another schedule must be for the usual one to be left.
+const WORTH: f64 = 0.95;
+
+/// The schedule of every kernel of a program over such rows.
+#[must_use]
+pub fn choose(program: &Program, statistics: &Statistics, machine: &Machine) -> Vec<Schedule> {
+    let costs = cost::kernels(program, statistics);
+    let one = |(kernel, cost): (&Kernel, &cost::Cost)| {
+        let time = |schedule: Schedule| seconds(program, kernel, cost, schedule, statistics, machine);
+        let mut all = Schedule::all(kernel).into_iter();
+        let usual = all.next().unwrap_or(Schedule::Only);
+        all.fold((usual, WORTH * time(usual)), |best, other| {
+            let own = time(other);
+            if own < best.1 { (other, own) } else { best }
+        })
+        .0
+    };
+    program.kernels.iter().zip(&costs).map(one).collect()
+}
+
+/// How long a kernel takes by the model.
+fn seconds(
+    program: &Program,
+    kernel: &Kernel,
+    cost: &cost::Cost,
+    schedule: Schedule,
+    statistics: &Statistics,
+    machine: &Machine,
+) -> f64 {
+    let moved = cost.bytes() / machine.bytes_per_second;
+    match (kernel, schedule) {
+        (Kernel::Traverse(traverse) | Kernel::Flash(traverse), Schedule::Walk { lanes, ahead }) => {
+            moved.max(waiting(traverse, lanes as f64, ahead as f64, statistics, machine))
+        }
+        (Kernel::Outer(outer), Schedule::Outer { chunks }) => {
+            let (chunks, matrix) = (chunks as f64, 4.0 * program[outer.to].shape.len() as f64);
+            let busy = (chunks / (2.0 * machine.sms)).min(1.0);
+            moved / busy + 2.0 * chunks * matrix / machine.bytes_per_second
+        }
+        _ => moved,
+    }
+}
+
+/// How long a walk waits for loads, all rows together.
+fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics, machine: &Machine) -> f64 {
+    let rows = |at: usize| statistics.rows(traverse.nest[at]).max(1.0);
+    let (outer, inner) = (rows(0), rows(traverse.nest.len() - 1));
+    let widest = traverse.body.steps.iter().map(|step| step.shape.len()).max().unwrap_or(1) as f64;
+    let held = (widest / lanes).ceil();
+    let ahead = ahead.min((MOST_HELD / held).floor()).max(1.0);
+    let registers = OTHER_REGISTERS + held * (ahead + 2.0);
+    let groups = machine.sms * machine.threads.min(machine.registers / registers) / lanes;
+    let loads = LOADS_BEFORE + (inner / outer / ahead).ceil();
+    outer * loads * machine.latency_seconds / groups
+}

@@ -7,6 +7,7 @@ use clap::{ArgAction, Args as Group, ValueEnum};
 use headwater::graph::generate::Like;
 use headwater::train::run_config::PrecisionName;
 
+use super::bench::GpuArgs;
 use super::compile::switches;
 use super::train::word;
 
@@ -52,9 +53,8 @@ pub struct BenchLayerArgs {
     /// Runs layers on a GPU, on CPU threads, or on a GPU where there is one.
     #[arg(long, value_enum, default_value_t = LayerDevice::Auto)]
     pub device: LayerDevice,
-    /// GPU to use.
-    #[arg(long, default_value_t = 0)]
-    pub gpu: usize,
+    #[command(flatten)]
+    pub on: GpuArgs,
     /// Let every pair of nodes be equally likely instead of crowding edges around hubs.
     #[arg(long)]
     pub even: bool,

@@ -66,6 +66,7 @@ pub fn run(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<()> {
     let mut view = View::new(args, peers);
     for (at, case) in cases.iter().enumerate() {
         if let Some(outcome) = log.as_ref().and_then(|log| log.find(case, &setting)) {
+            outcome.figures().into_iter().for_each(|figures| runner.recall(case, figures));
             view.add(outcome.clone())?;
             continue;
         }
@@ -155,7 +156,7 @@ fn gpu(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<Option<Gpu>> {
         given.refuse(&ON_CPU, "CPU threads run layers in single precision; --device cuda has a GPU do it")?;
         return Ok(None);
     }
-    match opened(args.gpu) {
+    match opened(args.on.gpu) {
         Ok(gpu) => Ok(Some(gpu)),
         Err(why) if args.device == LayerDevice::Cuda => Err(why.context("--device is cuda")),
         Err(why) => {

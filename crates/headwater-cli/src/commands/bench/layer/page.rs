@@ -10,6 +10,9 @@ use super::table::{NOTHING, Table, figure, geometric_mean};
 use crate::args::LayerSuite;
 use crate::picture::{Bar, Bars};
 
+/// Characters for which there is room left of a bar.
+const LONGEST_NAME: usize = 56;
+
 /// Tables and bars of a suite.
 pub struct Page {
     pub tables: Vec<Table>,
@@ -224,10 +227,15 @@ impl Found<'_> {
                 table.rows.push(std::iter::once(name).chain(cells).collect());
                 continue;
             };
-            let of = |class: Class| found.kernels.iter().filter(move |own| own.class == class).map(|own| own.ms).sum();
-            let times: [f64; Class::ALL.len()] = Class::ALL.map(of);
+            let times = Class::ALL.map(|class| {
+                let own = found.kernels.iter().filter(|own| own.class == class);
+                own.fold(0.0, |sum, own| sum + own.ms)
+            });
             let sum = times.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-            let shown = times.map(|time| format!("{} ({:.0}%)", figure(time), 100.0 * time / sum));
+            let shown = times.map(|time| match time {
+                0.0 => NOTHING.to_owned(),
+                _ => format!("{} ({:.0}%)", figure(time), 100.0 * time / sum),
+            });
             let last = [figure(sum), figure(found.total_ms)];
             table.rows.push(std::iter::once(name.clone()).chain(shown).chain(last).collect());
             let lengths = times.map(|time| time / sum).to_vec();
@@ -278,10 +286,9 @@ impl Found<'_> {
                     format!("{:.0}%", 100.0 * reached),
                     figure(kernel.tflop_per_s),
                 ]);
-                let (name, figure) = (
-                    format!("{name}: {}", kernel.kernel),
-                    format!("{:.0}%, {} ms", 100.0 * reached, figure(kernel.ms)),
-                );
+                let named = format!("{} {}: {}", outcome.case.like, outcome.case.model, kernel.kernel);
+                let name = named.chars().take(LONGEST_NAME).collect();
+                let figure = format!("{:.0}%, {} ms", 100.0 * reached, figure(kernel.ms));
                 bars.push(Bar { name, lengths: vec![reached], figure });
             }
             tables.push(table);
@@ -307,4 +314,108 @@ fn failure(outcome: &Outcome) -> String {
     // As the driver, the arena and the back end on the CPU say it; an illegal access of memory is another matter.
     let says = |why: &str| ["out of ", "OUT_OF_MEMORY", "host memory"].iter().any(|words| why.contains(words));
     if outcome.failure().is_some_and(says) { "no memory" } else { "failed" }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater::compile::Optimisations;
+    use headwater::train::run_config::PrecisionName;
+
+    use super::super::record::tests::{failed, measured};
+    use super::*;
+
+    /// A suite whose cases took 8 ms without optimisations, 4 ms with some and 2 ms with all, but for mag, which failed where
+    /// some were left out.
+    fn shown(suite: LayerSuite, peers: &[Peer]) -> Page {
+        let on = Optimisations::GPU;
+        let outcome = |case: Case| {
+            let (ms, bytes) = match case.without.len() {
+                0 => (2.0, 1500),
+                1..5 => (4.0, 3000),
+                _ => (8.0, 3000),
+            };
+            let is_short = case.like == "mag" && !case.without.is_empty();
+            if is_short { failed(case, "out of device memory") } else { measured(case, ms, bytes) }
+        };
+        let cases = suite::cases(suite, on, PrecisionName::Tf32x3, None);
+        let outcomes: Vec<Outcome> = cases.into_iter().map(outcome).collect();
+        let (grid, plans) = (suite::grid(suite), suite::plans(on));
+        page(suite, &Found { grid, plans, outcomes: &outcomes, peers })
+    }
+
+    /// The row of a name as text.
+    fn row(table: &Table, name: &str) -> String {
+        table.rows.iter().find(|cells| cells[0] == name).unwrap()[1..].join(" ")
+    }
+
+    #[test]
+    fn every_row_is_as_long_as_its_heading_and_no_page_is_empty() {
+        use clap::ValueEnum;
+        for suite in LayerSuite::value_variants() {
+            let page = shown(*suite, &[]);
+            assert!(!page.tables.is_empty() && !page.bars.bars.is_empty(), "{suite:?}");
+            for table in page.tables {
+                assert!(!table.rows.is_empty(), "{suite:?}");
+                assert!(table.rows.iter().all(|cells| cells.len() == table.columns.len()), "{suite:?} {table}");
+            }
+            let parts = page.bars.parts.len().max(1);
+            assert!(page.bars.bars.iter().all(|bar| bar.lengths.len() == parts), "{suite:?}");
+        }
+    }
+
+    #[test]
+    fn other_systems_stand_beside_ours() {
+        let peer = |shape: &str, what: &str, ms: Option<f64>| {
+            let (shape, model, what) = (shape.to_owned(), "rgat".to_owned(), what.to_owned());
+            Peer { shape, model, what, who: "PyG".to_owned(), ms }
+        };
+        let peers = [
+            peer("aifb", "training", Some(4.0)),
+            peer("mag", "training", Some(16.0)),
+            peer("am", "training", None),
+            peer("aifb", "inference", Some(1.0)),
+        ];
+        let page = shown(LayerSuite::Systems, &peers);
+        assert_eq!(page.tables.len(), 2);
+        assert_eq!(row(&page.tables[0], "aifb"), "2.00 2.00 2.00 2.00 2.00 2.00");
+        assert_eq!(row(&page.tables[1], "aifb"), "- - 1.00 (0.500) 4.00 (2.00) - -");
+        assert_eq!(row(&page.tables[1], "am"), "- - - - - -");
+        assert_eq!(row(&page.tables[1], "geometric mean"), "- - (0.500) (4.00) - -");
+        assert_eq!(page.tables[1].columns[4], "RGAT training");
+    }
+
+    #[test]
+    fn optimisations_are_shown_as_multiples_of_none() {
+        let page = shown(LayerSuite::Optimisations, &[]);
+        let am = &page.tables[2];
+        assert!(am.heading.starts_with("am"), "{}", am.heading);
+        assert!(row(am, "none").starts_with("8.00 (1.00) 8.00 (1.00)"));
+        assert!(row(am, "all").starts_with("2.00 (4.00)"));
+        assert!(row(am, "all but fuse").starts_with("4.00 (2.00)"));
+        let mag = &page.tables[3];
+        assert!(row(mag, "none").starts_with("no memory no memory"));
+        assert!(row(mag, "all").starts_with("2.00 2.00"), "there is nothing to compare with");
+        let all = page.bars.bars.iter().find(|bar| bar.name == "all training").unwrap();
+        assert_eq!(all.figure, "4.00 (9 cases)");
+    }
+
+    #[test]
+    fn memory_is_shown_as_multiples_of_the_smallest() {
+        let page = shown(LayerSuite::Memory, &[]);
+        assert_eq!(row(&page.tables[0], "am HGT"), "0.0010 0.0015 1.50 x 0.0005 0.0030 3.00 x 50%");
+        assert_eq!(row(&page.tables[0], "mag HGT"), "0.0010 0.0015 1.50 x 0.0005 no memory no memory -");
+    }
+
+    #[test]
+    fn time_is_shared_out_to_classes_and_kernels() {
+        let page = shown(LayerSuite::Breakdown, &[]);
+        assert_eq!(row(&page.tables[0], "am RGCN training"), "1.50 (75%) 0.500 (25%) - - - - 2.00 2.00");
+        assert_eq!((page.bars.parts.len(), page.bars.bars[0].lengths[0]), (6, 0.75));
+        let page = shown(LayerSuite::Kernels, &[]);
+        assert_eq!(page.tables.len(), 6);
+        let walk = row(&page.tables[0], "a kernel | walks over edges");
+        assert_eq!(walk, "forward walks over edges 1.50 500 50% 2.00");
+        let page = shown(LayerSuite::Width, &[]);
+        assert_eq!(row(&page.tables[0], "width 64, 8 heads"), "- - 2.00 2.00 2.00 2.00");
+    }
 }

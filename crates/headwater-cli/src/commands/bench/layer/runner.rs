@@ -1,6 +1,7 @@
 //! Measures cases one after the other, each graph made once.
 
 use headwater::compile::Optimisations;
+use headwater::compile::adjacency::Adjacency;
 use headwater::cuda::{Gpu, Stream};
 
 use super::case::Case;
@@ -18,14 +19,15 @@ pub struct Runner<'a> {
     setting: &'a Setting,
     /// The graph of the case before.
     made: Option<Shape>,
-    /// What was measured on it.
+    /// What is known of cases on it.
     done: Vec<Done>,
 }
 
-/// A case that was measured, and its kernels.
+/// A case that was measured.
 struct Done {
     case: Case,
-    stack: Stack,
+    /// Its kernels. Those of a case of an earlier run are compiled when there is something to compare them with.
+    stack: Option<Stack>,
     figures: Figures,
 }
 
@@ -40,23 +42,39 @@ impl<'a> Runner<'a> {
         if gpu.is_some() { Optimisations::GPU } else { Optimisations::CPU }
     }
 
+    /// Takes note of what an earlier run found.
+    pub fn recall(&mut self, case: &Case, figures: &Figures) {
+        self.turn_to(&case.like);
+        if figures.same_kernels_as.is_none() {
+            self.done.push(Done { case: case.clone(), stack: None, figures: figures.clone() });
+        }
+    }
+
+    /// Forgets what belongs to another graph than that of this shape.
+    fn turn_to(&mut self, like: &str) {
+        if self.made.as_ref().is_some_and(|shape| shape.like != like) {
+            // It goes before the next is made: both may not fit.
+            self.made = None;
+        }
+        self.done.retain(|done| done.case.like == like);
+    }
+
     /// Measures a case. One whose kernels are those of a case before it on the same graph is not run again: an optimisation that
     /// changes nothing has the same figures.
     pub fn measure(&mut self, case: &Case) -> anyhow::Result<Figures> {
-        if self.made.as_ref().is_none_or(|shape| shape.like != case.like) {
-            // The one before goes first: both may not fit.
-            drop(self.made.take());
-            self.done.clear();
-        }
+        self.turn_to(&case.like);
         let shape = match &mut self.made {
             Some(shape) => shape,
             none => none.insert(Shape::new(self.args, &case.like)?),
         };
-        let layer = case.layer()?;
-        let graph = shape.seen(layer.self_loops)?;
-        let on = Self::optimisations(self.gpu).without(&case.without)?;
-        let stack = Stack::of(case, &layer.program, graph, on)?;
-        let is_same = |done: &&Done| done.case.precision == case.precision && done.stack.is_same(&stack);
+        let on = Self::optimisations(self.gpu);
+        // Cases of other models or sizes have other kernels.
+        let is_alike = |done: &Done| Case { without: case.without.clone(), ..done.case.clone() } == *case;
+        for done in self.done.iter_mut().filter(|done| done.stack.is_none() && is_alike(done)) {
+            done.stack = Some(compiled(&done.case, shape, on)?.0);
+        }
+        let (stack, graph) = compiled(case, shape, on)?;
+        let is_same = |done: &&Done| is_alike(done) && done.stack.as_ref().is_some_and(|own| own.is_same(&stack));
         if let Some(done) = self.done.iter().find(is_same) {
             let same_kernels_as = Some(done.case.without.clone());
             return Ok(Figures { same_kernels_as, ..done.figures.clone() });
@@ -67,7 +85,7 @@ impl<'a> Runner<'a> {
             None => cpu::measure(&stack, graph, rounds, seed)?,
         };
         let figures = Figures::new(case, &self.setting.machine, &stack, graph, found);
-        self.done.push(Done { case: case.clone(), stack, figures: figures.clone() });
+        self.done.push(Done { case: case.clone(), stack: Some(stack), figures: figures.clone() });
         Ok(figures)
     }
 
@@ -75,4 +93,11 @@ impl<'a> Runner<'a> {
     pub fn check(&self) -> anyhow::Result<()> {
         Ok(self.gpu.map_or(Ok(()), |gpu| Stream::new(gpu)?.synchronize())?)
     }
+}
+
+/// The kernels of a case, and the graph as it sees it.
+fn compiled<'a>(case: &Case, shape: &'a mut Shape, on: Optimisations) -> anyhow::Result<(Stack, &'a Adjacency)> {
+    let layer = case.layer()?;
+    let graph = shape.seen(layer.self_loops)?;
+    Ok((Stack::of(case, &layer.program, graph, on.without(&case.without)?)?, graph))
 }

@@ -94,7 +94,9 @@ impl Stack {
             bytes(pass.program.buffers.iter().filter(|buffer| is_counted(buffer)), graph)
         };
         let inputs = of(&self.forward, &|buffer| buffer.role == Role::Input);
-        let own = of(&self.forward, &|buffer| buffer.role == Role::Parameter || buffer.name == "out");
+        let is_own =
+            |buffer: &Buffer| buffer.role == Role::Parameter || buffer.role == Role::Output && buffer.name == "out";
+        let own = of(&self.forward, &is_own);
         let given = self.backward.as_ref().map_or(0, |pass| of(pass, &|buffer| buffer.name == "d.out"));
         let gradients = self.backward.as_ref().map_or(0, |pass| of(pass, &|buffer| buffer.role == Role::Output));
         inputs + given + self.layers * (own + gradients)

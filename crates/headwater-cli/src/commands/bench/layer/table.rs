@@ -39,10 +39,10 @@ impl Display for Table {
 /// A number with three digits that count.
 pub fn figure(value: f64) -> String {
     match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 1.0 => format!("{value:.2}"),
-        size if size >= 0.1 => format!("{value:.3}"),
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.9995 => format!("{value:.2}"),
+        size if size >= 0.09995 => format!("{value:.3}"),
         _ => format!("{value:.4}"),
     }
 }
@@ -67,8 +67,8 @@ mod tests {
 
     #[test]
     fn figures_have_three_digits() {
-        let shown = [1234.5, 123.4, 12.34, 1.234, 0.1234, 0.01234].map(figure);
-        assert_eq!(shown, ["1234", "123", "12.3", "1.23", "0.123", "0.0123"]);
+        let shown = [1234.5, 123.4, 12.34, 9.999, 1.234, 0.1234, 0.01234].map(figure);
+        assert_eq!(shown, ["1234", "123", "12.3", "10.0", "1.23", "0.123", "0.0123"]);
         assert_eq!(geometric_mean(&[2.0, 8.0]).map(figure), Some("4.00".to_owned()));
         assert_eq!(geometric_mean(&[]), None);
     }

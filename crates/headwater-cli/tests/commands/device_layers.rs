@@ -49,9 +49,8 @@ fn kernels_have_classes_and_the_tables_of_suites_show_them() {
     let (out, picture) = (path("cases.jsonl"), path("classes.svg"));
     let asked = ["--like", "mag", "--model", "rgcn", "--scale", "0.00005", "--rounds", "1", "--device", "cuda"];
     succeeds(&[&["bench", "layer"], &asked[..], &["--out", &out]].concat());
-    let shown = |suite: &str, more: &[&str]| {
-        succeeds(&[&["bench", "layer", "--suite", suite, "--from", &out], more].concat())
-    };
+    let shown =
+        |suite: &str, more: &[&str]| succeeds(&[&["bench", "layer", "--suite", suite, "--from", &out], more].concat());
     let text = shown("breakdown", &["--plot", &picture]);
     let row = text.lines().find(|line| line.starts_with("| mag RGCN training |")).unwrap();
     let cells: Vec<&str> = row.split(" | ").collect();

@@ -18,7 +18,7 @@ use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 pub use self::bench::{
     BenchCommand, GatherArgs, GraphStorage, ReorderArgs, RowVisits, SampleArgs, SampleDevice, ScoreArgs, Suite,
 };
-pub use self::bench_layer::{BenchLayerArgs, LayerDevice, LayerDirection};
+pub use self::bench_layer::{BenchLayerArgs, LayerDevice, LayerDirection, LayerSuite, LayerVariant};
 pub use self::bench_tier::{BenchTierArgs, Caches, ColdOrder, ScoreSet, stored_name};
 pub use self::bench_train::{BenchTrainArgs, TrainOrder, TrainSuite};
 pub use self::compile::{CompileArgs, Level};

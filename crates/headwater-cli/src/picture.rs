@@ -20,6 +20,8 @@ const BARS_LEFT: i32 = 420;
 const BARS_WIDE: i32 = 540;
 const BAR_HIGH: i32 = 14;
 const BAR_PITCH: i32 = 24;
+/// How far names of parts are from each other.
+const PART_PITCH: i32 = 170;
 /// Where the first of them lies.
 const BARS_TOP: i32 = 48;
 
@@ -36,15 +38,26 @@ pub struct Chart {
     pub lines: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// One figure a name, as bars below each other.
-#[derive(Debug)]
+/// Bars below each other, each of one or several parts.
+#[derive(Debug, Default)]
 pub struct Bars {
     /// Above them.
     pub title: String,
-    /// What they are measured in.
-    pub unit: String,
-    /// What each is, and how long.
-    pub bars: Vec<(String, f64)>,
+    /// What the parts of every bar are, for the legend. Empty where bars have one part.
+    pub parts: Vec<String>,
+    /// From the top down.
+    pub bars: Vec<Bar>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    /// Left of it.
+    pub name: String,
+    /// Of its parts, from the left, all in one unit. None is negative.
+    pub lengths: Vec<f64>,
+    /// Right of it: its figure.
+    pub figure: String,
 }
 
 /// Draws the charts below each other into `path`, whose ending chooses the format.
@@ -55,7 +68,7 @@ pub fn draw(path: &Path, charts: &[Chart]) -> anyhow::Result<()> {
 
 /// Draws bars into `path`, whose ending chooses the format.
 pub fn draw_bars(path: &Path, bars: &Bars) -> anyhow::Result<()> {
-    let rows = i32::try_from(bars.bars.len())?;
+    let rows = i32::try_from(bars.bars.len())? + i32::from(!bars.parts.is_empty());
     write(path, (SIZE.0, u32::try_from(BARS_TOP + BAR_PITCH * (rows + 1))?), &Content::Bars(bars))
 }
 
@@ -128,20 +141,34 @@ where
     Ok(())
 }
 
-/// A line for every bar: its name, the bar, and its figure.
+/// A line for the names of parts, and one for every bar: its name, the bar, and its figure.
 fn draw_all_bars<B: DrawingBackend>(area: &DrawingArea<B, Shift>, bars: &Bars) -> anyhow::Result<()>
 where
     B::ErrorType: 'static,
 {
-    let longest = bars.bars.iter().fold(f64::MIN_POSITIVE, |longest, (_, length)| longest.max(*length));
+    let sum = |bar: &Bar| bar.lengths.iter().sum::<f64>();
+    let longest = bars.bars.iter().map(sum).fold(f64::MIN_POSITIVE, f64::max);
+    let text = || (FONT, 14).into_text_style(area);
     area.draw_text(&bars.title, &(FONT, 20).into_text_style(area), (12, 12))?;
-    for (row, (name, length)) in (0i32..).zip(&bars.bars) {
-        let y = BARS_TOP + BAR_PITCH * row;
-        let end = BARS_LEFT + pixels(f64::from(BARS_WIDE) * length / longest);
-        let color = Palette99::pick(0).to_rgba();
-        area.draw_text(name, &(FONT, 14).into_text_style(area), (12, y))?;
-        area.draw(&Rectangle::new([(BARS_LEFT, y), (end, y + BAR_HIGH)], color.filled()))?;
-        area.draw_text(&format!("{length:.4} {}", bars.unit), &(FONT, 14).into_text_style(area), (end + 6, y))?;
+    for (part, name) in bars.parts.iter().enumerate() {
+        let x = 12 + PART_PITCH * i32::try_from(part)?;
+        let color = Palette99::pick(part).to_rgba();
+        area.draw(&Rectangle::new([(x, BARS_TOP), (x + BAR_HIGH, BARS_TOP + BAR_HIGH)], color.filled()))?;
+        area.draw_text(name, &text(), (x + BAR_HIGH + 6, BARS_TOP))?;
+    }
+    let top = BARS_TOP + BAR_PITCH * i32::from(!bars.parts.is_empty());
+    for (row, bar) in (0i32..).zip(&bars.bars) {
+        let y = top + BAR_PITCH * row;
+        area.draw_text(&bar.name, &text(), (12, y))?;
+        let mut reached = 0.0;
+        let place = |reached: f64| BARS_LEFT + pixels(f64::from(BARS_WIDE) * reached / longest);
+        for (part, length) in bar.lengths.iter().enumerate() {
+            let color = Palette99::pick(part).to_rgba();
+            let corners = [(place(reached), y), (place(reached + length), y + BAR_HIGH)];
+            area.draw(&Rectangle::new(corners, color.filled()))?;
+            reached += length;
+        }
+        area.draw_text(&bar.figure, &text(), (place(reached) + 6, y))?;
     }
     Ok(())
 }

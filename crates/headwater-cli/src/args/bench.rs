@@ -73,18 +73,34 @@ other as `headwater train` does; the times of stages are by the GPU's clock and 
     /// Layers on whole graphs of published shapes: how long, how many bytes, and how near to what memory's speed allows.
     #[command(after_help = "Examples:
   headwater bench layer --like fb15k --model rgcn,rgat,hgt --direction both
-  headwater bench layer --like aifb,mutag,bgs,am,mag,wikikg2,fb15k,biokg --model rgat --json > hector.jsonl
+  headwater bench layer --suite systems --out hector.jsonl                eight shapes, three models; goes on where it was stopped
+  headwater bench layer --suite systems --from hector.jsonl --peers peers.jsonl       beside other systems, without measuring
+  headwater bench layer --suite optimisations --even --rounds 10 --plot worth.svg     what each optimisation is worth
+  headwater bench layer --suite breakdown --out hector.jsonl --plot classes.svg       time by class of kernel, as stacked bars
+  headwater bench layer --suite memory --scale 0.01 --device cpu
   headwater bench layer --like hub --model gat --heads 1,4,8 --width 32,64,128 --plot hub.svg
   headwater bench layer --like arxiv --model gcn --layers 3 --device cpu
-  headwater bench layer --like am --model hgt --without compact,merge --json | jq .total_ms
+  headwater bench layer --like am --model hgt --variant hector --without compact,merge --json | jq .total_ms
 
 Graphs are made in memory, and rows and weights are random numbers; layers of a stack are alike, and nothing stands between
 them. A GPU's time is that of all launches, recorded once and replayed; times of kernels are from other runs, launch by launch.
 Bytes and operations are counted as `headwater compile` counts them. Two floors are shown with the part of each that was
 reached. `compulsory`: every layer's rows, weights, outputs and edges once at the speed of a copy; training also has gradients
 and edges once more. `one gather`: a row and an index for every edge and layer, in training twice. What stays in caches from one
-run to the next, as all of a small graph does, may be faster than a floor.")]
+run to the next, as all of a small graph does, may be faster than a floor.
+
+A suite is a fixed list of cases with a line for each and tables in Markdown at the end; --json has no tables. A case that fails, for
+want of memory say, is a line with the reason, and the suite goes on. Suites share cases, so one --out file for all of them saves
+time: a line stands for its case with the same --scale, --even, --seed, --rounds and device, and is removed to run it again.")]
     Layer(Box<BenchLayerArgs>),
+}
+
+/// The GPU of a benchmark.
+#[derive(Debug, Clone, Group)]
+pub struct GpuArgs {
+    /// GPU to use.
+    #[arg(long, default_value_t = 0)]
+    pub gpu: usize,
 }
 
 /// What `bench gather` takes.
@@ -114,9 +130,8 @@ pub struct GatherArgs {
     /// Also run `sorted` with these BLOCKSxTHREADSxDEPTHxLANESxCLAIMS, as `16x512x2x32x1`; may be given several times.
     #[arg(long, hide = true)]
     pub tune: Vec<String>,
-    /// GPU to use.
-    #[arg(long, default_value_t = 0)]
-    pub gpu: usize,
+    #[command(flatten)]
+    pub on: GpuArgs,
     /// Shortest time to measure each figure over, in milliseconds.
     #[arg(long, default_value_t = 150)]
     pub least_ms: u64,
@@ -173,9 +188,8 @@ pub struct SampleArgs {
     /// Where the graph lies. Default: `cpu` for CPU threads, `zero-copy` for a GPU.
     #[arg(long, value_enum)]
     pub graph: Option<GraphStorage>,
-    /// GPU to use.
-    #[arg(long, default_value_t = 0)]
-    pub gpu: usize,
+    #[command(flatten)]
+    pub on: GpuArgs,
     /// In which order a GPU reads the rows of a hop. Samples do not depend on it.
     #[arg(long, value_enum, default_value_t = RowVisits::Auto)]
     pub order: RowVisits,
@@ -261,9 +275,8 @@ pub struct ScoreArgs {
     /// Where the graph lies. Default: `cpu` for CPU threads, `cuda` for a GPU.
     #[arg(long, value_enum)]
     pub graph: Option<GraphStorage>,
-    /// GPU to use.
-    #[arg(long, default_value_t = 0)]
-    pub gpu: usize,
+    #[command(flatten)]
+    pub on: GpuArgs,
     /// CPU threads. Default: all cores.
     #[arg(long)]
     pub threads: Option<usize>,

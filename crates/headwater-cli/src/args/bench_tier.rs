@@ -8,6 +8,8 @@ use headwater::feature::Stored;
 use headwater::graph::score::Score;
 use serde::Serialize;
 
+use super::bench::GpuArgs;
+
 /// What `bench tier` takes.
 #[derive(Debug, Group)]
 pub struct BenchTierArgs {
@@ -52,9 +54,8 @@ pub struct BenchTierArgs {
     /// Threads of the CPU gather. Default: all cores.
     #[arg(long)]
     pub cpu_threads: Option<usize>,
-    /// GPU to use.
-    #[arg(long, default_value_t = 0)]
-    pub gpu: usize,
+    #[command(flatten)]
+    pub on: GpuArgs,
     /// Cache of the rows on disk as a share of all rows, from 0 to 1; 0 leaves the disk out.
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     pub disk_cache: f64,

@@ -7,6 +7,7 @@ use clap::{ArgAction, Args as Group, ValueEnum, value_parser};
 use headwater::graph::generate::Like;
 use headwater::train::run_config::{Features, PrecisionName, SamplerName};
 
+use super::bench::GpuArgs;
 use super::train::word;
 
 /// Elements of the widest row.
@@ -94,9 +95,8 @@ pub struct BenchTrainArgs {
     /// Write the graph there too: offsets, neighbours, training nodes.
     #[arg(long, requires = "export")]
     pub export_graph: bool,
-    /// The GPU.
-    #[arg(long, default_value_t = 0)]
-    pub gpu: usize,
+    #[command(flatten)]
+    pub on: GpuArgs,
     /// The seed of everything random.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

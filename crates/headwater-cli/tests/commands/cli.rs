@@ -12,9 +12,19 @@ fn stdout(output: &Output) -> String {
 
 #[test]
 fn readme_commands_run() {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
-    let commands: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("cargo run --release -- ")).collect();
-    assert!(commands.len() >= 5, "README lost its commands: {commands:?}");
+    commands_run("README.md", 5);
+}
+
+#[test]
+fn commands_of_the_page_on_layers_run() {
+    commands_run("docs/compile-a-layer.md", 2);
+}
+
+/// Runs all commands of a page, of which there are at least so many, one after the other.
+fn commands_run(page: &str, least: usize) {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).unwrap();
+    let commands: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("cargo run --release -- ")).collect();
+    assert!(commands.len() >= least, "{page} lost its commands: {commands:?}");
     // As in a fresh clone: what the commands write below target/ is not there yet.
     let clone = tempfile::tempdir().unwrap();
     std::fs::create_dir(clone.path().join("target")).unwrap();

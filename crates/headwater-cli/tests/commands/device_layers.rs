@@ -38,3 +38,26 @@ fn layers_are_measured_kernel_by_kernel_and_compute_what_the_cpu_does() {
         }
     }
 }
+
+#[test]
+fn kernels_have_classes_and_the_tables_of_suites_show_them() {
+    if Gpu::open(0).is_err() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (out, picture) = (path("cases.jsonl"), path("classes.svg"));
+    let asked = ["--like", "mag", "--model", "rgcn", "--scale", "0.00005", "--rounds", "1", "--device", "cuda"];
+    succeeds(&[&["bench", "layer"], &asked[..], &["--out", &out]].concat());
+    let shown =
+        |suite: &str, more: &[&str]| succeeds(&[&["bench", "layer", "--suite", suite, "--from", &out], more].concat());
+    let text = shown("breakdown", &["--plot", &picture]);
+    let row = text.lines().find(|line| line.starts_with("| mag RGCN training |")).unwrap();
+    let cells: Vec<&str> = row.split(" | ").collect();
+    assert_eq!(cells.len(), 9, "{text}");
+    // Walks, products and outer products take time; RGCN multiplies no weights with each other.
+    assert!(cells[1..4].iter().all(|cell| cell.ends_with("%)")) && cells[5] == "-", "{text}");
+    assert!(std::fs::read_to_string(picture).unwrap().contains("outer products"));
+    let text = shown("kernels", &[]);
+    assert!(text.contains("## mag RGCN training") && text.contains("| forward | walks over edges |"), "{text}");
+}

@@ -35,7 +35,7 @@ pub fn gather(args: &GatherArgs, given: &Given) -> anyhow::Result<()> {
     if !args.suite.iter().any(|suite| matches!(suite, Suite::Table | Suite::Sms)) {
         given.refuse(&["table_gib", "gathered_mib"], "it belongs to --suite table and --suite sms")?;
     }
-    let gpu = Gpu::open(args.gpu);
+    let gpu = Gpu::open(args.on.gpu);
     if let Err(why) = &gpu {
         gather_steps::check_without_gpu(args).with_context(|| why.to_string())?;
         given.refuse(&["gpu", "sms", "tune"], &format!("without a GPU the cpu variant alone runs: {why}"))?;

@@ -194,7 +194,7 @@ fn on_cpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result
 /// Batches one after the other on one stream; a batch's time ends when the host knows its sizes.
 fn on_gpu(args: &SampleArgs, dataset: &Dataset, seeds: &[u64]) -> anyhow::Result<Figures> {
     ensure!(!args.features, "--features is measured on the CPU only so far");
-    let gpu = Gpu::open(args.gpu)?;
+    let gpu = Gpu::open(args.on.gpu)?;
     let storage = match args.graph.unwrap_or(GraphStorage::ZeroCopy) {
         GraphStorage::Cpu => bail!("a GPU samples graphs in cuda or zero-copy storage"),
         GraphStorage::ZeroCopy => Storage::ZeroCopy,

@@ -131,7 +131,7 @@ fn place(args: &ScoreArgs, graph: &Graph) -> anyhow::Result<Place> {
         GraphStorage::ZeroCopy => Wish::In(Storage::ZeroCopy),
         GraphStorage::Cuda => Wish::In(Storage::Cuda),
     };
-    let gpu = Gpu::open(args.gpu)?;
+    let gpu = Gpu::open(args.on.gpu)?;
     let placed = PlacedGraph::new(graph, wish, Some(&gpu))?;
     let bandwidths = Bandwidths::measure(&gpu)?;
     let is_in_gpu = placed.storage() == Storage::Cuda;

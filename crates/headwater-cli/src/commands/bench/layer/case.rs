@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
-use headwater::compile::front::{self, Arguments, Layer, builtin};
+use headwater::compile::front::{self, Arguments, Layer, OptionValue, builtin};
 use headwater::train::run_config::PrecisionName;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::args::{BenchLayerArgs, LayerDirection};
+use super::suite;
+use crate::args::{BenchLayerArgs, LayerDirection, LayerVariant};
 
 /// Models that see one relation.
 const PLAIN: [&str; 4] = ["gcn", "sage", "gat", "gin"];
 /// Models whose output has a row of the given size for every head.
 const CONCATENATED: [&str; 2] = ["gat", "rgat"];
+/// Models whose text has variants, and the one that its option takes where nothing is said.
+const VARIED: [(&str, LayerVariant); 1] = [("hgt", LayerVariant::Pyg)];
 
 /// What is run of a stack of layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Forward alone.
@@ -24,13 +27,26 @@ pub enum Direction {
     Training,
 }
 
+impl Direction {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Inference => "inference",
+            Self::Training => "training",
+        }
+    }
+}
+
 /// One measurement.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// The shape of the graph.
     pub like: String,
     /// Name of the built-in layer, such as `rgat`.
     pub model: String,
+    /// The variant of its text: `pyg` or `hector`. None for models without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     pub direction: Direction,
     /// Of products. A CPU has single precision.
     pub precision: PrecisionName,
@@ -40,9 +56,34 @@ pub struct Case {
     pub width: usize,
     /// Layers one after the other.
     pub layers: usize,
+    /// Optimisations that are left out, by the names of their switches.
+    #[serde(default)]
+    pub without: Vec<String>,
 }
 
 impl Case {
+    /// One layer of 64 elements and one head, with all optimisations.
+    pub fn new(like: &str, model: &str, variant: Option<LayerVariant>) -> Self {
+        let variant = VARIED.into_iter().find(|(name, _)| *name == model).map(|(_, own)| {
+            match variant.unwrap_or(own) {
+                LayerVariant::Pyg => "pyg",
+                LayerVariant::Hector => "hector",
+            }
+            .to_owned()
+        });
+        Self {
+            like: like.to_owned(),
+            model: model.to_owned(),
+            variant,
+            direction: Direction::Inference,
+            precision: PrecisionName::F32,
+            heads: 1,
+            width: 64,
+            layers: 1,
+            without: Vec::new(),
+        }
+    }
+
     /// All cases, those of a shape beside each other.
     pub fn all(args: &BenchLayerArgs, precisions: &[PrecisionName]) -> Vec<Self> {
         let directions: &[Direction] = match args.direction {
@@ -50,17 +91,11 @@ impl Case {
             LayerDirection::Training => &[Direction::Training],
             LayerDirection::Both => &[Direction::Inference, Direction::Training],
         };
-        let mut all = vec![Self {
-            like: String::new(),
-            model: String::new(),
-            direction: Direction::Inference,
-            precision: PrecisionName::F32,
-            heads: 1,
-            width: 0,
-            layers: 1,
-        }];
-        all = times(all, &args.like, |case, like| Self { like: like.clone(), ..case });
-        all = times(all, &args.model, |case, model| Self { model: model.clone(), ..case });
+        let mut all = Vec::new();
+        for like in &args.like {
+            all.extend(args.model.iter().map(|model| Self::new(like, model, args.variant)));
+        }
+        all.iter_mut().for_each(|case| case.without.clone_from(&args.without));
         all = times(all, &args.layers, |case, layers| Self { layers: *layers, ..case });
         all = times(all, &args.width, |case, width| Self { width: *width, ..case });
         all = times(all, &args.heads, |case, heads| Self { heads: if case.has_heads() { *heads } else { 1 }, ..case });
@@ -78,6 +113,11 @@ impl Case {
     /// Whether the model has attention heads.
     pub fn has_heads(&self) -> bool {
         ["gat", "rgat", "hgt"].contains(&self.model.as_str())
+    }
+
+    /// Whether the model's text has variants.
+    pub fn has_variants(&self) -> bool {
+        self.variant.is_some()
     }
 
     /// Whether the model is for graphs of one relation alone.
@@ -99,7 +139,8 @@ impl Case {
         };
         let names = front::signature(&self.model, text)?.sizes;
         let sizes: BTreeMap<String, usize> = names.iter().map(|name| (name.clone(), size(name))).collect();
-        Ok(front::read(&self.model, text, &Arguments { sizes, ..Arguments::default() })?)
+        let options = self.variant.iter().map(|name| ("variant".to_owned(), OptionValue::Text(name.clone()))).collect();
+        Ok(front::read(&self.model, text, &Arguments { sizes, options })?)
     }
 
     /// It in a few words.
@@ -108,8 +149,17 @@ impl Case {
         let heads = if self.has_heads() { several(self.heads, "head") } else { String::new() };
         let layers = if self.layers > 1 { several(self.layers, "layer") } else { String::new() };
         let precision = format!("{:?}", self.precision).to_lowercase();
-        let direction = format!("{:?}", self.direction).to_lowercase();
-        format!("{} {} {direction} {precision} {}{heads}{layers}", self.like, self.model, self.width)
+        let plan = if self.without.is_empty() { String::new() } else { format!(", {}", suite::label(&self.without)) };
+        let (like, direction, width) = (&self.like, self.direction.name(), self.width);
+        format!("{like} {} {direction} {precision} {width}{heads}{layers}{plan}", self.name())
+    }
+
+    /// The model and, where that is not the text's own, its variant.
+    pub fn name(&self) -> String {
+        match self.variant.as_deref() {
+            None | Some("pyg") => self.model.clone(),
+            Some(variant) => format!("{} ({variant})", self.model),
+        }
     }
 }
 

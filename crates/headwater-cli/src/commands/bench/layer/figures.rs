@@ -2,11 +2,13 @@
 
 use headwater::compile::adjacency::Adjacency;
 use headwater::compile::inter::Domain;
+use headwater::compile::intra::{Kernel, headline};
 use headwater::compile::pass::cost::Cost;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::super::gather_gpu::median_and_spread;
 use super::case::Case;
+use super::class::Class;
 use super::stack::{Floors, Stack};
 
 /// What a run found.
@@ -23,33 +25,28 @@ pub struct Measured {
 }
 
 /// The device that ran a case, and its measured bandwidth.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The kind of device: `cpu` or `cuda`.
-    pub device: &'static str,
+    pub device: String,
     /// The GPU's name, where one ran it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_name: Option<String>,
     /// CPU threads, where they ran it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
     /// Of a copy in the memory that it ran in, read and written.
     pub copy_gb_per_s: f64,
 }
 
-/// What is printed: one object a case.
-#[derive(Debug, Serialize)]
+/// What was found of a case that ran to its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    #[serde(flatten)]
-    pub case: Case,
-    #[serde(flatten)]
-    pub machine: Machine,
     pub node_types: usize,
     pub edge_types: usize,
     pub nodes: usize,
     /// As the layer sees them, with or without those of nodes to themselves.
     pub edges: usize,
-    pub rounds: usize,
     /// Median of all layers together.
     pub total_ms: f64,
     /// The range over the median.
@@ -59,8 +56,10 @@ pub struct Figures {
     /// Arrays and what is needed in between; of a GPU also the graph's lists.
     pub peak_bytes: usize,
     /// The graph's lists in GPU memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph_bytes: Option<usize>,
+    /// Inputs, outputs, weights and, in training, their gradients: what is held at the least.
+    pub least_bytes: usize,
     /// By the compiler's estimate, as are operations.
     pub moved_bytes: f64,
     pub flops: f64,
@@ -75,32 +74,33 @@ pub struct Figures {
     pub gather_bytes: usize,
     pub gather_ms: f64,
     pub of_gather: f64,
-    /// Mean distance of the results from zero.
+    /// Mean distance of the results from zero. JSON has null for what is no number.
+    #[serde(deserialize_with = "null_is_nan")]
     pub out_mean: f64,
+    /// What was left out of the case that was measured in its place, because its kernels are the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_kernels_as: Option<Vec<String>>,
     pub kernels: Vec<KernelFigures>,
 }
 
 impl Figures {
     pub fn new(case: &Case, machine: &Machine, stack: &Stack, graph: &Adjacency, mut found: Measured) -> Self {
-        let rounds = found.ms.len();
         let (total_ms, spread) = median_and_spread(&mut found.ms);
         let Floors { compulsory_bytes, gather_bytes } = stack.floors(case, graph);
         let floor_ms = |bytes: usize| bytes as f64 / machine.copy_gb_per_s / 1e6;
         let (compulsory_ms, gather_ms) = (floor_ms(compulsory_bytes), floor_ms(gather_bytes));
         let cost = stack.cost();
         Self {
-            case: case.clone(),
-            machine: machine.clone(),
             node_types: graph.rows(Domain::NodeType),
             edge_types: graph.rows(Domain::EdgeType),
             nodes: graph.rows(Domain::SRC),
             edges: graph.rows(Domain::Edge),
-            rounds,
             total_ms,
             spread,
             launches: found.launches,
             peak_bytes: found.peak_bytes,
             graph_bytes: found.graph_bytes,
+            least_bytes: stack.least_bytes(graph),
             moved_bytes: cost.bytes(),
             flops: cost.flops,
             moved_gb_per_s: cost.bytes() / total_ms / 1e6,
@@ -112,18 +112,25 @@ impl Figures {
             gather_ms,
             of_gather: gather_ms / total_ms,
             out_mean: found.out_mean,
+            same_kernels_as: None,
             kernels: found.kernels,
         }
     }
 }
 
+fn null_is_nan<'a, D: Deserializer<'a>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
 /// A kernel in all layers together.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KernelFigures {
     /// `inference`, `forward` or `backward`.
-    pub pass: &'static str,
+    pub pass: String,
     /// As programs print it.
     pub kernel: String,
+    /// What kind of work it is.
+    pub class: Class,
     /// Of all of its launches.
     pub ms: f64,
     /// By the compiler's estimate, as are operations.
@@ -135,7 +142,7 @@ pub struct KernelFigures {
 }
 
 /// A launch in all layers together.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LaunchFigures {
     pub what: String,
     pub ms: f64,
@@ -157,13 +164,7 @@ impl LaunchFigures {
 
 impl KernelFigures {
     /// Of so many layers that cost this each.
-    pub fn new(
-        pass: &'static str,
-        kernel: String,
-        layers: usize,
-        cost: &Cost,
-        mut launches: Vec<LaunchFigures>,
-    ) -> Self {
+    pub fn new(pass: &str, kernel: &Kernel, layers: usize, cost: &Cost, mut launches: Vec<LaunchFigures>) -> Self {
         let ms: f64 = launches.iter().map(|launch| launch.ms).sum();
         let (bytes, flops) = (layers as f64 * cost.bytes(), layers as f64 * cost.flops);
         let rate = |amount: f64| amount / ms.max(f64::MIN_POSITIVE);
@@ -172,6 +173,7 @@ impl KernelFigures {
             (launch.bytes, launch.flops) = (Some(bytes), Some(flops));
             (launch.gb_per_s, launch.tflop_per_s) = (Some(gb_per_s), Some(tflop_per_s));
         }
-        Self { pass, kernel, ms, bytes, flops, gb_per_s, tflop_per_s, launches }
+        let (pass, class, kernel) = (pass.to_owned(), Class::of(kernel), headline(kernel));
+        Self { pass, kernel, class, ms, bytes, flops, gb_per_s, tflop_per_s, launches }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, ensure};
 use headwater::compile::adjacency::Adjacency;
 use headwater::compile::cuda::{Bound, DeviceGraph, DeviceRows, Executor, Precision};
-use headwater::compile::intra::{Buffer, Role, headline};
+use headwater::compile::intra::{Buffer, Role};
 use headwater::cuda::{Allocation, Event, Gpu, Graph, Span, Stream};
 
 use super::figures::{KernelFigures, LaunchFigures, Measured};
@@ -279,7 +279,7 @@ fn kernels_of(executor: &Executor, pass: &Pass, layers: &[Bound], traced: &[Laun
     kernels
         .map(|(at, (kernel, cost))| {
             let launches = all.iter().filter(|(kernel, _)| *kernel == at).map(|(_, launch)| launch.clone()).collect();
-            KernelFigures::new(pass.name, headline(kernel), layers, cost, launches)
+            KernelFigures::new(pass.name, kernel, layers, cost, launches)
         })
         .collect()
 }

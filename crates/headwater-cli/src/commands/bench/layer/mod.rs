@@ -1,13 +1,22 @@
 //! `headwater bench layer`: layers on whole graphs, their kernels, and how near they come to what memory's speed allows.
 
 mod case;
+mod class;
 mod cpu;
 mod figures;
 mod gpu;
 mod numbers;
+mod page;
+mod peers;
+mod record;
+mod runner;
 mod shape;
 mod stack;
+mod suite;
+mod table;
 mod view;
+
+use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use headwater::compile::Optimisations;
@@ -16,12 +25,12 @@ use headwater::cuda::{Bandwidths, Gpu};
 use headwater::train::run_config::PrecisionName;
 
 use self::case::Case;
-use self::figures::{Figures, Machine};
-use self::shape::Shape;
-use self::stack::Stack;
+use self::figures::Machine;
+use self::record::{Found, Log, Outcome, Setting};
+use self::runner::Runner;
 use self::view::View;
 use super::score::host_copy_gb_per_s;
-use crate::args::{BenchLayerArgs, LayerDevice};
+use crate::args::{BenchLayerArgs, LayerDevice, LayerSuite};
 use crate::given::Given;
 use crate::{picture, report};
 
@@ -38,26 +47,75 @@ pub fn run(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<()> {
         picture::format_of(path)?;
     }
     check(args, given)?;
+    let peers = args.peers.as_deref().map_or_else(|| Ok(Vec::new()), peers::read)?;
+    if let Some(path) = &args.from {
+        let also = ["suite", "variant", "from", "peers", "json", "plot"];
+        given.only(&also, "--from shows what an earlier run measured")?;
+        return show(path, args, View::new(args, peers));
+    }
     let gpu = gpu(args, given)?;
-    let precisions = if gpu.is_some() { &args.precision[..] } else { &[PrecisionName::F32] };
-    let cases = cases(args, precisions)?;
-    let machine = machine(gpu.as_ref())?;
-    let mut view = View::new(args);
-    let mut made: Option<Shape> = None;
-    for case in &cases {
-        if made.as_ref().is_none_or(|shape| shape.like != case.like) {
-            // The one before goes first: both may not fit.
-            drop(made.take());
-            made = Some(Shape::new(args, &case.like)?);
+    let on = Runner::optimisations(gpu.as_ref());
+    let cases = match args.suite {
+        Some(suite) => suite::cases(suite, on, precisions(args, gpu.as_ref())[0], args.variant),
+        None => cases(args, precisions(args, gpu.as_ref()))?,
+    };
+    let mut log = args.out.as_deref().map(Log::open).transpose()?;
+    let (scale, even, seed, rounds) = (args.scale, args.even, args.seed, args.rounds);
+    let setting = Setting { scale, even, seed, rounds, machine: machine(gpu.as_ref())? };
+    let mut runner = Runner::new(args, gpu.as_ref(), &setting);
+    let mut view = View::new(args, peers);
+    for (at, case) in cases.iter().enumerate() {
+        if let Some(outcome) = log.as_ref().and_then(|log| log.find(case, &setting)) {
+            outcome.figures().into_iter().for_each(|figures| runner.recall(case, figures));
+            view.add(outcome.clone())?;
+            continue;
         }
-        let Some(shape) = &mut made else { continue };
-        match measure(args, case, shape, &machine, gpu.as_ref()) {
-            Ok(found) => view.add(&found)?,
+        if args.suite.is_some() {
+            report::note(format!("{} of {}: {}", at + 1, cases.len(), case.words()));
+        }
+        let found = match runner.measure(case) {
+            Ok(figures) => Found::Measured(Box::new(figures)),
             // One that cannot be done does not take the others with it.
-            Err(why) => view.skip(case, &why),
+            Err(why) => Found::Failed { failed: format!("{why:#}") },
+        };
+        let outcome = Outcome { case: case.clone(), setting: setting.clone(), found };
+        log.iter_mut().try_for_each(|log| log.add(&outcome))?;
+        let is_failed = outcome.failure().is_some();
+        view.add(outcome)?;
+        if is_failed {
+            runner.check().with_context(|| format!("the GPU does no more work after {}", case.words()))?;
         }
     }
     view.finish()
+}
+
+/// Shows what a file has: of a suite, the cases of it that were measured as the first one there.
+fn show(path: &Path, args: &BenchLayerArgs, mut view: View<'_>) -> anyhow::Result<()> {
+    let all = record::read(path)?;
+    let first = all.first().with_context(|| format!("--from {} has no lines", path.display()))?;
+    let Some(suite) = args.suite else {
+        all.into_iter().try_for_each(|outcome| view.add(outcome))?;
+        return view.finish();
+    };
+    let on = optimisations_of(first);
+    let cases = suite::cases(suite, on, first.case.precision, args.variant);
+    let of = |case: &Case| all.iter().rev().find(|own| own.case == *case && own.setting.is_like(&first.setting));
+    let found: Vec<&Outcome> = cases.iter().filter_map(of).collect();
+    if found.len() < cases.len() {
+        report::note(format!("{} of {} cases are in {}", found.len(), cases.len(), path.display()));
+    }
+    found.into_iter().try_for_each(|outcome| view.add(outcome.clone()))?;
+    view.finish()
+}
+
+/// All optimisations of the device that ran a case.
+fn optimisations_of(outcome: &Outcome) -> Optimisations {
+    if outcome.setting.machine.device == "cuda" { Optimisations::GPU } else { Optimisations::CPU }
+}
+
+/// How exact products are. CPU threads have single precision.
+fn precisions<'a>(args: &'a BenchLayerArgs, gpu: Option<&Gpu>) -> &'a [PrecisionName] {
+    if gpu.is_some() { &args.precision } else { &[PrecisionName::F32] }
 }
 
 /// Refuses numbers that no case could be made of.
@@ -70,25 +128,40 @@ fn check(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<()> {
     within("width", &args.width, MOST_WIDTH)?;
     within("heads", &args.heads, MOST_WIDTH)?;
     within("layers", &args.layers, MOST_LAYERS)?;
-    let has_heads = Case::all(args, &[PrecisionName::F32]).iter().any(Case::has_heads);
-    if !has_heads {
+    let cases = Case::all(args, &[PrecisionName::F32]);
+    if !cases.iter().any(Case::has_heads) {
         given.refuse(&["heads"], "no --model has attention heads")?;
     }
+    if args.suite.is_none() && !cases.iter().any(Case::has_variants) {
+        given.refuse(&["variant"], "no --model has variants")?;
+    }
+    if args.suite != Some(LayerSuite::Systems) {
+        given.refuse(&["peers"], "it belongs to --suite systems")?;
+    }
+    let count = args.precision.len();
+    ensure!(args.suite.is_none() || count == 1, "--precision has {count} names; a suite is measured with one");
     Ok(())
 }
 
 /// The GPU that layers run on, or none where the CPU runs them.
 fn gpu(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<Option<Gpu>> {
     const ON_CPU: [&str; 2] = ["gpu", "precision"];
+    let by_launch = args.suite.filter(|suite| matches!(suite, LayerSuite::Breakdown | LayerSuite::Kernels));
+    let check = |why: &str| match by_launch {
+        Some(suite) => bail!("--suite {} has times of kernels, which a GPU has: {why}", view::name(suite)),
+        None => Ok(()),
+    };
     if args.device == LayerDevice::Cpu {
+        check("CPU threads run several of them at a time")?;
         given.refuse(&ON_CPU, "CPU threads run layers in single precision; --device cuda has a GPU do it")?;
         return Ok(None);
     }
-    match opened(args.gpu) {
+    match opened(args.on.gpu) {
         Ok(gpu) => Ok(Some(gpu)),
         Err(why) if args.device == LayerDevice::Cuda => Err(why.context("--device is cuda")),
         Err(why) => {
             let why = format!("CPU threads run layers, in single precision: {why:#}");
+            check(&why)?;
             given.refuse(&ON_CPU, &why)?;
             report::note(why);
             Ok(None)
@@ -109,7 +182,7 @@ fn opened(ordinal: usize) -> anyhow::Result<Gpu> {
     Ok(gpu)
 }
 
-/// All cases that can be measured. Those that cannot are said.
+/// All cases that can be measured where there is no suite. Those that cannot are said.
 fn cases(args: &BenchLayerArgs, precisions: &[PrecisionName]) -> anyhow::Result<Vec<Case>> {
     let mut relations = Vec::new();
     for like in &args.like {
@@ -133,37 +206,16 @@ fn cases(args: &BenchLayerArgs, precisions: &[PrecisionName]) -> anyhow::Result<
 fn machine(gpu: Option<&Gpu>) -> anyhow::Result<Machine> {
     Ok(match gpu {
         Some(gpu) => Machine {
-            device: "cuda",
+            device: "cuda".to_owned(),
             gpu_name: Some(gpu.facts().name.clone()),
             threads: None,
             copy_gb_per_s: Bandwidths::of(gpu)?.device_gb_per_s,
         },
         None => Machine {
-            device: "cpu",
+            device: "cpu".to_owned(),
             gpu_name: None,
             threads: Some(rayon::current_num_threads()),
             copy_gb_per_s: host_copy_gb_per_s(COPY_BYTES),
         },
     })
-}
-
-fn measure(
-    args: &BenchLayerArgs,
-    case: &Case,
-    shape: &mut Shape,
-    machine: &Machine,
-    gpu: Option<&Gpu>,
-) -> anyhow::Result<Figures> {
-    let layer = case.layer()?;
-    let graph = shape.seen(layer.self_loops)?;
-    let all = if gpu.is_some() { Optimisations::GPU } else { Optimisations::CPU };
-    let stack = Stack::of(case, &layer.program, graph, all.without(&args.without)?)?;
-    let found = match gpu {
-        Some(gpu) => {
-            let on = gpu::On { gpu, precision: case.precision.into(), rounds: args.rounds, seed: args.seed };
-            gpu::measure(&stack, graph, &on)?
-        }
-        None => cpu::measure(&stack, graph, args.rounds, args.seed)?,
-    };
-    Ok(Figures::new(case, machine, &stack, graph, found))
 }

@@ -87,6 +87,27 @@ impl Stack {
         Floors { compulsory_bytes: self.layers * compulsory_bytes, gather_bytes: self.layers * gather_bytes }
     }
 
+    /// Bytes of what the caller gives and gets, each once: inputs, outputs, weights and, in training, their gradients. Rows
+    /// between two layers are the output of one and the input of the other.
+    pub fn least_bytes(&self, graph: &Adjacency) -> usize {
+        let of = |pass: &Pass, is_counted: &dyn Fn(&Buffer) -> bool| {
+            bytes(pass.program.buffers.iter().filter(|buffer| is_counted(buffer)), graph)
+        };
+        let inputs = of(&self.forward, &|buffer| buffer.role == Role::Input);
+        let is_own =
+            |buffer: &Buffer| buffer.role == Role::Parameter || buffer.role == Role::Output && buffer.name == "out";
+        let own = of(&self.forward, &is_own);
+        let given = self.backward.as_ref().map_or(0, |pass| of(pass, &|buffer| buffer.name == "d.out"));
+        let gradients = self.backward.as_ref().map_or(0, |pass| of(pass, &|buffer| buffer.role == Role::Output));
+        inputs + given + self.layers * (own + gradients)
+    }
+
+    /// Whether the same kernels run as often.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let (own, others) = (self.passes().map(|pass| &pass.program), other.passes().map(|pass| &pass.program));
+        self.layers == other.layers && own.eq(others)
+    }
+
     /// The most bytes that all arrays can take together.
     pub fn most_bytes(&self, graph: &Adjacency) -> usize {
         let all = self.passes().map(|pass| bytes(pass.program.buffers.iter(), graph));
@@ -101,20 +122,48 @@ fn bytes<'a>(buffers: impl Iterator<Item = &'a Buffer>, graph: &Adjacency) -> us
 #[cfg(test)]
 mod tests {
     use headwater::compile::adjacency::RelationEdges;
-    use headwater::train::run_config::PrecisionName;
 
     use super::*;
 
+    /// Three nodes and five edges.
+    fn small() -> Adjacency {
+        let lists = RelationEdges { src_type: 0, dst_type: 0, offsets: &[0, 2, 4, 5], sources: &[1, 2, 0, 2, 1] };
+        Adjacency::new(&[3], &[3], &[lists]).unwrap()
+    }
+
+    fn stack(direction: Direction, layers: usize, graph: &Adjacency) -> Stack {
+        let case = Case { direction, width: 4, layers, ..Case::new("hub", "sage", None) };
+        Stack::of(&case, &case.layer().unwrap().program, graph, Optimisations::CPU).unwrap()
+    }
+
+    #[test]
+    fn what_is_held_at_the_least_is_what_goes_in_and_comes_out() {
+        let graph = small();
+        let (rows, weights) = (3 * 4 * 4, 4 * (4 * 4 + 4 * 4 + 4));
+        let least = |direction: Direction, layers: usize| stack(direction, layers, &graph).least_bytes(&graph);
+        assert_eq!(least(Direction::Inference, 1), 2 * rows + weights);
+        assert_eq!(least(Direction::Training, 1), 2 * (2 * rows + weights));
+        // Rows are between layers: four of them around three.
+        assert_eq!(least(Direction::Training, 3), 2 * (4 * rows + 3 * weights));
+    }
+
+    #[test]
+    fn stacks_are_the_same_where_their_kernels_are() {
+        let graph = small();
+        let one = stack(Direction::Training, 1, &graph);
+        assert!(one.is_same(&stack(Direction::Training, 1, &graph)));
+        assert!(!one.is_same(&stack(Direction::Training, 2, &graph)));
+        assert!(!one.is_same(&stack(Direction::Inference, 1, &graph)));
+    }
+
     #[test]
     fn floors_are_what_is_read_and_written_once() {
-        let lists = RelationEdges { src_type: 0, dst_type: 0, offsets: &[0, 2, 4, 5], sources: &[1, 2, 0, 2, 1] };
-        let graph = Adjacency::new(&[3], &[3], &[lists]).unwrap();
+        let graph = small();
         let (rows, weights, edges) = (3 * 4 * 4, 4 * (4 * 4 + 4 * 4 + 4), 5 * 4);
         let floors = |direction: Direction, layers: usize| {
-            let (like, model) = ("hub".to_owned(), "sage".to_owned());
-            let case = Case { like, model, direction, precision: PrecisionName::F32, heads: 1, width: 4, layers };
-            let layer = case.layer().unwrap();
-            Stack::of(&case, &layer.program, &graph, Optimisations::CPU).unwrap().floors(&case, &graph)
+            let stack = stack(direction, layers, &graph);
+            let case = Case { direction, width: 4, layers, ..Case::new("hub", "sage", None) };
+            stack.floors(&case, &graph)
         };
         let forward = Floors { compulsory_bytes: 2 * rows + weights + edges, gather_bytes: 5 * (4 * 4 + 4) };
         assert_eq!(floors(Direction::Inference, 1), forward);

@@ -96,7 +96,7 @@ pub fn run(args: &BenchTierArgs, given: &Given) -> anyhow::Result<()> {
     let features = Features::of(&dataset).with_context(in_dataset)?;
     let (run, seed_type) = workload(&dataset, args).with_context(in_dataset)?;
     let disk = disk::open(args, &features)?;
-    let gpu = Gpu::open(args.gpu);
+    let gpu = Gpu::open(args.on.gpu);
     if let Err(why) = &gpu {
         let others: &[&str] =
             if args.order == [ColdOrder::Hotness] { &["gpu", "caches"] } else { &["gpu", "order", "caches"] };

@@ -44,7 +44,7 @@ pub fn run(args: &BenchTrainArgs, given: &Given) -> anyhow::Result<()> {
     let has_shares = args.suite.contains(&TrainSuite::Sms) && args.sms.iter().all(|sms| *sms > 0);
     ensure!(!args.green || has_shares, "--green sets the SMs of --suite sms aside, which are at least 1");
     check_suites(args, given)?;
-    let gpu = Gpu::open(args.gpu);
+    let gpu = Gpu::open(args.on.gpu);
     if let Err(why) = &gpu {
         check_without_gpu(args, given, &format!("the CPU alone is measured: {why}"))?;
         report::note(format!("the CPU alone is measured: {why}"));
@@ -243,7 +243,7 @@ impl Plan {
             gather_sms: (!on_cpu).then_some(self.gather_sms),
             gather_green: (!on_cpu).then_some(args.green && self.gather_sms > 0),
             gather_window: (!on_cpu).then_some(args.gather_window),
-            device: Some(if on_cpu { DeviceName::Cpu } else { DeviceName::Cuda(args.gpu) }),
+            device: Some(if on_cpu { DeviceName::Cpu } else { DeviceName::Cuda(args.on.gpu) }),
             sampler: Some(if on_cpu { headwater::train::run_config::SamplerName::Cpu } else { args.sampler }),
             precision: (!on_cpu).then_some(args.precision),
             seed: Some(args.seed),

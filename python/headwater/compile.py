@@ -57,6 +57,7 @@ def compile(
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
     without: Iterable[str] = (),
+    tune: str = "fixed",
 ) -> Callable[[Callable], Layer]: ...
 
 
@@ -69,6 +70,7 @@ def compile(
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
     without: Iterable[str] = (),
+    tune: str = "fixed",
 ) -> Layer: ...
 
 
@@ -84,6 +86,7 @@ def compile(
     drop_self_loops: bool = False,
     uses: Iterable[Callable] = (),
     without: Iterable[str] = (),
+    tune: str = "fixed",
     fallback: Optional[bool] = None,
 ) -> Union[Layer, Callable[[Callable], Layer], Any]:
     """A layer out of a function or its text, by the name of one that comes with Headwater, or out of a module of others.
@@ -92,6 +95,9 @@ def compile(
     `uses` are functions that the layer calls; they stand above it. A function whose first parameter is `self` is a method, and
     what it reads of `self` are parameters of the layer. `without` are names of optimisations to leave out, as `headwater compile
     --without` takes them: they change how fast the layer is, and in what order numbers are added. `headwater.OPTIMISATIONS` has all.
+    `tune` says how a GPU's kernels are scheduled, which changes no more than that either; a CPU has no schedules. "fixed": by a model with
+    the constants of an H200, the same everywhere. "model": with constants that are measured on the GPU, once. "measure": by timing a short
+    list for the first graph of a size, kept on disk. Or parts of schedules, such as "lanes=8,ahead=4,chunks=528".
 
     Of a module, such as a `MessagePassing` of PyG, the Python is read and what can be said as a text runs compiled. What
     cannot runs as it is written and is said once a class; with `fallback=False` it raises.
@@ -99,19 +105,21 @@ def compile(
     without = _names(without)
     if layer is None:
         wishes = {"self_loops": self_loops, "drop_self_loops": drop_self_loops, "uses": uses, "without": without}
-        wishes["fallback"] = fallback
+        wishes.update(tune=tune, fallback=fallback)
         return functools.partial(compile, **wishes)
     if isinstance(layer, str):
         _no_fallback(fallback, layer)
         if self_loops or drop_self_loops or uses:
             raise TypeError("a text says @layer(self_loops=True) itself, and has the functions that it uses")
         known = builtin_layer(layer) if layer.isidentifier() else None
-        return Layer(known or layer, f"<{layer}>" if known else "<layer>", without)
+        return Layer(known or layer, f"<{layer}>" if known else "<layer>", without, tune)
     if "torch" in sys.modules and isinstance(layer, sys.modules["torch"].nn.Module):
         if self_loops or drop_self_loops or uses:
             raise TypeError("a module says itself what its edges are; expected no self_loops, drop_self_loops or uses")
         if without:
             raise TypeError("a module's texts are compiled with every optimisation; expected no `without`")
+        if tune != "fixed":
+            raise TypeError("a module's texts have the schedules that a model chooses; expected no `tune`")
         from .translate.module import compile_module
 
         return compile_module(layer, fallback is not False)
@@ -121,7 +129,7 @@ def compile(
     if self_loops and drop_self_loops:
         raise TypeError("self_loops adds edges that drop_self_loops leaves out; give one of them")
     wish = "self_loops=True" if self_loops else "drop_self_loops=True" if drop_self_loops else None
-    return _of_function(layer, _text_of(layer, wish, list(uses)), without)
+    return _of_function(layer, _text_of(layer, wish, list(uses)), without, tune)
 
 
 def _no_fallback(fallback: Optional[bool], layer: Any) -> None:
@@ -129,12 +137,12 @@ def _no_fallback(fallback: Optional[bool], layer: Any) -> None:
         raise TypeError(f"fallback is {fallback!r}; it is for modules, and a layer out of a {type(layer).__name__} has none")
 
 
-def _of_function(function: Callable, text: tuple[str, str], without: tuple[str, ...]) -> Any:
+def _of_function(function: Callable, text: tuple[str, str], without: tuple[str, ...], tune: str) -> Any:
     if next(iter(inspect.signature(function).parameters), None) == "self":
         from .method import MethodLayer
 
-        return MethodLayer(function, *text, without)
-    made = Layer(*text, without)
+        return MethodLayer(function, *text, without, tune)
+    made = Layer(*text, without, tune)
     functools.update_wrapper(made, function)
     return made
 
@@ -171,10 +179,10 @@ class Given:
 class Layer:
     """A layer that is called with a graph and tensors. `compile` makes it."""
 
-    def __init__(self, text: str, name: str = "<layer>", without: Iterable[str] = ()) -> None:
-        self.without = _names(without)
-        self._made_of = (text, name, self.without)
-        self._text = _Text(name, text, self.without)
+    def __init__(self, text: str, name: str = "<layer>", without: Iterable[str] = (), tune: str = "fixed") -> None:
+        self.without, self.tune = _names(without), tune
+        self._made_of = (text, name, self.without, tune)
+        self._text = _Text(name, text, self.without, tune)
         self.__name__ = self._text.name
         self._names = self._text.parameters
         self._sizes = set(self._text.sizes)
@@ -219,19 +227,20 @@ class Layer:
         graph: Any = None,
         seed: Optional[int] = None,
         without: Optional[Iterable[str]] = None,
+        tune: Optional[str] = None,
         **named: Any,
     ) -> LayerModule:
         """A module that owns the layer's weights, and is called with a graph and the layer's inputs.
 
         Sizes and options are given by name. How many nodes and types there are is given too, or follows from a `graph` as calls take
         it; types are one of each by default. Weights begin as those of Headwater's own model of this name do, else by Glorot's
-        rule, and biases called `b` as zeros. `seed` comes from torch's generator by default. `without` is as `compile` has it, and
-        what the layer itself was compiled without by default.
+        rule, and biases called `b` as zeros. `seed` comes from torch's generator by default. `without` and `tune` are as `compile`
+        has them, and as the layer itself was compiled by default.
         """
         from .module import LayerModule
 
-        if without is not None:
-            layer = Layer(*self._made_of[:2], without)
+        if without is not None or tune is not None:
+            layer = Layer(*self._made_of[:2], self.without if without is None else without, tune or self.tune)
             told = dict(num_edge_types=num_edge_types, num_node_types=num_node_types, num_nodes=num_nodes)
             return layer.module(**told, graph=graph, seed=seed, **named)
         given = self.given((), named)

@@ -27,8 +27,8 @@ _PICKS = {"etype": "etype", "ntype": "ntype"}
 class MethodLayer:
     """A method that is a layer. `compile` makes it; called on an object, it reads what it needs of that object."""
 
-    def __init__(self, function: Callable, text: str, name: str, without: tuple[str, ...] = ()) -> None:
-        self._function, self._name, self._without = function, name, without
+    def __init__(self, function: Callable, text: str, name: str, without: tuple[str, ...] = (), tune: str = "fixed") -> None:
+        self._function, self._name, self._compiled = function, name, (without, tune)
         self._reads, self._text, method = _without_self(text, name)
         self._end, comma = _end_of_parameters(self._text, method.lineno)
         # By name alone they may stand behind those with a default.
@@ -50,7 +50,7 @@ class MethodLayer:
         if layer is None:
             front, behind = self._text[: self._end], self._text[self._end :]
             more = self._comma + ", ".join(declared) if declared else ""
-            layer = self._layers[declared] = Layer(front + more + behind, self._name, self._without)
+            layer = self._layers[declared] = Layer(front + more + behind, self._name, *self._compiled)
         return layer, found
 
     @contextlib.contextmanager

@@ -53,4 +53,6 @@ class LayerModule(torch.nn.Module):
         told = {**self._given.sizes, **self._given.options}
         if self.layer.without:
             told["without"] = list(self.layer.without)
+        if self.layer.tune != "fixed":
+            told["tune"] = self.layer.tune
         return ", ".join([self.layer.__name__, *(f"{name}={value!r}" for name, value in told.items())])

@@ -21,7 +21,7 @@ pub use self::bench::{
 pub use self::bench_layer::{BenchLayerArgs, LayerDevice, LayerDirection, LayerSuite, LayerVariant};
 pub use self::bench_tier::{BenchTierArgs, Caches, ColdOrder, ScoreSet, stored_name};
 pub use self::bench_train::{BenchTrainArgs, TrainOrder, TrainSuite};
-pub use self::compile::{CompileArgs, Level};
+pub use self::compile::{CompileArgs, Level, Target};
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
 pub use self::infer::{CheckpointChoice, InferArgs};
 pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, LabelsAre, SparseAs};

@@ -13,3 +13,10 @@ extern "C" __global__ void read_all(const uint4* __restrict__ data, u64 vectors,
     }
     if (sum == 0x5bd1e995u && vectors == ~0ull) *sink = sum;
 }
+
+// Follows a ring through memory from a word on, `steps` loads each of which waits for the one before. One thread.
+extern "C" __global__ void chase(const u32* __restrict__ next, u64 words, u64 first, u64 steps, u32* sink) {
+    u32 at = (u32)first;
+    for (u64 i = 0; i < steps; i++) at = next[at];
+    if (at >= words) *sink = at;
+}

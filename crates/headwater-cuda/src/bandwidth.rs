@@ -3,6 +3,7 @@
 //! Plans need bandwidths, and data sheets do not know the machine. The probe takes well under a second and its result is
 //! kept in the cache folder under the GPU's unique id and driver version.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,28 @@ static READ_ALL: Kernel = unsafe {
     )
 };
 
+// SAFETY: `first` and the words of `next` are below `words`, as `latency_ns` has them; one word of `sink` is written.
+static CHASE: Kernel = unsafe {
+    Kernel::declare(
+        &SOURCE,
+        "chase",
+        &[
+            Param::Read("next", Element::U32, &["words"]),
+            Param::Value("words", Scalar::U64),
+            Param::Value("first", Scalar::U64),
+            Param::Value("steps", Scalar::U64),
+            Param::Write("sink", Element::U32, &[]),
+        ],
+    )
+};
+
+/// Loads of a chase, each of which waits for the one before.
+const STEPS: u64 = 4096;
+/// Words between the first ones of two chases: some lines of a cache.
+const APART: usize = 1024;
+/// How many words a chase goes on at a time, modulo a power of two: an odd number, so that it comes by all of them, and far.
+const STRIDE: usize = 0x9e_3779;
+
 /// This crate's kernels, for tests that compile every one of them.
 pub static SOURCES: &[&Source] = &[&SOURCE];
 
@@ -44,6 +67,8 @@ pub struct Bandwidths {
     pub device_gb_per_s: f64,
     /// Pinned host memory read in order by a kernel.
     pub zero_copy_gb_per_s: f64,
+    /// From a load of device memory that misses all caches until its number is there, in nanoseconds.
+    pub device_latency_ns: f64,
 }
 
 impl Bandwidths {
@@ -91,8 +116,29 @@ impl Bandwidths {
             device_to_host_gb_per_s: rate(bytes, &|| stream.copy(&near, &host))?,
             device_gb_per_s: rate(2 * bytes, &|| stream.copy(&near, &far))?,
             zero_copy_gb_per_s: rate(bytes, &read)?,
+            device_latency_ns: latency_ns(&stream, &near)?,
         })
     }
+}
+
+/// The latency of memory, by a chase through all of a span.
+fn latency_ns(stream: &Stream, through: &Span) -> Result<f64> {
+    let words = 1usize << (through.bytes() / 4).max(1).ilog2();
+    let next = (0..words).map(|at| u32::try_from((at + STRIDE) % words).unwrap_or(0));
+    let next: Vec<u8> = next.flat_map(u32::to_ne_bytes).collect();
+    let ring = through.part(0, 4 * words).unwrap_or_else(|| through.clone());
+    stream.upload(&next, &ring)?;
+    let sink = Span::whole(Allocation::on_stream(stream, 4)?);
+    let defines = Defines::new().with("VECTOR_BYTES", 16);
+    // Each run comes by words that none before it has brought into a cache.
+    let runs = Cell::new(0);
+    let chase = || {
+        let first = runs.replace(runs.get() + 1) * APART % words;
+        let launch = CHASE.on(stream, &defines, Grid { blocks: 1, threads: 1, shared_bytes: 0 });
+        let launch = launch.buffer(&ring, Element::U32).u64(words as u64).u64(first as u64).u64(STEPS);
+        launch.buffer(&sink, Element::U32).go()
+    };
+    Ok(f64::from(best_ms(stream, &chase)?) * 1e6 / STEPS as f64)
 }
 
 /// The best of a few runs: interference only ever slows a copy down.

@@ -1,4 +1,4 @@
-//! Compiled kernels on disk, shared by every process of the user.
+//! Compiled kernels, and what was measured of them, on disk, shared by every process of the user.
 //!
 //! A file is named by a hash of everything that shapes its content, so it is never stale. It is written under a name of
 //! its own and renamed, so that readers see all of it or none of it, however many processes write at once. The cache is
@@ -14,14 +14,19 @@ use sha2::{Digest, Sha256};
 /// The folder's size above which the oldest files go.
 const LIMIT_BYTES: u64 = 256 << 20;
 
-/// The name of a cached kernel.
+/// The name of something that is kept: a compiled kernel, or what was measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Key(String);
+pub struct Key(String);
 
 impl Key {
-    pub fn new(text: &str, options: &[String], arch: &str, compiler: &str) -> Self {
+    /// Of a kernel.
+    pub(crate) fn new(text: &str, options: &[String], arch: &str, compiler: &str) -> Self {
+        Self::of([text, arch, compiler].into_iter().chain(options.iter().map(String::as_str)))
+    }
+
+    /// Of anything that these parts tell from all others.
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut hash = Sha256::new();
-        let parts = [text, arch, compiler].into_iter().chain(options.iter().map(String::as_str));
         for part in parts {
             // The length goes in too, so that moving a byte from one part to the next changes the key.
             hash.update((part.len() as u64).to_le_bytes());
@@ -31,13 +36,14 @@ impl Key {
     }
 }
 
-/// The cached image, if it is there and whole.
-pub(crate) fn read(key: &Key) -> Option<Vec<u8>> {
+/// What is kept, if it is there and whole.
+#[must_use]
+pub fn read(key: &Key) -> Option<Vec<u8>> {
     read_from(&folder()?, key)
 }
 
-/// Keeps an image for the next process.
-pub(crate) fn write(key: &Key, image: &[u8]) {
+/// Keeps something for the next process.
+pub fn write(key: &Key, image: &[u8]) {
     if let Some(folder) = folder() {
         write_to(&folder, key, image, LIMIT_BYTES);
     }

@@ -34,7 +34,7 @@
 
 mod allocation_calls;
 mod bandwidth;
-mod cache;
+pub mod cache;
 mod copy;
 mod cublas;
 mod driver;

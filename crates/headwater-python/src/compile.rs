@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use headwater::compile::cuda::{Tuning, chosen, tuned};
 use headwater::compile::call::{Bound as BoundText, Level, Plan as Compiled, Text, Wish};
 use headwater::compile::front::{self, Arguments, Declared, OptionValue, Signature};
 use headwater::compile::inter::Domain;
@@ -30,6 +31,8 @@ pub struct Layer {
     signature: Signature,
     /// Optimisations that it is compiled without.
     without: BTreeSet<String>,
+    /// How schedules of a GPU's kernels are chosen.
+    tuning: Tuning,
 }
 
 /// What the text knows when it is read.
@@ -69,10 +72,11 @@ type Written = (String, String, Vec<String>);
 #[pymethods]
 impl Layer {
     #[new]
-    fn new(name: String, text: String, without: Vec<String>) -> PyResult<Self> {
+    fn new(name: String, text: String, without: Vec<String>, tune: &str) -> PyResult<Self> {
         let signature = front::signature(&name, &text).map_err(|why| of_compile(why, &text))?;
         Optimisations::ALL.without(&without).map_err(|why| of_compile(why, ""))?;
-        Ok(Self { name, text, signature, without: without.into_iter().collect() })
+        let tuning = tune.parse().map_err(|why| of_compile(why, ""))?;
+        Ok(Self { name, text, signature, without: without.into_iter().collect(), tuning })
     }
 
     /// The layer's name.
@@ -126,7 +130,7 @@ impl Layer {
         let wish = Wish { gradients, training, without: self.without.clone() };
         let made = BoundText::new(text, &rows, Arguments { sizes, options }, &wish);
         let bound = made.map_err(|why| of_compile(why, &self.text))?;
-        Ok(BoundLayer { bound: Arc::new(bound), model: self.signature.layer.clone() })
+        Ok(BoundLayer { bound: Arc::new(bound), model: self.signature.layer.clone(), tuning: self.tuning })
     }
 }
 
@@ -154,6 +158,8 @@ pub struct BoundLayer {
     bound: Arc<BoundText>,
     /// By whose rules weights begin.
     model: String,
+    /// How schedules of a GPU's kernels are chosen.
+    tuning: Tuning,
 }
 
 #[pymethods]
@@ -206,10 +212,23 @@ impl BoundLayer {
     ) -> PyResult<Option<DevicePlan>> {
         self.bound.check(&|domain| graph.rows(domain), &shapes).map_err(|why| of_compile(why, ""))?;
         let statistics = *graph.statistics();
-        let made = DevicePlan::new(gpu, precision, |precision| {
+        let adjacency = match &graph {
+            AnyGraph::Host(graph) => Some(graph.adjacency()),
+            AnyGraph::Device(_) => None,
+        };
+        // What is measured is measured on a graph of the host.
+        if adjacency.is_none() && matches!(self.tuning, Tuning::Model | Tuning::Measure) {
+            return Ok(None);
+        }
+        let made = DevicePlan::new(gpu, precision, |device, precision| {
+            let tune = |program| match adjacency {
+                Some(adjacency) => tuned(program, self.tuning, device, adjacency, precision),
+                None => Ok(chosen(program, self.tuning)),
+            };
             // Plans are looked up with the GIL, which whoever forks holds too: nobody forks while they are locked.
-            self.bound
-                .device_plan(&statistics, precision, |make| threads::run(py, make)?.map_err(|why| of_compile(why, "")))
+            self.bound.device_plan(&statistics, precision, &tune, |make| {
+                threads::run(py, make)?.map_err(|why| of_compile(why, ""))
+            })
         })?;
         Ok(Some(made).filter(|made| made.is_served_by(&graph)))
     }

@@ -104,7 +104,7 @@ impl DevicePlan {
     pub fn new(
         ordinal: usize,
         precision: &str,
-        make: impl FnOnce(Precision) -> PyResult<Arc<Compiled>>,
+        make: impl FnOnce(&Gpu, Precision) -> PyResult<Arc<Compiled>>,
     ) -> PyResult<Self> {
         let gpu = gpu(ordinal)?;
         let ((major, minor), (least, and)) = (gpu.facts().compute_capability, LEAST_CAPABILITY);
@@ -120,7 +120,7 @@ impl DevicePlan {
             "high" | "medium" => Precision::Tf32,
             other => return Err(PyValueError::new_err(format!("{other:?} is no precision of torch's for products"))),
         };
-        Ok(Self { plan: make(precision)?, gpu })
+        Ok(Self { plan: make(&gpu, precision)?, gpu })
     }
 
     /// Whether a graph has everything that its kernels ask for.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgAction, Args as Group, ValueEnum};
+use headwater::compile::cuda::Tuning;
 use headwater::graph::generate::Like;
 use headwater::train::run_config::PrecisionName;
 
@@ -47,6 +48,10 @@ pub struct BenchLayerArgs {
     /// Optimisations to leave out.
     #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_name = "NAMES", value_parser = switches())]
     pub without: Vec<String>,
+    /// How a GPU runs kernels: `fixed` and `model` ask a model, with constants of an H200 or of this GPU, `measure` times a short list, or
+    /// parts of schedules such as lanes=8,ahead=4,chunks=528.
+    #[arg(long, value_name = "HOW", default_value = "fixed")]
+    pub tune: Tuning,
     /// Times that each case is measured; the median is shown.
     #[arg(long, default_value_t = 20)]
     pub rounds: usize,

@@ -53,11 +53,12 @@ fn show(all: &Everything) {
         show_gpu(i, gpu);
         if let Some(rates) = all.bandwidths.get(i) {
             report::line(format!(
-                "         host to device {:.1}, device to host {:.1}, zero-copy read {:.1}, device memory {:.0} GB/s",
+                "         host to device {:.1}, device to host {:.1}, zero-copy read {:.1}, device memory {:.0} GB/s, {:.0} ns",
                 rates.host_to_device_gb_per_s,
                 rates.device_to_host_gb_per_s,
                 rates.zero_copy_gb_per_s,
-                rates.device_gb_per_s
+                rates.device_gb_per_s,
+                rates.device_latency_ns
             ));
         }
     }

@@ -7,9 +7,9 @@ use headwater_cuda::Stream;
 use super::is_dropout;
 use super::plan::given_names;
 use crate::cuda::{CallMemory, DeviceGraph, Executor, Precision, RepeatCounts, Repeats, Table};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inter::Program;
-use crate::intra::Role;
+use crate::intra::{self, Role};
 use crate::pass::{self, Optimisations, Statistics};
 
 /// Which way a run goes.
@@ -20,6 +20,9 @@ pub enum Direction {
     /// From that to gradients, by names such as `d.x`.
     Backward,
 }
+
+/// Gives kernels their schedules.
+pub type Tune<'a> = &'a (dyn Fn(intra::Program) -> Result<intra::Program> + Sync);
 
 /// Kernels, and the rows that they were made for.
 #[derive(Debug)]
@@ -44,17 +47,18 @@ impl DevicePlan {
         statistics: &Statistics,
         with_gradients: bool,
         (precision, on): (Precision, Optimisations),
+        tune: Tune<'_>,
     ) -> Result<Self> {
         let draws = program.values.iter().any(|value| is_dropout(&value.op));
-        let run = |program, pass| {
-            let executor = Executor::with_precision(program, precision).labelled(format!("layer {pass}"));
-            Run { executor, repeats: Repeats::new(draws) }
+        let run = |program: intra::Program, pass| {
+            let executor = Executor::with_precision(&tune(program)?, precision).labelled(format!("layer {pass}"));
+            Ok::<_, Error>(Run { executor, repeats: Repeats::new(draws) })
         };
         let (forward, backward) = if with_gradients {
             let compiled = pass::compile(program, statistics, on)?;
-            (run(&compiled.forward, "forward"), Some(run(&compiled.backward, "backward")))
+            (run(compiled.forward, "forward")?, Some(run(compiled.backward, "backward")?))
         } else {
-            (run(&pass::inference(program, statistics, on)?, "inference"), None)
+            (run(pass::inference(program, statistics, on)?, "inference")?, None)
         };
         Ok(Self { statistics: *statistics, precision, forward, backward })
     }

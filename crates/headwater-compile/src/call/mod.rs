@@ -14,7 +14,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use device::{DevicePlan, Direction};
+pub use device::{DevicePlan, Direction, Tune};
 pub use explain::Level;
 pub use plan::{Arrays, Plan};
 use plans::Plans;
@@ -173,14 +173,15 @@ impl Bound {
         self.plans.find(|plan| plan.statistics().is_like(statistics), || compile(&make))
     }
 
-    /// The same for a GPU, with products as exact as is said.
+    /// The same for a GPU, with products as exact as is said. `tune` schedules new kernels.
     pub fn device_plan<E>(
         &self,
         statistics: &Statistics,
         precision: Precision,
+        tune: Tune<'_>,
         compile: impl FnOnce(&(dyn Fn() -> Result<DevicePlan> + Sync)) -> std::result::Result<DevicePlan, E>,
     ) -> std::result::Result<Arc<DevicePlan>, E> {
-        let make = || DevicePlan::new(&self.program, statistics, self.needs_both(), (precision, self.on[1]));
+        let make = || DevicePlan::new(&self.program, statistics, self.needs_both(), (precision, self.on[1]), tune);
         self.device_plans.find(|plan| plan.serves(statistics, precision), || compile(&make))
     }
 

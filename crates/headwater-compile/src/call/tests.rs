@@ -231,7 +231,7 @@ fn device_runs_are_those_of_the_cpu() {
     let options = [("attention_dropout", OptionValue::Float(0.5))];
     let layer = bound("gat", &GAT, &options, &wish(&["x", "W", "al"], true)).unwrap();
     let (out, gradients) = run(&layer, &graph, 3);
-    let plan = layer.device_plan(&Statistics::of(&graph), Precision::default(), |make| make()).unwrap();
+    let plan = layer.device_plan(&Statistics::of(&graph), Precision::default(), &Ok, |make| make()).unwrap();
     let placed = Arc::new(DeviceGraph::of(stream, &graph, &plan.tables()).unwrap());
     assert!(plan.tables().into_iter().all(|table| placed.serves(table)));
     let mut all = arrays(&layer, &graph);
@@ -247,6 +247,6 @@ fn device_runs_are_those_of_the_cpu() {
     }
     // The same plan serves graphs like this one, and another precision is another plan.
     let statistics = Statistics::of(&Recipe::plain(45).graph(1));
-    assert!(Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::default(), |make| make()).unwrap()));
-    assert!(!Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::F32, |make| make()).unwrap()));
+    assert!(Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::default(), &Ok, |make| make()).unwrap()));
+    assert!(!Arc::ptr_eq(&plan, &layer.device_plan(&statistics, Precision::F32, &Ok, |make| make()).unwrap()));
 }

@@ -53,10 +53,8 @@ fn walks(body: &Body) -> Vec<Schedule> {
     let is_held = |lanes: &usize| widest.div_ceil(*lanes) <= Schedule::MOST_HELD || *lanes == usual;
     let lanes = [usual, 4, 8, 16, 32].into_iter().enumerate().filter(|(at, lanes)| *at == 0 || *lanes != usual);
     let lanes: Vec<usize> = lanes.map(|(_, lanes)| lanes).filter(|lanes| fits(lanes) && is_held(lanes)).collect();
-    [Schedule::AHEAD, 2, 8]
-        .into_iter()
-        .flat_map(|ahead| lanes.iter().map(move |lanes| Schedule::Walk { lanes: *lanes, ahead }))
-        .collect()
+    let usual_ahead = lanes.iter().map(|lanes| Schedule::Walk { lanes: *lanes, ahead: Schedule::AHEAD });
+    usual_ahead.chain([2, 8].map(|ahead| Schedule::Walk { lanes: usual, ahead })).collect()
 }
 
 /// Elements of a vector that a lane reads and writes at once, and lanes that one lies across, where nothing else is said.

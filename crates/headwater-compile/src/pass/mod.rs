@@ -20,7 +20,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use schedule::Machine;
+pub use schedule::{Machine, choose};
 pub use statistics::Statistics;
 
 use crate::error::{Error, Result};

@@ -5,7 +5,7 @@
 //! the registers of an SM. Outer products are bound by memory's speed; every chunk adds a matrix that is written and read again.
 
 use super::{Statistics, cost};
-use crate::intra::{Kernel, Program, Schedule, Traverse};
+use crate::intra::{Kernel, Program, Schedule, Step, StepOp, Traverse};
 
 /// A GPU, as far as schedules depend on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,8 +30,8 @@ impl Machine {
 
 /// Registers of a thread of a walk besides vectors.
 const OTHER_REGISTERS: f64 = 40.0;
-/// Loads that wait for each other before the first gathered row of a walk can be asked for: members, what they read, and its place.
-const LOADS_BEFORE: f64 = 3.0;
+/// Loads that wait for each other before gathered rows of a walk can be asked for, besides the row's bounds: members, and what they read.
+const LOADS_BEFORE: f64 = 2.0;
 /// Numbers of gathered rows that a lane has under way at most; as `cuda/nest.rs` has it.
 const MOST_HELD: f64 = 32.0;
 /// How much faster another schedule must be for the usual one to be left.
@@ -71,7 +71,9 @@ fn seconds(
         (Kernel::Outer(outer), Schedule::Outer { chunks }) => {
             let (chunks, matrix) = (chunks as f64, 4.0 * program[outer.to].shape.len() as f64);
             let busy = (chunks / (2.0 * machine.sms)).min(1.0);
-            moved / busy + 2.0 * chunks * matrix / machine.bytes_per_second
+            // The last chunk of every type is shorter.
+            let uneven = 1.0 + 0.5 * statistics.rows(program[outer.to].domain) / chunks;
+            uneven * moved / busy + 2.0 * chunks * matrix / machine.bytes_per_second
         }
         _ => moved,
     }
@@ -86,6 +88,57 @@ fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics,
     let ahead = ahead.min((MOST_HELD / held).floor()).max(1.0);
     let registers = OTHER_REGISTERS + held * (ahead + 2.0);
     let groups = machine.sms * machine.threads.min(machine.registers / registers) / lanes;
-    let loads = LOADS_BEFORE + (inner / outer / ahead).ceil();
-    outer * loads * machine.latency_seconds / groups
+    // Lanes look up as many inner rows at a time as there are lanes.
+    let each = inner / outer;
+    let loads = 1.0 + LOADS_BEFORE * (each / lanes).ceil() + (each / ahead).ceil();
+    outer * walks(traverse) * loads * machine.latency_seconds / groups
+}
+
+/// How often a nest goes over its innermost rows: once more for every sum over them that they wait for.
+fn walks(traverse: &Traverse) -> f64 {
+    let steps = &traverse.body.steps;
+    let is_waited_for = |step: &Step| match step.op {
+        StepOp::Softmax { .. } => true,
+        StepOp::Spread(x) => matches!(steps[x.at()].op, StepOp::Reduce(..)),
+        _ => false,
+    };
+    1.0 + steps.iter().filter(|step| is_waited_for(step)).count().min(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inter::{Domain, Side};
+    use crate::pass::{Optimisations, compile};
+    use crate::testing::layer;
+
+    /// The walk over source pairs of a layer's backward pass, by how many edges each has.
+    fn lanes(pairs: f64, machine: &Machine) -> usize {
+        let statistics = Statistics {
+            node_types: 4.0,
+            edge_types: 10.0,
+            sources: 1e6,
+            destinations: 1e6,
+            source_pairs: pairs,
+            destination_pairs: pairs,
+            edges: 1e7,
+            filled: 1.0,
+        };
+        let program = layer("rgat", &[("d_in", 64), ("d_out", 64), ("heads", 1)], &[]);
+        let kernels = compile(&program, &statistics, Optimisations::GPU).unwrap().backward;
+        let pairs = [Domain::Pair(Side::Src), Domain::Edge];
+        let walk = kernels.kernels.iter().position(|kernel| kernel.nest() == pairs).unwrap();
+        match choose(&kernels, &statistics, machine)[walk] {
+            Schedule::Walk { lanes, .. } => lanes,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Rows of an edge or two want more of them under way than long ones, where loads take their time.
+    #[test]
+    fn short_rows_take_fewer_lanes() {
+        let at_once = Machine { latency_seconds: 0.0, ..Machine::H200 };
+        assert!(lanes(8e6, &Machine::H200) < lanes(8e6, &at_once));
+        assert!(lanes(1e5, &Machine::H200) >= lanes(1e5, &at_once));
+    }
 }

@@ -238,6 +238,7 @@ fn bandwidths_are_measured_and_remembered() {
         measured.device_to_host_gb_per_s,
         measured.device_gb_per_s,
         measured.zero_copy_gb_per_s,
+        measured.device_latency_ns,
     ];
     assert!(rates.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{measured:?}");
     let folder = tempfile::tempdir().unwrap();

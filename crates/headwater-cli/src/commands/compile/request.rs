@@ -10,7 +10,7 @@ use headwater::compile::front::{self, Arguments, BUILTIN, Layer, OptionValue};
 use headwater::compile::pass::{Optimisations, Statistics};
 use headwater::graph::Dataset;
 
-use crate::args::CompileArgs;
+use crate::args::{CompileArgs, Target};
 
 /// Of a layer text; more than that is some other file.
 const MOST_TEXT_BYTES: u64 = 1 << 20;
@@ -30,6 +30,8 @@ pub struct Request {
     pub graph: String,
     /// What is switched on.
     pub on: Optimisations,
+    /// Whether kernels are for a GPU, which runs each by a schedule.
+    pub is_scheduled: bool,
 }
 
 impl Request {
@@ -48,7 +50,8 @@ impl Request {
         let layer = front::read(&args.model, &text, &Arguments { sizes: sizes.clone(), options })?;
         let (statistics, graph) = statistics(args.graph.as_deref())?;
         let statistics = if layer.self_loops.adds() { statistics.with_self_loops() } else { statistics };
-        Ok(Self { text, layer, sizes, statistics, graph, on: args.target.optimisations().without(&args.without)? })
+        let on = args.target.optimisations().without(&args.without)?;
+        Ok(Self { text, layer, sizes, statistics, graph, on, is_scheduled: args.target == Target::Gpu })
     }
 }
 

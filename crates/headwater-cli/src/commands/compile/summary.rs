@@ -81,6 +81,9 @@ pub struct DirectionCost {
 pub struct KernelCost {
     pub kernel: String,
     pub writes: Vec<String>,
+    /// How a GPU runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
     #[serde(flatten)]
     pub cost: Figures,
 }
@@ -124,7 +127,7 @@ impl Summary {
             name,
             values,
             kernels: level.shows(Level::Kernels).then(|| print_kernels(program)),
-            cost: level.shows(Level::Plan).then(|| DirectionCost::of(program, &request.statistics)),
+            cost: level.shows(Level::Plan).then(|| DirectionCost::of(program, request)),
         };
         let (forward, backward) = (values(&compiled.values.forward), values(&compiled.values.backward));
         Ok(Self {
@@ -161,7 +164,8 @@ impl Change {
 }
 
 impl DirectionCost {
-    fn of(program: &Program, statistics: &Statistics) -> Self {
+    fn of(program: &Program, request: &Request) -> Self {
+        let statistics = &request.statistics;
         let costs = cost::kernels(program, statistics);
         let total = costs.iter().copied().sum::<Cost>().into();
         let written =
@@ -169,6 +173,7 @@ impl DirectionCost {
         let each = |(at, cost): (usize, Cost)| KernelCost {
             kernel: headline(&program.kernels[at]),
             writes: written(at),
+            schedule: request.is_scheduled.then(|| program.schedule(at).to_string()),
             cost: cost.into(),
         };
         Self {

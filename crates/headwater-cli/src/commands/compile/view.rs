@@ -71,7 +71,9 @@ fn show_direction(name: &str, direction: &DirectionCost) {
     report::line(format!("{:>10} {:>10} {:>10} {:>12}  kernel", "read", "written", "computed", "rows found"));
     for kernel in &direction.costs {
         let (cost, writes) = (kernel.cost, kernel.writes.join(", "));
-        report::line(format!("{}  {} -> {writes}", figures(&cost), kernel.kernel));
+        let schedule = kernel.schedule.as_deref().filter(|schedule| *schedule != "-");
+        let schedule = schedule.map_or_else(String::new, |schedule| format!("  [{schedule}]"));
+        report::line(format!("{}  {} -> {writes}{schedule}", figures(&cost), kernel.kernel));
     }
     let kept = bytes(direction.temporary_bytes);
     let count = direction.costs.len();

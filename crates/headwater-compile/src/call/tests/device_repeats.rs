@@ -28,7 +28,7 @@ impl Layer {
         let options = [("attention_dropout", OptionValue::Float(0.5))];
         let layer = bound("gat", &GAT, &options, &wish(&[], true)).unwrap();
         let graph = Recipe::plain(40).graph(1);
-        let plan = layer.device_plan(&Statistics::of(&graph), Precision::default(), |make| make()).unwrap();
+        let plan = layer.device_plan(&Statistics::of(&graph), Precision::default(), &Ok, |make| make()).unwrap();
         Self { given: arrays(&layer, &graph), layer, plan, graph }
     }
 
@@ -123,7 +123,7 @@ fn both_directions_of_a_call_repeat() {
     let Ok(gpu) = Gpu::open(0) else { return };
     let (graph, stream) = (Recipe::plain(40).graph(1), gpu.stream().unwrap());
     let layer = bound("gat", &GAT, &[], &wish(&["x", "W", "al"], true)).unwrap();
-    let plan = layer.device_plan(&Statistics::of(&graph), Precision::default(), |make| make()).unwrap();
+    let plan = layer.device_plan(&Statistics::of(&graph), Precision::default(), &Ok, |make| make()).unwrap();
     let placed = Arc::new(DeviceGraph::of(stream, &graph, &plan.tables()).unwrap());
     let (out, gradients) = super::run(&layer, &graph, 3);
     let room = |bytes: usize| Span::whole(Allocation::on_stream(stream, bytes.max(16)).unwrap());

@@ -2,7 +2,7 @@
 
 use headwater::compile::adjacency::Adjacency;
 use headwater::compile::inter::Domain;
-use headwater::compile::intra::{Kernel, headline};
+use headwater::compile::intra::{Kernel, Schedule, headline};
 use headwater::compile::pass::cost::Cost;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -131,6 +131,9 @@ pub struct KernelFigures {
     pub kernel: String,
     /// What kind of work it is.
     pub class: Class,
+    /// How it is run, where that could be different.
+    #[serde(default)]
+    pub schedule: String,
     /// Of all of its launches.
     pub ms: f64,
     /// By the compiler's estimate, as are operations.
@@ -164,7 +167,13 @@ impl LaunchFigures {
 
 impl KernelFigures {
     /// Of so many layers that cost this each.
-    pub fn new(pass: &str, kernel: &Kernel, layers: usize, cost: &Cost, mut launches: Vec<LaunchFigures>) -> Self {
+    pub fn new(
+        pass: &str,
+        (kernel, schedule): (&Kernel, Schedule),
+        layers: usize,
+        cost: &Cost,
+        mut launches: Vec<LaunchFigures>,
+    ) -> Self {
         let ms: f64 = launches.iter().map(|launch| launch.ms).sum();
         let (bytes, flops) = (layers as f64 * cost.bytes(), layers as f64 * cost.flops);
         let rate = |amount: f64| amount / ms.max(f64::MIN_POSITIVE);
@@ -174,6 +183,6 @@ impl KernelFigures {
             (launch.gb_per_s, launch.tflop_per_s) = (Some(gb_per_s), Some(tflop_per_s));
         }
         let (pass, class, kernel) = (pass.to_owned(), Class::of(kernel), headline(kernel));
-        Self { pass, kernel, class, ms, bytes, flops, gb_per_s, tflop_per_s, launches }
+        Self { pass, kernel, class, schedule: schedule.to_string(), ms, bytes, flops, gb_per_s, tflop_per_s, launches }
     }
 }

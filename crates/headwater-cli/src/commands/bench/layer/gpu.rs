@@ -279,7 +279,7 @@ fn kernels_of(executor: &Executor, pass: &Pass, layers: &[Bound], traced: &[Laun
     kernels
         .map(|(at, (kernel, cost))| {
             let launches = all.iter().filter(|(kernel, _)| *kernel == at).map(|(_, launch)| launch.clone()).collect();
-            KernelFigures::new(pass.name, kernel, layers, cost, launches)
+            KernelFigures::new(pass.name, (kernel, pass.program.schedule(at)), layers, cost, launches)
         })
         .collect()
 }

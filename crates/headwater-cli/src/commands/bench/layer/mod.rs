@@ -61,7 +61,8 @@ pub fn run(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<()> {
     };
     let mut log = args.out.as_deref().map(Log::open).transpose()?;
     let (scale, even, seed, rounds) = (args.scale, args.even, args.seed, args.rounds);
-    let setting = Setting { scale, even, seed, rounds, machine: machine(gpu.as_ref())? };
+    let (tune, machine) = (args.tune.to_string(), machine(gpu.as_ref())?);
+    let setting = Setting { scale, even, seed, rounds, tune, machine };
     let mut runner = Runner::new(args, gpu.as_ref(), &setting);
     let mut view = View::new(args, peers);
     for (at, case) in cases.iter().enumerate() {
@@ -145,7 +146,7 @@ fn check(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<()> {
 
 /// The GPU that layers run on, or none where the CPU runs them.
 fn gpu(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<Option<Gpu>> {
-    const ON_CPU: [&str; 2] = ["gpu", "precision"];
+    const ON_CPU: [&str; 3] = ["gpu", "precision", "tune"];
     let by_launch = args.suite.filter(|suite| matches!(suite, LayerSuite::Breakdown | LayerSuite::Kernels));
     let check = |why: &str| match by_launch {
         Some(suite) => bail!("--suite {} has times of kernels, which a GPU has: {why}", view::name(suite)),

@@ -26,6 +26,8 @@ pub struct Setting {
     pub seed: u64,
     /// Times that each case is measured.
     pub rounds: usize,
+    /// How schedules of a GPU's kernels are chosen.
+    pub tune: String,
     #[serde(flatten)]
     pub machine: Machine,
 }
@@ -145,7 +147,7 @@ pub mod tests {
     pub fn setting() -> Setting {
         let gpu_name = Some("a GPU".to_owned());
         let machine = Machine { device: "cuda".to_owned(), gpu_name, threads: None, copy_gb_per_s: 1000.0 };
-        Setting { scale: 0.1, even: false, seed: 1, rounds: 3, machine }
+        Setting { scale: 0.1, even: false, seed: 1, rounds: 3, tune: "fixed".to_owned(), machine }
     }
 
     /// A case that took so long and so many bytes, of which 1000 were the least.
@@ -154,6 +156,7 @@ pub mod tests {
             pass: "forward".to_owned(),
             kernel: format!("a kernel | {}", class.name()),
             class,
+            schedule: "-".to_owned(),
             ms: part * total_ms,
             bytes: 1.0,
             flops: 1.0,

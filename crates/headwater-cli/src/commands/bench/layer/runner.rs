@@ -2,6 +2,7 @@
 
 use headwater::compile::Optimisations;
 use headwater::compile::adjacency::Adjacency;
+use headwater::compile::cuda::{Tuning, tuned};
 use headwater::cuda::{Gpu, Stream};
 
 use super::case::Case;
@@ -68,12 +69,13 @@ impl<'a> Runner<'a> {
             none => none.insert(Shape::new(self.args, &case.like)?),
         };
         let on = Self::optimisations(self.gpu);
+        let scheduled = self.gpu.map(|gpu| (gpu, self.args.tune));
         // Cases of other models or sizes have other kernels.
         let is_alike = |done: &Done| Case { without: case.without.clone(), ..done.case.clone() } == *case;
         for done in self.done.iter_mut().filter(|done| done.stack.is_none() && is_alike(done)) {
-            done.stack = Some(compiled(&done.case, shape, on)?.0);
+            done.stack = Some(compiled(&done.case, shape, on, scheduled)?.0);
         }
-        let (stack, graph) = compiled(case, shape, on)?;
+        let (stack, graph) = compiled(case, shape, on, scheduled)?;
         let is_same = |done: &&Done| is_alike(done) && done.stack.as_ref().is_some_and(|own| own.is_same(&stack));
         if let Some(done) = self.done.iter().find(is_same) {
             let same_kernels_as = Some(done.case.without.clone());
@@ -96,8 +98,19 @@ impl<'a> Runner<'a> {
 }
 
 /// The kernels of a case, and the graph as it sees it.
-fn compiled<'a>(case: &Case, shape: &'a mut Shape, on: Optimisations) -> anyhow::Result<(Stack, &'a Adjacency)> {
+fn compiled<'a>(
+    case: &Case,
+    shape: &'a mut Shape,
+    on: Optimisations,
+    scheduled: Option<(&Gpu, Tuning)>,
+) -> anyhow::Result<(Stack, &'a Adjacency)> {
     let layer = case.layer()?;
     let graph = shape.seen(layer.self_loops)?;
-    Ok((Stack::of(case, &layer.program, graph, on.without(&case.without)?)?, graph))
+    let mut stack = Stack::of(case, &layer.program, graph, on.without(&case.without)?)?;
+    if let Some((gpu, tuning)) = scheduled {
+        for pass in stack.passes_mut() {
+            pass.program = tuned(std::mem::take(&mut pass.program), tuning, gpu, graph, case.precision.into())?;
+        }
+    }
+    Ok((stack, graph))
 }

@@ -63,6 +63,11 @@ impl Stack {
         [Some(&self.forward), self.backward.as_ref()].into_iter().flatten()
     }
 
+    /// The same, to be changed.
+    pub fn passes_mut(&mut self) -> impl Iterator<Item = &mut Pass> {
+        [Some(&mut self.forward), self.backward.as_mut()].into_iter().flatten()
+    }
+
     /// What all layers cost, by the estimate.
     pub fn cost(&self) -> Cost {
         let layers = std::iter::repeat_n(self, self.layers);

@@ -34,6 +34,8 @@ const OTHER_REGISTERS: f64 = 40.0;
 const LOADS_BEFORE: f64 = 2.0;
 /// Numbers of gathered rows that a lane has under way at most; as `cuda/nest.rs` has it.
 const MOST_HELD: f64 = 32.0;
+/// Numbers of a row that one lane has all of; as `cuda/loops.rs` has it.
+const MOST_IN_A_LANE: f64 = 8.0;
 /// How much faster another schedule must be for the usual one to be left.
 const WORTH: f64 = 0.95;
 
@@ -90,7 +92,8 @@ fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics,
     let groups = machine.sms * machine.threads.min(machine.registers / registers) / lanes;
     // Lanes look up as many inner rows at a time as there are lanes.
     let each = inner / outer;
-    let loads = 1.0 + LOADS_BEFORE * (each / lanes).ceil() + (each / ahead).ceil();
+    let gathers = if widest > MOST_IN_A_LANE { (each / ahead).ceil() } else { 0.0 };
+    let loads = 1.0 + LOADS_BEFORE * (each / lanes).ceil() + gathers;
     outer * walks(traverse) * loads * machine.latency_seconds / groups
 }
 
@@ -112,7 +115,7 @@ mod tests {
     use crate::pass::{Optimisations, compile};
     use crate::testing::layer;
 
-    /// The walk over source pairs of a layer's backward pass, by how many edges each has.
+    /// Lanes of the walk of a layer's forward pass over so many pairs, which have ten million edges.
     fn lanes(pairs: f64, machine: &Machine) -> usize {
         let statistics = Statistics {
             node_types: 4.0,
@@ -124,9 +127,9 @@ mod tests {
             edges: 1e7,
             filled: 1.0,
         };
-        let program = layer("rgat", &[("d_in", 64), ("d_out", 64), ("heads", 1)], &[]);
-        let kernels = compile(&program, &statistics, Optimisations::GPU).unwrap().backward;
-        let pairs = [Domain::Pair(Side::Src), Domain::Edge];
+        let program = layer("rgcn", &[("d_in", 64), ("d_out", 64)], &[]);
+        let kernels = compile(&program, &statistics, Optimisations::GPU).unwrap().forward;
+        let pairs = [Domain::Pair(Side::Dst), Domain::Edge];
         let walk = kernels.kernels.iter().position(|kernel| kernel.nest() == pairs).unwrap();
         match choose(&kernels, &statistics, machine)[walk] {
             Schedule::Walk { lanes, .. } => lanes,
@@ -139,6 +142,6 @@ mod tests {
     fn short_rows_take_fewer_lanes() {
         let at_once = Machine { latency_seconds: 0.0, ..Machine::H200 };
         assert!(lanes(8e6, &Machine::H200) < lanes(8e6, &at_once));
-        assert!(lanes(1e5, &Machine::H200) >= lanes(1e5, &at_once));
+        assert_eq!(lanes(1e5, &Machine::H200), lanes(1e5, &at_once));
     }
 }

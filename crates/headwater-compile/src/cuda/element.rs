@@ -23,44 +23,8 @@ pub(super) fn is_flat(body: &Body) -> bool {
     body.steps.iter().all(|step| step.op != StepOp::Product && is_single(body, step))
 }
 
-/// Which elements of a product each step of a body is made from, where every element of it goes on where it is made: all of them, by
-/// the product's register, or those of a part, by the register of that. `None` where elements meet others.
-pub(super) fn parts(body: &Body) -> Option<Vec<Option<Register>>> {
-    body.steps.first().filter(|step| step.op == StepOp::Product)?;
-    let mut found: Vec<Option<Register>> = Vec::new();
-    for (at, step) in body.steps.iter().enumerate() {
-        let operands = step.op.operands();
-        let own: Vec<Register> = operands.iter().copied().filter(|register| found[register.at()].is_some()).collect();
-        let part = match (&step.op, own.first().and_then(|register| found[register.at()])) {
-            (StepOp::Product, _) => Some(Register::new(at)),
-            (StepOp::Slice(x, from), Some(_)) => {
-                // Four elements beside each other stay so, where rows are made of such.
-                let is_whole = |len: usize| len.is_multiple_of(4);
-                let product = body.steps[0].shape;
-                let keeps = !is_whole(product.len()) || (is_whole(*from) && is_whole(step.shape.len()));
-                let is_part = x.at() == 0 && keeps && product.heads() == 1;
-                is_part.then_some(Some(Register::new(at)))?
-            }
-            (op, Some(part)) => {
-                let len = body.steps[part.at()].shape.len();
-                let is_same = |register: &Register| {
-                    found[register.at()] == Some(part) && body.steps[register.at()].shape.len() == len
-                };
-                (keeps_place(op) && step.shape.len() == len && own.iter().all(is_same)).then_some(Some(part))?
-            }
-            _ => None,
-        };
-        if !is_single(body, step) {
-            return None;
-        }
-        found.push(part);
-    }
-    // What does not depend on the product is not stored with every element of it.
-    let is_stored = |(step, part): (&Step, &Option<Register>)| !matches!(step.op, StepOp::Store(..)) || part.is_some();
-    body.steps.iter().zip(&found).all(is_stored).then_some(found)
-}
-
-fn is_single(body: &Body, step: &Step) -> bool {
+/// Whether every element of what a step makes is made from single elements of the same row.
+pub(super) fn is_single(body: &Body, step: &Step) -> bool {
     match step.op {
         StepOp::Dot(..) | StepOp::SumWidth(_) | StepOp::Reduce(..) | StepOp::Softmax { .. } | StepOp::Spread(_) => {
             false
@@ -70,7 +34,8 @@ fn is_single(body: &Body, step: &Step) -> bool {
     }
 }
 
-fn keeps_place(op: &StepOp) -> bool {
+/// Whether every element is made from those at its own place.
+pub(super) fn keeps_place(op: &StepOp) -> bool {
     let is_copied = matches!(op, StepOp::Reshape(_) | StepOp::Expand(_) | StepOp::Store(..));
     is_copied || matches!(op, StepOp::Product | StepOp::Unary(..) | StepOp::Binary(..) | StepOp::Dropout { .. })
 }
@@ -83,8 +48,8 @@ pub(super) struct Elements<'a> {
     row: &'a str,
     /// Names of the places that are asked for, neighbours, in vectors of so many elements.
     places: (&'a [&'a str], usize),
-    /// A product, or a part of one, whose elements at these places are there, by names.
-    given: Option<(Register, &'a [&'a str])>,
+    /// Vectors whose elements at these places are there, by names: a product, a part of one, or inner products.
+    given: Vec<(Register, &'a [&'a str])>,
     /// The way to the row's type, and the name of that, where it is known.
     known: Option<(Domain, Path, &'a str)>,
     made: BTreeMap<(Register, String), String>,
@@ -96,7 +61,7 @@ pub(super) struct Elements<'a> {
 impl<'a> Elements<'a> {
     pub fn new(body: &'a Body, rows: Domain, row: &'a str) -> Self {
         let (made, fours, indices) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { body, rows, row, places: (&[], 0), given: None, known: None, made, fours, indices }
+        Self { body, rows, row, places: (&[], 0), given: Vec::new(), known: None, made, fours, indices }
     }
 
     /// The same at neighbouring places of vectors of so many elements. Four of them begin at a multiple of four.
@@ -109,9 +74,10 @@ impl<'a> Elements<'a> {
         Self { known: Some((to, path, name)), ..self }
     }
 
-    /// The same with elements of a product, or of a part of one, at these places.
-    pub fn with(self, given: Register, elements: &'a [&'a str]) -> Self {
-        Self { given: Some((given, elements)), ..self }
+    /// The same with elements of a vector at these places.
+    pub fn with(mut self, given: Register, elements: &'a [&'a str]) -> Self {
+        self.given.push((given, elements));
+        self
     }
 
     /// The name of element `at` of a register, which is written if it is not there.
@@ -150,7 +116,7 @@ impl<'a> Elements<'a> {
         let step = &self.body.steps[register.at()];
         let shape = step.shape;
         let width = sizes(shape).1;
-        if let Some((_, elements)) = self.given.filter(|(given, _)| *given == register) {
+        if let Some((_, elements)) = self.given.iter().find(|(given, _)| *given == register) {
             // A product of one element is the same at every place.
             let is_it = |place: &&str| *place == at || shape.len() == 1;
             let found = self.places.0.iter().position(is_it).and_then(|place| elements.get(place));

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::element::parts;
+use super::Precision;
+use super::epilogue::Epilogue;
 use super::loops::{Kept, repeated};
 use super::nest::has_hubs;
 use super::nodes::Nodes;
@@ -24,7 +25,7 @@ pub(super) enum Work {
     Nest(Traverse, Kept),
     /// Nested rows with very many edges.
     Hubs(Traverse, Kept),
-    /// Rows times matrices, and a body that only changes elements in place.
+    /// Rows times matrices, and a body that is done where they are made.
     Product(Gemm),
     /// That body for the rows of a domain that no product goes to.
     Rest(Gemm, Domain),
@@ -109,7 +110,7 @@ impl Lowered {
 }
 
 /// All launches of a program.
-pub(super) fn lower(program: &Program) -> Lowered {
+pub(super) fn lower(program: &Program, precision: Precision) -> Lowered {
     let mut found = Lowered { buffers: program.buffers.clone(), ..Lowered::default() };
     for (at, kernel) in program.kernels.iter().enumerate() {
         match kernel {
@@ -123,7 +124,7 @@ pub(super) fn lower(program: &Program) -> Lowered {
                 found.work.extend([Work::Outer(outer.clone(), chunks), Work::OuterTotal(outer.clone(), chunks)]);
             }
             Kernel::Library(library) => found.work.push(Work::Library(library.clone())),
-            Kernel::Gemm(gemm) => product(gemm, &mut found),
+            Kernel::Gemm(gemm) => product(gemm, precision, &mut found),
         }
         found.kernels.resize(found.work.len(), at);
     }
@@ -131,8 +132,9 @@ pub(super) fn lower(program: &Program) -> Lowered {
 }
 
 /// A product, and a nest for what cannot be done where it is made.
-fn product(gemm: &Gemm, found: &mut Lowered) {
-    if parts(&gemm.body).is_some() {
+fn product(gemm: &Gemm, precision: Precision, found: &mut Lowered) {
+    // Plain arithmetic has a row's elements in many threads.
+    if Epilogue::of(gemm, precision != Precision::F32).is_some() {
         found.work.push(Work::Product(gemm.clone()));
         return found.work.extend(gemm.scatter.map(|to| Work::Rest(gemm.clone(), to)));
     }

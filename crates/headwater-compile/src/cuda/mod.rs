@@ -21,6 +21,7 @@ pub mod block;
 mod cuda;
 mod dense;
 mod element;
+mod epilogue;
 mod graph;
 mod host;
 mod lane;

@@ -35,7 +35,8 @@ template <u32 TILE> __device__ inline u32 hw_tiles(const HwTiles &tiles, u32 row
 }
 
 // `X` gives `at(i)`, the number of the vector of row i in its buffer, `row(at)`, where that lies, and `scale(i)`. `Out` takes one or four neighbouring
-// products of a row and its type, and stores them if they are to be.
+// products of a row and its type, and stores them if they are to be; what they
+// are multiplied with is added to `dots`, which `whole` takes when a head of the row is done.
 template <u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
 __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     const u32 TILE = 64;
@@ -71,11 +72,12 @@ __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles 
             }
             __syncthreads();
         }
+        float none[1];
         for (u32 i = 0; i < 4; i++) {
             const u32 row = tile.first + top + i;
             for (u32 j = 0; j < 4; j++) {
                 const u32 column = first_column + left + j;
-                if (top + i < tile.count && column < TO) out.one(true, row, tile.type, head * TO + column, sums[i][j] * x.scale(row));
+                if (top + i < tile.count && column < TO) out.one(true, row, tile.type, head * TO + column, sums[i][j] * x.scale(row), none);
             }
         }
     }
@@ -192,19 +194,26 @@ __device__ inline void hw_give(const X &x, const HwTile &tile, u32 head, u32 fir
         const u32 place = top + m * 8, row = tile.first + hw_least(place, tile.count - 1);
         const bool is_there = place < tile.count;
         const float scale = x.scale(row);
+        float dots[Out::DOTS == 0 ? 1 : Out::DOTS] = {};
 #pragma unroll
         for (u32 n = 0; n < WIDE; n += 2) {
             const u32 column = first + n * 8 + threadIdx.x % 4 * 4, e = head * TO + column;
             const float *low = sums[m / 2][n] + m % 2 * 2, *high = sums[m / 2][n + 1] + m % 2 * 2;
             const float four[4] = {low[0] * scale, low[1] * scale, high[0] * scale, high[1] * scale};
             if constexpr (TO % 4 == 0) {
-                if (column < TO) out.four(is_there, row, tile.type, e, four[0], four[1], four[2], four[3]);
+                if (column < TO) out.four(is_there, row, tile.type, e, four[0], four[1], four[2], four[3], dots);
             } else {
 #pragma unroll
                 for (u32 i = 0; i < 4; i++) {
-                    if (column + i < TO) out.one(is_there, row, tile.type, e + i, four[i]);
+                    if (column + i < TO) out.one(is_there, row, tile.type, e + i, four[i], dots);
                 }
             }
+        }
+        if constexpr (Out::DOTS > 0) {
+            // Four lanes have a row.
+#pragma unroll
+            for (u32 i = 0; i < Out::DOTS; i++) dots[i] = hw_part_sum<32, 4>(dots[i], 0xffffffffu);
+            if (is_there && threadIdx.x % 4 == 0) out.whole(row, tile.type, head, dots);
         }
     }
 }

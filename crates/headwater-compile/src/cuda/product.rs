@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::Precision;
-use super::element::{Elements, parts};
+use super::element::Elements;
 use super::lower::{Chunks, OUTER_TILE};
 use super::split::{Sum, Sums};
 use super::text::{Blocks, Cut, PLACES, Tiling, Writer, domain_number};
 use crate::inter::{Domain, Path, Reduce, Shape};
-use crate::intra::{Buffer, BufferId, Gemm, Library, Outer, Read, Register, Step, StepOp};
+use crate::intra::{Buffer, BufferId, Gemm, Library, Outer, Read, StepOp};
 
 impl Precision {
     fn name(self) -> &'static str {
@@ -64,12 +64,7 @@ impl Writer<'_> {
         let Shape::Matrix { heads, rows, cols } = shape else { return nothing(gemm.rows) };
         let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
         let x = self.rows(&format!("HwX_{entry}"), gemm.rows, &gemm.x, gemm.scale.as_ref());
-        let out = self.methods(&format!("HwOut_{entry}"), |own| {
-            own.store(gemm, "one(bool is_there, u32 row, u32 type, u32 e, float a)", &["a"]);
-            if to.is_multiple_of(4) {
-                own.store(gemm, "four(bool is_there, u32 row, u32 type, u32 e, float a, float b, float c, float d)", &["a", "b", "c", "d"]);
-            }
-        });
+        let out = self.epilogue(gemm, &format!("HwOut_{entry}"), to);
         let tile = precision.tile();
         let tiling = Tiling { rows: gemm.rows, types, path: gemm.path, cut: Cut::Tiles(tile) };
         let tiles = self.tiles(tiling);
@@ -82,56 +77,6 @@ impl Writer<'_> {
             Precision::F32 => Blocks::Pieces(tiling, heads * to.div_ceil(tile)),
             _ => Blocks::Tensor { pieces: tiling, across: heads * to.div_ceil(SIDE) / kept.slabs, shared_bytes: kept.bytes },
         }
-    }
-
-    /// A method that does with one or four neighbouring products of a row what the body says.
-    fn store(&mut self, gemm: &Gemm, signature: &str, products: &[&str]) {
-        let Some(parts) = parts(&gemm.body) else { return };
-        self.line(&format!("__device__ void {signature} const {{"));
-        self.indented(|out| {
-            let to = match gemm.scatter {
-                Some(to) => format!("hw_map({}, row)", out.map(gemm.rows, to, Path::Only)),
-                None => "row".to_owned(),
-            };
-            out.line(&format!("const u32 to = {to};"));
-            out.line("(void)type;");
-            let mut stored: Vec<Register> = parts.iter().flatten().copied().collect();
-            stored.sort_unstable();
-            stored.dedup();
-            for part in stored {
-                out.part(gemm, (&parts, part), products);
-            }
-        });
-        self.line("}");
-    }
-
-    /// What is done with the elements of a product, or of a part of one: those of the part lie from `g0` on.
-    fn part(&mut self, gemm: &Gemm, (parts, part): (&[Option<Register>], Register), products: &[&str]) {
-        let Step { op, shape, .. } = &gemm.body.steps[part.at()];
-        let from = if let StepOp::Slice(_, from) = op { *from } else { 0 };
-        let places = &PLACES[..products.len()];
-        match gemm.body.steps[0].shape.len() == shape.len() {
-            true => self.line("{"),
-            false => self.line(&format!("if (e >= {from} && e < {}) {{", from + shape.len())),
-        }
-        self.indented(|out| {
-            out.neighbours(&format!("e - {from}"), places);
-            // Rows that products go to have types of their own.
-            let types = out.buffers[gemm.w.at()].domain;
-            let mut elements = Elements::new(&gemm.body, *gemm.body_rows(), "to").at(places, shape.len()).with(part, products);
-            if gemm.scatter.is_none() && types != gemm.rows {
-                elements = elements.of_type(types, gemm.path, "type");
-            }
-            for (step, own) in gemm.body.steps.iter().zip(parts) {
-                let StepOp::Store(x, buffer) = step.op else { continue };
-                if *own != Some(part) {
-                    continue;
-                }
-                let values: Vec<String> = places.iter().map(|at| elements.value(out, x, at)).collect();
-                out.put(buffer, "to", step.shape.len(), &values, Some("is_there"));
-            }
-        });
-        self.line("}");
     }
 
     /// What is done with rows that products could go to and none goes to: as if it were 0.

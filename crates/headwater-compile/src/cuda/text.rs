@@ -126,7 +126,7 @@ pub struct Table {
 /// Writes a program. Products are as exact as `precision` says.
 #[must_use]
 pub fn emit(program: &Program, precision: Precision) -> Emitted {
-    let Lowered { work, kernels, buffers, chunked } = lower(program);
+    let Lowered { work, kernels, buffers, chunked } = lower(program, precision);
     let mut found = Emitted {
         name: program.name.clone(),
         text: String::new(),

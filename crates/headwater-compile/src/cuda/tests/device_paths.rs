@@ -224,3 +224,23 @@ fn types_of_very_different_sizes() {
         all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
     }
 }
+
+/// Inner products with a product, of one head and of several, are made with it, and what is done with them.
+#[test]
+fn inner_products_are_made_with_the_product() {
+    let source = "def f(g, x: node[heads, d], W: matrix[etype, heads, d, k], a: vector[etype, heads, k], c: vector[etype, heads, k]):\n    \
+                  for e in g.edges():\n        e[\"z\"] = linear(e.src.x, W[e.etype])\n        \
+                  e[\"s\"] = relu(dot(e[\"z\"], a[e.etype])) + dot(c[e.etype], e[\"z\"])\n    \
+                  for n in g.dst_nodes():\n        \
+                  n[\"out\"] = sum(e[\"s\"] * c[e.etype] for e in n.incoming_edges())\n";
+    let graph = Recipe { nodes: vec![(60, 50)], relations: vec![(0, 0); 3], most_edges: 3, empty_every: 5 }.graph(2);
+    for (heads, width, is_one) in [(1, 64, true), (3, 20, true), (2, 7, true), (1, 65, false)] {
+        let program = read("f", source, &[("d", 9), ("k", width), ("heads", heads)], &[]);
+        let on = Optimisations { dot_linear: false, compact: false, deep: false, ..Optimisations::ALL };
+        let (all, mut arrays) = optimised(&program, &graph, on);
+        let launches = |precision: Precision| emit(&all[1], precision).launches.len();
+        assert_eq!(launches(Precision::Tf32x3) < launches(Precision::F32), is_one, "{}", intra::print(&all[1]));
+        let Some(gpu) = gpu() else { continue };
+        all.iter().for_each(|kernels| check_within(&gpu, kernels, &graph, &mut arrays, (Precision::default(), 1e-4)));
+    }
+}

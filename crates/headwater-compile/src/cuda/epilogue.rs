@@ -1,0 +1,207 @@
+//! What is done with a product where it is made: element by element, four neighbours at a time, and inner products of whole rows, of which four lanes
+//! have a quarter each.
+
+use super::element::{Elements, is_single, keeps_place};
+use super::text::{PLACES, Writer};
+use crate::inter::{Path, Shape};
+use crate::intra::{Body, Gemm, Register, Step, StepOp};
+
+/// Elements of a row that one warp makes at most; as `mma.cuh` has it.
+const SIDE: usize = 64;
+
+/// What a step of a body is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// Of no product.
+    Free,
+    /// Elements at the same places of the product, or of a part of it, by the register of that.
+    Part(Register),
+    /// Inner products of a row with the product.
+    Dotted,
+}
+
+/// A body that is done where its product is made.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Epilogue {
+    made: Vec<Made>,
+}
+
+impl Epilogue {
+    /// That of a product; `None` where elements meet others in other ways. Without `has_dots` there are no inner products.
+    pub fn of(gemm: &Gemm, has_dots: bool) -> Option<Self> {
+        let body = &gemm.body;
+        let product = body.steps.first().filter(|step| step.op == StepOp::Product)?.shape;
+        // A head's elements are those of one warp.
+        let has_dots = has_dots && gemm.scatter.is_none() && product.len() / product.heads().max(1) <= SIDE;
+        let mut found = Self { made: Vec::new() };
+        for (at, step) in body.steps.iter().enumerate() {
+            let made = found.step(body, (Register::new(at), step), has_dots)?;
+            found.made.push(made);
+        }
+        // What does not depend on the product is not stored with every element of it.
+        let is_stored = |(step, made): (&Step, &Made)| !matches!(step.op, StepOp::Store(..)) || *made != Made::Free;
+        body.steps.iter().zip(&found.made).all(is_stored).then_some(found)
+    }
+
+    fn step(&self, body: &Body, (register, step): (Register, &Step), has_dots: bool) -> Option<Made> {
+        let product = body.steps[0].shape;
+        let operands = step.op.operands();
+        let made_of = |register: Register| self.made[register.at()];
+        let shape_of = |register: Register| body.steps[register.at()].shape;
+        if step.op == StepOp::Product {
+            return Some(Made::Part(register));
+        }
+        if let StepOp::Dot(x, y) = step.op {
+            let whole = Made::Part(Register::new(0));
+            let both = [x, y].map(made_of);
+            let is_whole = both.contains(&whole) && both.iter().all(|made| *made == whole || *made == Made::Free);
+            let is_alike = [x, y].into_iter().all(|x| shape_of(x) == product);
+            return (has_dots && is_whole && is_alike).then_some(Made::Dotted);
+        }
+        if !is_single(body, step) {
+            return None;
+        }
+        if operands.iter().any(|x| made_of(*x) == Made::Dotted) {
+            let is_scalar = |shape: Shape| shape.len() == product.heads() || shape.len() == 1;
+            let fits = |x: &Register| made_of(*x) == Made::Dotted || (made_of(*x) == Made::Free && is_scalar(shape_of(*x)));
+            let fits = keeps_place(&step.op) && step.shape.len() == product.heads() && operands.iter().all(fits);
+            return fits.then_some(Made::Dotted);
+        }
+        let own: Vec<Register> = operands.iter().copied().filter(|x| made_of(*x) != Made::Free).collect();
+        let Some(Made::Part(part)) = own.first().map(|x| made_of(*x)) else { return Some(Made::Free) };
+        if let StepOp::Slice(x, from) = step.op {
+            // Four elements beside each other stay so, where rows are made of such.
+            let is_whole = |len: usize| len.is_multiple_of(4);
+            let keeps = !is_whole(product.len()) || (is_whole(from) && is_whole(step.shape.len()));
+            return (x.at() == 0 && keeps && product.heads() == 1).then_some(Made::Part(register));
+        }
+        let len = shape_of(part).len();
+        let is_same = |x: &Register| made_of(*x) == Made::Part(part) && shape_of(*x).len() == len;
+        (keeps_place(&step.op) && step.shape.len() == len && own.iter().all(is_same)).then_some(Made::Part(part))
+    }
+
+    /// Registers that elements of the product lie in, or of parts of it.
+    fn parts(&self) -> Vec<Register> {
+        let parts = self.made.iter().filter_map(|made| if let Made::Part(part) = made { Some(*part) } else { None });
+        let mut parts: Vec<Register> = parts.collect();
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+
+    /// Inner products, by their registers.
+    fn dots(&self, body: &Body) -> Vec<(Register, [Register; 2])> {
+        let dot = |(at, step): (usize, &Step)| match step.op {
+            StepOp::Dot(x, y) => Some((Register::new(at), [x, y])),
+            _ => None,
+        };
+        body.steps.iter().enumerate().filter_map(dot).collect()
+    }
+}
+
+impl Writer<'_> {
+    /// A struct that does with products what a body says, and one of it. Rows have `to` elements a head.
+    pub fn epilogue(&mut self, gemm: &Gemm, name: &str, to: usize) -> String {
+        let Some(epilogue) = Epilogue::of(gemm, true) else { return String::new() };
+        let dots = epilogue.dots(&gemm.body).len();
+        self.methods(name, |own| {
+            own.line(&format!("static const u32 DOTS = {dots};"));
+            let taken = format!("float (&dots)[{}]", dots.max(1));
+            own.store(gemm, &epilogue, &format!("one(bool is_there, u32 row, u32 type, u32 e, float a, {taken})"), &["a"]);
+            if to.is_multiple_of(4) {
+                let four = "four(bool is_there, u32 row, u32 type, u32 e, float a, float b, float c, float d";
+                own.store(gemm, &epilogue, &format!("{four}, {taken})"), &["a", "b", "c", "d"]);
+            }
+            own.behind_dots(gemm, &epilogue, &format!("whole(u32 row, u32 type, u32 head, {taken})"));
+        })
+    }
+
+    /// A method that does with one or four neighbouring products of a row what the body says.
+    fn store(&mut self, gemm: &Gemm, epilogue: &Epilogue, signature: &str, products: &[&str]) {
+        self.line(&format!("__device__ void {signature} const {{"));
+        self.indented(|out| {
+            out.row_of_products(gemm);
+            for part in epilogue.parts() {
+                out.part(gemm, epilogue, part, products);
+            }
+        });
+        self.line("}");
+    }
+
+    /// Names the row that products go to.
+    fn row_of_products(&mut self, gemm: &Gemm) {
+        let to = match gemm.scatter {
+            Some(to) => format!("hw_map({}, row)", self.map(gemm.rows, to, Path::Only)),
+            None => "row".to_owned(),
+        };
+        self.line(&format!("const u32 to = {to};"));
+        self.line("(void)to, (void)type, (void)dots;");
+    }
+
+    /// Elements of the rows that products go to, which know the type of their own.
+    fn elements<'a>(&self, gemm: &'a Gemm) -> Elements<'a> {
+        let types = self.buffers[gemm.w.at()].domain;
+        let elements = Elements::new(&gemm.body, *gemm.body_rows(), "to");
+        // Rows that products go to have types of their own.
+        match gemm.scatter.is_none() && types != gemm.rows {
+            true => elements.of_type(types, gemm.path, "type"),
+            false => elements,
+        }
+    }
+
+    /// What is done with the elements of a product, or of a part of one: those of the part lie from the first place on.
+    fn part(&mut self, gemm: &Gemm, epilogue: &Epilogue, part: Register, products: &[&str]) {
+        let Step { op, shape, .. } = &gemm.body.steps[part.at()];
+        let from = if let StepOp::Slice(_, from) = op { *from } else { 0 };
+        let places = &PLACES[..products.len()];
+        match gemm.body.steps[0].shape.len() == shape.len() {
+            true => self.line("{"),
+            false => self.line(&format!("if (e >= {from} && e < {}) {{", from + shape.len())),
+        }
+        self.indented(|out| {
+            out.neighbours(&format!("e - {from}"), places);
+            let mut elements = out.elements(gemm).at(places, shape.len()).with(part, products);
+            for (step, made) in gemm.body.steps.iter().zip(&epilogue.made) {
+                let StepOp::Store(x, buffer) = step.op else { continue };
+                if *made == Made::Part(part) {
+                    let values: Vec<String> = places.iter().map(|at| elements.value(out, x, at)).collect();
+                    out.put(buffer, "to", step.shape.len(), &values, Some("is_there"));
+                }
+            }
+            let dots = if part.at() == 0 { epilogue.dots(&gemm.body) } else { Vec::new() };
+            for (number, (_, [x, y])) in dots.into_iter().enumerate() {
+                for at in places {
+                    let both = [x, y].map(|x| elements.value(out, x, at));
+                    out.line(&format!("dots[{number}] += {};", both.join(" * ")));
+                }
+            }
+        });
+        self.line("}");
+    }
+
+    /// A method that does what is left with the inner products of a head.
+    fn behind_dots(&mut self, gemm: &Gemm, epilogue: &Epilogue, signature: &str) {
+        let dots = epilogue.dots(&gemm.body);
+        let heads = gemm.body.steps[0].shape.heads();
+        self.line(&format!("__device__ void {signature} const {{"));
+        self.indented(|out| {
+            out.row_of_products(gemm);
+            let places = &PLACES[..1];
+            out.neighbours("head", places);
+            let names: Vec<String> = (0..dots.len()).map(|number| format!("dots[{number}]")).collect();
+            let names: Vec<[&str; 1]> = names.iter().map(|name| [name.as_str()]).collect();
+            let mut elements = out.elements(gemm).at(places, heads);
+            for ((dot, _), name) in dots.iter().zip(&names) {
+                elements = elements.with(*dot, name);
+            }
+            for (step, made) in gemm.body.steps.iter().zip(&epilogue.made) {
+                let StepOp::Store(x, buffer) = step.op else { continue };
+                if *made == Made::Dotted {
+                    let value = elements.value(out, x, places[0]);
+                    out.put(buffer, "to", step.shape.len(), &[value], None);
+                }
+            }
+        });
+        self.line("}");
+    }
+}

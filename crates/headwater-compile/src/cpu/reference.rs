@@ -74,7 +74,7 @@ impl State<'_> {
                 }
             }
             Kernel::Outer(outer) => self.outer(outer)?,
-            Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
+            Kernel::Traverse(traverse) => {
                 for row in 0..self.graph.rows(traverse.nest[0]) {
                     self.body(&traverse.nest, traverse.path, &traverse.body, row, None)?;
                 }

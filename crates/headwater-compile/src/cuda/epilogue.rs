@@ -63,7 +63,8 @@ impl Epilogue {
         }
         if operands.iter().any(|x| made_of(*x) == Made::Dotted) {
             let is_scalar = |shape: Shape| shape.len() == product.heads() || shape.len() == 1;
-            let fits = |x: &Register| made_of(*x) == Made::Dotted || (made_of(*x) == Made::Free && is_scalar(shape_of(*x)));
+            let fits =
+                |x: &Register| made_of(*x) == Made::Dotted || (made_of(*x) == Made::Free && is_scalar(shape_of(*x)));
             let fits = keeps_place(&step.op) && step.shape.len() == product.heads() && operands.iter().all(fits);
             return fits.then_some(Made::Dotted);
         }
@@ -107,7 +108,12 @@ impl Writer<'_> {
         self.methods(name, |own| {
             own.line(&format!("static const u32 DOTS = {dots};"));
             let taken = format!("float (&dots)[{}]", dots.max(1));
-            own.store(gemm, &epilogue, &format!("one(bool is_there, u32 row, u32 type, u32 e, float a, {taken})"), &["a"]);
+            own.store(
+                gemm,
+                &epilogue,
+                &format!("one(bool is_there, u32 row, u32 type, u32 e, float a, {taken})"),
+                &["a"],
+            );
             if to.is_multiple_of(4) {
                 let four = "four(bool is_there, u32 row, u32 type, u32 e, float a, float b, float c, float d";
                 own.store(gemm, &epilogue, &format!("{four}, {taken})"), &["a", "b", "c", "d"]);

@@ -114,7 +114,7 @@ pub(super) fn lower(program: &Program, precision: Precision) -> Lowered {
     let mut found = Lowered { buffers: program.buffers.clone(), ..Lowered::default() };
     for (at, kernel) in program.kernels.iter().enumerate() {
         match kernel {
-            Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
+            Kernel::Traverse(traverse) => {
                 if !split(traverse, &mut found) {
                     found.nest(traverse.clone());
                 }

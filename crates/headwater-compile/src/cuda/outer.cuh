@@ -187,12 +187,23 @@ __device__ inline void hw_weights(const float *a, const float *b, u32 matrices, 
     for (u32 at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) {
         const u32 column = at % COLS, row = at / COLS % ROWS;
         const u64 matrix = at / COLS / ROWS;
+        const float *left = a + matrix * ROWS * INNER + (A_TURNED ? row : row * INNER);
+        const float *right = b + matrix * INNER * COLS + (B_TURNED ? column * INNER : column);
         float sum = 0.0f;
+        if (B_TURNED && INNER % 4 == 0) {
+            // Neighbouring threads read different rows, 16 bytes of each.
+#pragma unroll 4
+            for (u32 i = 0; i < INNER; i += 4) {
+                const float4 y = __ldg((const float4 *)(right + i));
+                const u32 APART = A_TURNED ? ROWS : 1;
+                sum += left[i * APART] * y.x;
+                sum += left[(i + 1) * APART] * y.y;
+                sum += left[(i + 2) * APART] * y.z;
+                sum += left[(i + 3) * APART] * y.w;
+            }
+        } else {
 #pragma unroll 8
-        for (u32 i = 0; i < INNER; i++) {
-            const float left = a[matrix * ROWS * INNER + (A_TURNED ? i * ROWS + row : row * INNER + i)];
-            const float right = b[matrix * INNER * COLS + (B_TURNED ? column * INNER + i : i * COLS + column)];
-            sum += left * right;
+            for (u32 i = 0; i < INNER; i++) sum += left[A_TURNED ? i * ROWS : i] * right[B_TURNED ? i : i * COLS];
         }
         out[at] = sum;
     }

@@ -75,7 +75,11 @@ impl Writer<'_> {
         self.line(&format!("hw_product<{sizes}>({x}, {w}, {tiles}, graph->rows[{count}], {out});"));
         match precision {
             Precision::F32 => Blocks::Pieces(tiling, heads * to.div_ceil(tile)),
-            _ => Blocks::Tensor { pieces: tiling, across: heads * to.div_ceil(SIDE) / kept.slabs, shared_bytes: kept.bytes },
+            _ => Blocks::Tensor {
+                pieces: tiling,
+                across: heads * to.div_ceil(SIDE) / kept.slabs,
+                shared_bytes: kept.bytes,
+            },
         }
     }
 

@@ -6,8 +6,7 @@
 //! | --- | --- |
 //! | [`Gemm`] | rows, gathered and scaled, times the matrix of their type; scattered; then a body for every row |
 //! | [`Outer`] | the sum over rows of outer products, a matrix a type: the gradient of a weight |
-//! | [`Traverse`] | nested rows (a node, its pairs, their edges) and a body for each |
-//! | flash | a traversal with one softmax over the inner rows, which both back ends walk twice: first for maxima and sums |
+//! | [`Traverse`] | nested rows (a node, its pairs, their edges) and a body for each; of a softmax over the innermost, scores are walked twice and vectors once |
 //! | [`Library`] | products of weights |
 //!
 //! A [`Body`] is straight code over vectors. It has no loops of its own: a step belongs to a level of the nest and runs for
@@ -65,8 +64,6 @@ pub enum Kernel {
     Outer(Outer),
     /// Nested rows.
     Traverse(Traverse),
-    /// Nested rows with one softmax. A label so far: back ends run it as they run the others.
-    Flash(Traverse),
     /// Products of weights.
     Library(Library),
 }
@@ -201,7 +198,7 @@ impl Kernel {
                 first.chain([gemm.w]).chain(gemm.body.reads()).collect()
             }
             Self::Outer(outer) => vec![outer.x.from, outer.y.from],
-            Self::Traverse(traverse) | Self::Flash(traverse) => traverse.body.reads().collect(),
+            Self::Traverse(traverse) => traverse.body.reads().collect(),
             Self::Library(Library::Product { a, b, .. }) => vec![a.0, b.0],
         }
     }
@@ -210,9 +207,7 @@ impl Kernel {
     #[must_use]
     pub fn writes(&self) -> Vec<BufferId> {
         match self {
-            Self::Gemm(Gemm { body, .. })
-            | Self::Traverse(Traverse { body, .. })
-            | Self::Flash(Traverse { body, .. }) => body.writes().collect(),
+            Self::Gemm(Gemm { body, .. }) | Self::Traverse(Traverse { body, .. }) => body.writes().collect(),
             Self::Outer(Outer { to, .. }) | Self::Library(Library::Product { to, .. }) => vec![*to],
         }
     }
@@ -222,7 +217,7 @@ impl Kernel {
     pub fn nest(&self) -> &[Domain] {
         match self {
             Self::Gemm(Gemm { rows, .. }) | Self::Outer(Outer { rows, .. }) => std::slice::from_ref(rows),
-            Self::Traverse(traverse) | Self::Flash(traverse) => &traverse.nest,
+            Self::Traverse(traverse) => &traverse.nest,
             Self::Library(_) => &[],
         }
     }

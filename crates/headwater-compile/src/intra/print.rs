@@ -46,10 +46,9 @@ fn print_kernel(text: &mut String, kernel: &Kernel) {
             let (x, y) = (read(&outer.x), read(&outer.y));
             let _ = writeln!(text, "outer over {}: {} = {x} x {y}{}", outer.rows, buffer(outer.to), via(outer.path));
         }
-        Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
-            let name = if matches!(kernel, Kernel::Flash(_)) { "flash" } else { "traverse" };
+        Kernel::Traverse(traverse) => {
             let nest: Vec<String> = traverse.nest.iter().map(Domain::to_string).collect();
-            let _ = writeln!(text, "{name} over {}{}", nest.join(" > "), via(traverse.path));
+            let _ = writeln!(text, "traverse over {}{}", nest.join(" > "), via(traverse.path));
             print_body(text, &traverse.body);
         }
         Kernel::Library(Library::Product { a, b, to }) => {

@@ -38,7 +38,7 @@ impl Schedule {
     #[must_use]
     pub fn all(kernel: &Kernel) -> Vec<Self> {
         match kernel {
-            Kernel::Traverse(traverse) | Kernel::Flash(traverse) if traverse.nest.len() > 1 => walks(&traverse.body),
+            Kernel::Traverse(traverse) if traverse.nest.len() > 1 => walks(&traverse.body),
             Kernel::Outer(_) => [528, 264, 1056].map(|chunks| Self::Outer { chunks }).to_vec(),
             _ => vec![Self::Only],
         }

@@ -110,7 +110,7 @@ impl Counter<'_> {
         match kernel {
             Kernel::Gemm(gemm) => self.gemm(gemm),
             Kernel::Outer(outer) => self.outer(outer),
-            Kernel::Traverse(Traverse { nest, body, .. }) | Kernel::Flash(Traverse { nest, body, .. }) => {
+            Kernel::Traverse(Traverse { nest, body, .. }) => {
                 self.body(nest, body);
             }
             Kernel::Library(Library::Product { a, b, to }) => {

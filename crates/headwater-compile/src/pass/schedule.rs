@@ -67,7 +67,7 @@ fn seconds(
 ) -> f64 {
     let moved = cost.bytes() / machine.bytes_per_second;
     match (kernel, schedule) {
-        (Kernel::Traverse(traverse) | Kernel::Flash(traverse), Schedule::Walk { lanes, ahead }) => {
+        (Kernel::Traverse(traverse), Schedule::Walk { lanes, ahead }) => {
             moved.max(waiting(traverse, lanes as f64, ahead as f64, statistics, machine))
         }
         (Kernel::Outer(outer), Schedule::Outer { chunks }) => {

@@ -289,7 +289,7 @@ impl<'a> Context<'a> {
                 let (x, y) = (self.rows(outer.rows, &outer.x)?, self.rows(outer.rows, &outer.y)?);
                 outer::run(self, outer, &x, &y, &mut written[0].values)
             }
-            Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
+            Kernel::Traverse(traverse) => {
                 let loads = self.loads(&traverse.nest, &traverse.body)?;
                 let code = Code::new(&traverse.body, actions, &loads, self.step);
                 traverse::run(self, traverse, &code, written)
@@ -354,7 +354,7 @@ impl<'a> Context<'a> {
 fn body(kernel: &Kernel) -> Option<&Body> {
     match kernel {
         Kernel::Gemm(gemm) => Some(&gemm.body),
-        Kernel::Traverse(traverse) | Kernel::Flash(traverse) => Some(&traverse.body),
+        Kernel::Traverse(traverse) => Some(&traverse.body),
         Kernel::Outer(_) | Kernel::Library(_) => None,
     }
 }

@@ -17,7 +17,12 @@ pub(super) fn emit(program: &Program, groups: &Groups) -> Result<intra::Program>
         emitter.kernels.push(kernel);
     }
     emitter.copies()?;
-    Ok(intra::Program { name: program.name.clone(), buffers: emitter.buffers, kernels: emitter.kernels, schedules: Vec::new() })
+    Ok(intra::Program {
+        name: program.name.clone(),
+        buffers: emitter.buffers,
+        kernels: emitter.kernels,
+        schedules: Vec::new(),
+    })
 }
 
 struct Emitter<'a> {
@@ -154,11 +159,8 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// A traversal, or a flash kernel where there is one softmax.
 fn traverse(group: &Group, body: Body) -> Kernel {
-    let softmaxes = body.steps.iter().filter(|step| matches!(step.op, StepOp::Softmax { .. })).count();
-    let traverse = Traverse { nest: group.nest.clone(), path: group.path, body };
-    if softmaxes == 1 { Kernel::Flash(traverse) } else { Kernel::Traverse(traverse) }
+    Kernel::Traverse(Traverse { nest: group.nest.clone(), path: group.path, body })
 }
 
 /// The body of one kernel while it is written.

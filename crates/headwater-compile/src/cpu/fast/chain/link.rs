@@ -73,11 +73,11 @@ impl<'a> Link<'a> {
                 let (x, y) = (context.rows(outer.rows, &outer.x)?, context.rows(outer.rows, &outer.y)?);
                 (What::Outer { outer, x, y, sum }, None)
             }
-            Kernel::Traverse(traverse) | Kernel::Flash(traverse) if super::is_sum(kernel) => {
+            Kernel::Traverse(traverse) if super::is_sum(kernel) => {
                 let len = kernel.writes().first().map_or(0, |to| context.program[*to].shape.len());
                 (What::Columns { len }, Some(&traverse.body))
             }
-            Kernel::Traverse(traverse) | Kernel::Flash(traverse) => {
+            Kernel::Traverse(traverse) => {
                 let nest = Nest::new(context.graph, &traverse.nest, traverse.path)?;
                 (What::Traverse { nest, most_items: most_items(traverse, actions) }, Some(&traverse.body))
             }

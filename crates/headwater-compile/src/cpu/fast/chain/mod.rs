@@ -53,7 +53,7 @@ fn is_rows_of(chain: &[Kernel], id: BufferId) -> bool {
 pub(super) fn is_sum(kernel: &Kernel) -> bool {
     match kernel {
         Kernel::Outer(_) => true,
-        Kernel::Traverse(traverse) | Kernel::Flash(traverse) => traverse.nest[0] == Domain::Const,
+        Kernel::Traverse(traverse) => traverse.nest[0] == Domain::Const,
         _ => false,
     }
 }
@@ -76,7 +76,7 @@ pub(super) fn rows_of(program: &Program, kernel: &Kernel) -> Option<Domain> {
     match kernel {
         Kernel::Gemm(gemm) => Some(*gemm.body_rows()),
         Kernel::Outer(Outer { rows, to, .. }) => (program[*to].domain == Domain::Const).then_some(*rows),
-        Kernel::Traverse(traverse) | Kernel::Flash(traverse) => match &traverse.nest[..] {
+        Kernel::Traverse(traverse) => match &traverse.nest[..] {
             [Domain::Const, rows] => Some(*rows),
             [rows, ..] if !rows.is_type() && stores_outside(traverse) => Some(*rows),
             _ => None,
@@ -98,7 +98,7 @@ fn reads(kernel: &Kernel) -> Vec<(Domain, &Read)> {
             own.chain(loads(std::slice::from_ref(gemm.body_rows()), &gemm.body)).collect()
         }
         Kernel::Outer(outer) => vec![(outer.rows, &outer.x), (outer.rows, &outer.y)],
-        Kernel::Traverse(traverse) | Kernel::Flash(traverse) => loads(&traverse.nest, &traverse.body).collect(),
+        Kernel::Traverse(traverse) => loads(&traverse.nest, &traverse.body).collect(),
         Kernel::Library(_) => Vec::new(),
     }
 }

@@ -45,6 +45,8 @@ pub struct Optimisations {
     pub aggregate_first: bool,
     /// Sums over edges with a factor a head may come before products, with a row a head.
     pub heads_first: bool,
+    /// Sums over a node's pairs of sums over their edges may become one sum over the node's edges.
+    pub flatten: bool,
     /// Factors may leave sums.
     pub hoist: bool,
     /// Products of the same rows may become one product.
@@ -71,6 +73,7 @@ impl Optimisations {
         bilinear: true,
         aggregate_first: true,
         heads_first: true,
+        flatten: true,
         hoist: true,
         merge: true,
         compact: true,
@@ -78,8 +81,8 @@ impl Optimisations {
         fuse: true,
         deep: true,
     };
-    /// For the CPU, where merged products and rows a head have not been seen to pay.
-    pub const CPU: Self = Self { merge: false, heads_first: false, ..Self::ALL };
+    /// For the CPU, where merged products, rows a head and longer sums have not been seen to pay.
+    pub const CPU: Self = Self { merge: false, heads_first: false, flatten: false, ..Self::ALL };
     /// For a GPU, where pairs with an edge or two would leave most lanes of a group idle.
     pub const GPU: Self = Self { deep: false, ..Self::ALL };
     /// None: a kernel a value, everything on edges that a text writes there.
@@ -90,6 +93,7 @@ impl Optimisations {
         bilinear: false,
         aggregate_first: false,
         heads_first: false,
+        flatten: false,
         hoist: false,
         merge: false,
         compact: false,
@@ -98,13 +102,14 @@ impl Optimisations {
         deep: false,
     };
     /// Every switch.
-    pub const SWITCHES: [Switch; 12] = [
+    pub const SWITCHES: [Switch; 13] = [
         ("one_type", |on| &mut on.one_type),
         ("linear_linear", |on| &mut on.linear_linear),
         ("dot_linear", |on| &mut on.dot_linear),
         ("bilinear", |on| &mut on.bilinear),
         ("aggregate_first", |on| &mut on.aggregate_first),
         ("heads_first", |on| &mut on.heads_first),
+        ("flatten", |on| &mut on.flatten),
         ("hoist", |on| &mut on.hoist),
         ("merge", |on| &mut on.merge),
         ("compact", |on| &mut on.compact),

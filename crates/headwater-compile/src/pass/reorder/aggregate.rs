@@ -95,6 +95,31 @@ pub(super) fn transform_first(to: &mut Rebuilt, value: &Value) -> Result<Option<
     to.builder.reduce(product, value.domain, how).map(Some)
 }
 
+/// The sum over a node's pairs of the sums, or means, over their edges as one sum over the node's edges.
+pub(super) fn flatten(to: &mut Rebuilt, value: &Value) -> Result<Option<ValueId>> {
+    let Op::Reduce { x: sums, how: Reduce::Sum, path: Path::Only } = value.op else { return Ok(None) };
+    let Value { op: Op::Reduce { x: rows, how, path: Path::Only }, domain: pairs, .. } = *to.value(sums) else {
+        return Ok(None);
+    };
+    let (Domain::Node(side), Domain::Pair(of), Domain::Edge) = (value.domain, pairs, to.value(rows).domain) else {
+        return Ok(None);
+    };
+    let rows = match how {
+        _ if side != of => return Ok(None),
+        Reduce::Sum => rows,
+        Reduce::Mean => {
+            let counts = count(to, Domain::Edge, pairs)?;
+            let one = to.builder.constant(1.0);
+            let share = to.builder.binary(Binary::Div, one, counts)?;
+            let share = to.builder.lift(share, Domain::Edge)?;
+            to.builder.binary(Binary::Mul, rows, share)?
+        }
+        Reduce::Max => return Ok(None),
+    };
+    let found = to.builder.reduce(rows, value.domain, Reduce::Sum)?;
+    Ok((to.value(found).shape == value.shape).then_some(found))
+}
+
 /// A factor that is the same for all rows of a sum, behind the sum.
 pub(super) fn hoist(to: &mut Rebuilt, value: &Value) -> Result<Option<ValueId>> {
     let Op::Reduce { x, how: how @ (Reduce::Sum | Reduce::Mean), path } = value.op else { return Ok(None) };
@@ -130,9 +155,14 @@ fn same_for(to: &mut Rebuilt, id: ValueId, domain: Domain) -> Result<Option<Valu
 /// A sum over how many rows of `fine` it is of.
 fn over_count(to: &mut Rebuilt, sum: ValueId, fine: Domain) -> Result<ValueId> {
     let domain = to.value(sum).domain;
+    let counts = count(to, fine, domain)?;
+    to.builder.binary(Binary::Div, sum, counts)
+}
+
+/// How many rows of `fine` belong to each row of `coarse`, and 1 where there are none.
+fn count(to: &mut Rebuilt, fine: Domain, coarse: Domain) -> Result<ValueId> {
     let one = to.builder.constant(1.0);
     let ones = to.builder.lift(one, fine)?;
-    let counts = to.builder.reduce(ones, domain, Reduce::Sum)?;
-    let counts = to.builder.binary(Binary::Max, counts, one)?;
-    to.builder.binary(Binary::Div, sum, counts)
+    let counts = to.builder.reduce(ones, coarse, Reduce::Sum)?;
+    to.builder.binary(Binary::Max, counts, one)
 }

@@ -33,6 +33,8 @@ pub enum Rule {
     HeadsFirst,
     /// The product of a sum as the sum of products.
     TransformFirst,
+    /// Sums of sums as one sum.
+    Flatten,
     /// A factor of all rows of a sum, behind it.
     Hoist,
     /// Several products of the same rows as one.
@@ -162,6 +164,7 @@ impl Rule {
             Self::AggregateFirst => "aggregate_first",
             Self::HeadsFirst => "heads_first",
             Self::TransformFirst => "transform_first",
+            Self::Flatten => "flatten",
             Self::Hoist => "hoist",
             Self::Merge => "merge",
         }
@@ -176,6 +179,7 @@ impl Rule {
             (Self::AggregateFirst, on.aggregate_first),
             (Self::HeadsFirst, on.heads_first),
             (Self::TransformFirst, on.aggregate_first),
+            (Self::Flatten, on.flatten),
             (Self::Hoist, on.hoist),
             (Self::Merge, on.merge),
         ];
@@ -187,7 +191,7 @@ impl Rule {
         match self {
             Self::LinearLinear | Self::TransformFirst | Self::Merge => matches!(op, Op::Linear { .. }),
             Self::DotLinear | Self::Bilinear => matches!(op, Op::Dot { .. }),
-            Self::AggregateFirst | Self::HeadsFirst | Self::Hoist => matches!(op, Op::Reduce { .. }),
+            Self::AggregateFirst | Self::HeadsFirst | Self::Flatten | Self::Hoist => matches!(op, Op::Reduce { .. }),
         }
     }
 
@@ -200,6 +204,7 @@ impl Rule {
             Self::AggregateFirst => aggregate::aggregate_first,
             Self::HeadsFirst => aggregate::heads_first,
             Self::TransformFirst => aggregate::transform_first,
+            Self::Flatten => aggregate::flatten,
             Self::Hoist => aggregate::hoist,
             Self::Merge => return merge_at(program, at),
         };

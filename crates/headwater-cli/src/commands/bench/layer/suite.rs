@@ -15,7 +15,8 @@ pub const BOTH: [Direction; 2] = [Direction::Inference, Direction::Training];
 /// A width of 64 and one head: the sizes of the evaluation.
 const PUBLISHED: [Size; 1] = [Size { width: 64, heads: 1 }];
 /// Switches that let linear operators change their order, which is Hector's linear operator reordering and more.
-const REORDERING: [&str; 6] = ["linear_linear", "dot_linear", "bilinear", "aggregate_first", "heads_first", "hoist"];
+const REORDERING: [&str; 7] =
+    ["linear_linear", "dot_linear", "bilinear", "aggregate_first", "heads_first", "flatten", "hoist"];
 /// The switch of compact materialisation.
 const COMPACTION: &str = "compact";
 

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use headwater::compile::cuda::{Tuning, chosen, tuned};
 use headwater::compile::call::{Bound as BoundText, Level, Plan as Compiled, Text, Wish};
+use headwater::compile::cuda::{Tuning, chosen, tuned};
 use headwater::compile::front::{self, Arguments, Declared, OptionValue, Signature};
 use headwater::compile::inter::Domain;
 use headwater::compile::pass::{Optimisations, Statistics};

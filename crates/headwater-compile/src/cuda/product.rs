@@ -67,7 +67,11 @@ impl Writer<'_> {
         let out = self.methods(&format!("HwOut_{entry}"), |own| {
             own.store(gemm, "one(bool is_there, u32 row, u32 type, u32 e, float a)", &["a"]);
             if to.is_multiple_of(4) {
-                own.store(gemm, "four(bool is_there, u32 row, u32 type, u32 e, float a, float b, float c, float d)", &["a", "b", "c", "d"]);
+                own.store(
+                    gemm,
+                    "four(bool is_there, u32 row, u32 type, u32 e, float a, float b, float c, float d)",
+                    &["a", "b", "c", "d"],
+                );
             }
         });
         let tile = precision.tile();
@@ -80,7 +84,11 @@ impl Writer<'_> {
         self.line(&format!("hw_product<{sizes}>({x}, {w}, {tiles}, graph->rows[{count}], {out});"));
         match precision {
             Precision::F32 => Blocks::Pieces(tiling, heads * to.div_ceil(tile)),
-            _ => Blocks::Tensor { pieces: tiling, across: heads * to.div_ceil(SIDE) / kept.slabs, shared_bytes: kept.bytes },
+            _ => Blocks::Tensor {
+                pieces: tiling,
+                across: heads * to.div_ceil(SIDE) / kept.slabs,
+                shared_bytes: kept.bytes,
+            },
         }
     }
 
@@ -118,7 +126,8 @@ impl Writer<'_> {
             out.neighbours(&format!("e - {from}"), places);
             // Rows that products go to have types of their own.
             let types = out.buffers[gemm.w.at()].domain;
-            let mut elements = Elements::new(&gemm.body, *gemm.body_rows(), "to").at(places, shape.len()).with(part, products);
+            let mut elements =
+                Elements::new(&gemm.body, *gemm.body_rows(), "to").at(places, shape.len()).with(part, products);
             if gemm.scatter.is_none() && types != gemm.rows {
                 elements = elements.of_type(types, gemm.path, "type");
             }

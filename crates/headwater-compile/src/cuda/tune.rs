@@ -9,9 +9,9 @@ use std::str::FromStr;
 
 use headwater_cuda::{Allocation, Bandwidths, Gpu, Span, Stream, cache};
 
+use super::Precision;
 use super::cuda::{DeviceRows, Executor};
 use super::graph::DeviceGraph;
-use super::Precision;
 use super::text::HEADERS;
 use crate::adjacency::Adjacency;
 use crate::error::{Error, Result};
@@ -42,8 +42,7 @@ pub struct Chosen {
 }
 
 /// Names of what is chosen without a hand.
-const NAMED: [(&str, Tuning); 3] =
-    [("fixed", Tuning::Fixed), ("model", Tuning::Model), ("measure", Tuning::Measure)];
+const NAMED: [(&str, Tuning); 3] = [("fixed", Tuning::Fixed), ("model", Tuning::Model), ("measure", Tuning::Measure)];
 /// The most chunks that rows of outer products may be cut into.
 const MOST_CHUNKS: usize = 1 << 16;
 
@@ -59,9 +58,12 @@ impl FromStr for Tuning {
         for part in text.split(',') {
             let (name, value) = part.split_once('=').ok_or_else(|| {
                 let names = NAMED.map(|(name, _)| name).join(", ");
-                wrong(format!("it is {text:?}; expected {names}, or parts of schedules such as lanes=8,ahead=4,chunks=528"))
+                wrong(format!(
+                    "it is {text:?}; expected {names}, or parts of schedules such as lanes=8,ahead=4,chunks=528"
+                ))
             })?;
-            let number = value.parse::<usize>().map_err(|_| wrong(format!("{name} is {value:?}; expected a number")))?;
+            let number =
+                value.parse::<usize>().map_err(|_| wrong(format!("{name} is {value:?}; expected a number")))?;
             let power = |least: usize, most: usize| match (least..=most).contains(&number) && number.is_power_of_two() {
                 true => Ok(Some(number)),
                 false => Err(wrong(format!("{name} is {number}; expected a power of two from {least} to {most}"))),
@@ -266,7 +268,8 @@ mod tests {
         for text in ["fixed", "model", "measure", "lanes=8", "ahead=2,chunks=7", "lanes=32,ahead=1,chunks=65536"] {
             assert_eq!(text.parse::<Tuning>().unwrap().to_string(), text);
         }
-        for wrong in ["", "fast", "lanes", "lanes=", "lanes=5", "lanes=64", "lanes=2", "ahead=16", "chunks=0", "rows=4"] {
+        for wrong in ["", "fast", "lanes", "lanes=", "lanes=5", "lanes=64", "lanes=2", "ahead=16", "chunks=0", "rows=4"]
+        {
             assert!(wrong.parse::<Tuning>().is_err(), "{wrong}");
         }
     }

@@ -111,7 +111,8 @@ fn matrices_that_shared_memory_has_not_room_for() {
 #[test]
 fn every_schedule_gives_the_same_numbers() {
     let Some(gpu) = gpu() else { return };
-    let graph = Recipe { nodes: vec![(30, 20), (9, 7)], relations: vec![(0, 1), (1, 0)], most_edges: 40, empty_every: 4 };
+    let graph =
+        Recipe { nodes: vec![(30, 20), (9, 7)], relations: vec![(0, 1), (1, 0)], most_edges: 40, empty_every: 4 };
     let graph = graph.graph(2);
     for (model, width) in few_of([("rgat", 64), ("rgat", 12), ("hgt", 64)], 1) {
         let (all, arrays) = directions(&layer(model, &[("d_in", width), ("d_out", width), ("heads", 1)], &[]), &graph);

@@ -17,7 +17,12 @@ pub(super) fn emit(program: &Program, groups: &Groups) -> Result<intra::Program>
         emitter.kernels.push(kernel);
     }
     emitter.copies()?;
-    Ok(intra::Program { name: program.name.clone(), buffers: emitter.buffers, kernels: emitter.kernels, schedules: Vec::new() })
+    Ok(intra::Program {
+        name: program.name.clone(),
+        buffers: emitter.buffers,
+        kernels: emitter.kernels,
+        schedules: Vec::new(),
+    })
 }
 
 struct Emitter<'a> {

@@ -58,6 +58,15 @@ def test_what_is_no_way_to_tune_is_refused(tune, kind, words):
                 n["out"] = self.scale * sum(e.src.x for e in n.incoming_edges())
 
 
+def test_methods_refuse_optimisations_that_are_none_where_they_are_compiled():
+    with pytest.raises(ValueError, match='without: there is no optimisation "dust"'):
+
+        @headwater.compile(without=["dust"])
+        def scaled(self, g, x: node[d]):
+            for n in g.dst_nodes():
+                n["out"] = self.scale * sum(e.src.x for e in n.incoming_edges())
+
+
 def test_none_is_no_way_to_tune_but_of_modules_of_a_layer():
     with pytest.raises(TypeError, match="tune"):
         headwater.compile("rgat", tune=None)

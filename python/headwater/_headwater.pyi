@@ -290,6 +290,9 @@ class Layer:
 def optimisations() -> list[str]:
     """Names of everything that compiled layers may be left without."""
 
+def check_compiled_with(without: list[str], tune: str) -> None:
+    """Refuses names of optimisations and ways to tune that do not exist, where no text is there yet."""
+
 def builtin_layer(name: str) -> str:
     """The text of a layer that comes with Headwater."""
 

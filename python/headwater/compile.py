@@ -240,7 +240,8 @@ class Layer:
         from .module import LayerModule
 
         if without is not None or tune is not None:
-            layer = Layer(*self._made_of[:2], self.without if without is None else without, tune or self.tune)
+            without, tune = self.without if without is None else without, self.tune if tune is None else tune
+            layer = Layer(*self._made_of[:2], without, tune)
             told = dict(num_edge_types=num_edge_types, num_node_types=num_node_types, num_nodes=num_nodes)
             return layer.module(**told, graph=graph, seed=seed, **named)
         given = self.given((), named)

@@ -16,6 +16,7 @@ import tokenize
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
+from ._headwater import check_compiled_with
 from .compile import Layer
 
 # Calls whose argument at this place is a matrix.
@@ -28,6 +29,8 @@ class MethodLayer:
     """A method that is a layer. `compile` makes it; called on an object, it reads what it needs of that object."""
 
     def __init__(self, function: Callable, text: str, name: str, without: tuple[str, ...] = (), tune: str = "fixed") -> None:
+        # A text is there when the method is first called on an object.
+        check_compiled_with(list(without), tune)
         self._function, self._name, self._compiled = function, name, (without, tune)
         self._reads, self._text, method = _without_self(text, name)
         self._end, comma = _end_of_parameters(self._text, method.lineno)

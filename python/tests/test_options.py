@@ -170,6 +170,9 @@ UNSEEN = {
     ("pyg.NeighborSampler", "device"): "samples are the same, and an emulated GPU has no memory of its own",
     ("UnifiedTensor.mem_advise", "device"): "the driver is told, which shows in speed alone",
     ("UnifiedTensor.memAdvise", "device"): "the driver is told, which shows in speed alone",
+    ("compile", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
+    ("compile.Layer", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
+    ("compile.Layer.module", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
 }
 
 

@@ -4,7 +4,9 @@
 //! kept in the cache folder under the GPU's unique id and driver version.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -72,8 +74,20 @@ pub struct Bandwidths {
 }
 
 impl Bandwidths {
-    /// The remembered figures, or a fresh measurement.
+    /// The remembered figures, or a fresh measurement. A process measures a GPU once, with or without a cache folder.
     pub fn of(gpu: &Gpu) -> Result<Self> {
+        static KNOWN: Mutex<BTreeMap<String, Bandwidths>> = Mutex::new(BTreeMap::new());
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = record_name(gpu);
+        if let Some(found) = known().get(&name) {
+            return Ok(*found);
+        }
+        let found = Self::on_disk_or_measured(gpu)?;
+        // Another thread may have been faster.
+        Ok(*known().entry(name).or_insert(found))
+    }
+
+    fn on_disk_or_measured(gpu: &Gpu) -> Result<Self> {
         if let Some(known) = record_path(gpu).and_then(|path| std::fs::read(path).ok())
             && let Ok(bandwidths) = serde_json::from_slice(&known)
         {
@@ -158,5 +172,10 @@ fn best_ms(stream: &Stream, work: &dyn Fn() -> Result<()>) -> Result<f32> {
 fn record_path(gpu: &Gpu) -> Option<PathBuf> {
     let folder = cache::folder()?;
     std::fs::create_dir_all(&folder).ok()?;
-    Some(folder.join(format!("bandwidth-{}-{}.json", gpu.facts().uuid, gpu.driver().version())))
+    Some(folder.join(record_name(gpu)))
+}
+
+/// What tells a GPU and its driver from others.
+fn record_name(gpu: &Gpu) -> String {
+    format!("bandwidth-{}-{}.json", gpu.facts().uuid, gpu.driver().version())
 }

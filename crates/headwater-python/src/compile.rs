@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use headwater::compile::call::{Bound as BoundText, Level, Plan as Compiled, Text, Wish};
-use headwater::compile::cuda::{Tuning, chosen, tuned};
+use headwater::compile::cuda::{Tuning, chosen, modelled, tuned};
 use headwater::compile::front::{self, Arguments, Declared, OptionValue, Signature};
 use headwater::compile::inter::Domain;
 use headwater::compile::pass::{Optimisations, Statistics};
@@ -74,8 +74,7 @@ impl Layer {
     #[new]
     fn new(name: String, text: String, without: Vec<String>, tune: &str) -> PyResult<Self> {
         let signature = front::signature(&name, &text).map_err(|why| of_compile(why, &text))?;
-        Optimisations::ALL.without(&without).map_err(|why| of_compile(why, ""))?;
-        let tuning = tune.parse().map_err(|why| of_compile(why, ""))?;
+        let tuning = tuning_of(&without, tune)?;
         Ok(Self { name, text, signature, without: without.into_iter().collect(), tuning })
     }
 
@@ -132,6 +131,18 @@ impl Layer {
         let bound = made.map_err(|why| of_compile(why, &self.text))?;
         Ok(BoundLayer { bound: Arc::new(bound), model: self.signature.layer.clone(), tuning: self.tuning })
     }
+}
+
+/// How schedules are chosen, if all names are known.
+fn tuning_of(without: &[String], tune: &str) -> PyResult<Tuning> {
+    Optimisations::ALL.without(without).map_err(|why| of_compile(why, ""))?;
+    tune.parse().map_err(|why| of_compile(why, ""))
+}
+
+/// Refuses names of optimisations and ways to tune that do not exist, where no text is there yet.
+#[pyfunction]
+pub fn check_compiled_with(without: Vec<String>, tune: &str) -> PyResult<()> {
+    tuning_of(&without, tune).map(|_| ())
 }
 
 fn written(declared: &Declared) -> Written {
@@ -201,7 +212,7 @@ impl BoundLayer {
     }
 
     /// The same for a GPU by its number, with products as exact as torch's own are: "highest", "high" or "medium". `None` where
-    /// the graph was made on the GPU and lacks what the layer asks for: one of the host has it.
+    /// the graph was made on the GPU and lacks what the layer asks for, or what kernels are timed on: one of the host has it.
     fn device_plan(
         &self,
         py: Python<'_>,
@@ -214,16 +225,15 @@ impl BoundLayer {
         let statistics = *graph.statistics();
         let adjacency = match &graph {
             AnyGraph::Host(graph) => Some(graph.adjacency()),
+            // Kernels are timed on a graph of the host.
+            AnyGraph::Device(_) if self.tuning == Tuning::Measure => return Ok(None),
             AnyGraph::Device(_) => None,
         };
-        // What is measured is measured on a graph of the host.
-        if adjacency.is_none() && matches!(self.tuning, Tuning::Model | Tuning::Measure) {
-            return Ok(None);
-        }
         let made = DevicePlan::new(gpu, precision, |device, precision| {
-            let tune = |program| match adjacency {
-                Some(adjacency) => tuned(program, self.tuning, device, adjacency, precision),
-                None => Ok(chosen(program, self.tuning)),
+            let tune = |program| match (adjacency, self.tuning) {
+                (Some(adjacency), tuning) => tuned(program, tuning, device, adjacency, precision),
+                (None, Tuning::Model) => modelled(program, device, &statistics),
+                (None, tuning) => Ok(chosen(program, tuning)),
             };
             // Plans are looked up with the GIL, which whoever forks holds too: nobody forks while they are locked.
             self.bound.device_plan(&statistics, precision, &tune, |make| {

@@ -85,6 +85,7 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<kernels::Plan>()?;
     module.add_function(wrap_pyfunction!(compile::builtin_layer, module)?)?;
     module.add_function(wrap_pyfunction!(compile::optimisations, module)?)?;
+    module.add_function(wrap_pyfunction!(compile::check_compiled_with, module)?)?;
     module.add_class::<dataset::RawDataset>()?;
     module.add_function(wrap_pyfunction!(source::generate_rmat, module)?)?;
     module.add_function(wrap_pyfunction!(source::generate_planted, module)?)?;

@@ -198,6 +198,16 @@ fn what_cannot_be_measured_is_refused_by_name() {
     refuses(&["--layers", "0"], "--layers is 0; expected 1 to 64");
     refuses(&["--precision", "bf16"], "--precision would change nothing");
     refuses(&["--gpu", "1"], "--gpu would change nothing");
+    refuses(
+        &["--tune", "measure"],
+        "--tune would change nothing: CPU threads run layers, whose kernels have no schedules",
+    );
+    refuses(&["--tune", "lanes=5"], "lanes is 5; expected a power of two from 4 to 32");
+    refuses(&["--tune", "rows=4"], "there are lanes, ahead and chunks");
+    refuses(
+        &["--tune", "fast"],
+        "expected fixed, model, measure, or parts of schedules such as lanes=8,ahead=4,chunks=528",
+    );
     refuses(&["--plot", "layers.bmp"], ".svg or .png");
     refuses(&["--model", "mlp"], "mlp");
     refuses(&["--without", "magic"], "magic");

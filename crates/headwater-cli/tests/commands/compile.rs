@@ -64,6 +64,27 @@ fn the_target_decides_what_is_on() {
     assert_eq!((gpu.len(), cpu.len(), &rules(&[])), (11, 10, &cpu));
 }
 
+/// A GPU runs every kernel by a schedule, which the plan tells; a CPU has none.
+#[test]
+fn plans_for_a_gpu_have_schedules() {
+    let asked = ["compile", "rgat", "--level", "plan", "--target"];
+    let (gpu, cpu) = (succeeds(&[&asked[..], &["gpu"]].concat()), succeeds(&[&asked[..], &["cpu"]].concat()));
+    assert!(gpu.contains("  [lanes=") && gpu.contains(",ahead=") && gpu.contains("  [chunks="), "{gpu}");
+    assert!(!gpu.contains("[-]") && !cpu.contains("[lanes=") && !cpu.contains("[chunks="), "{gpu} {cpu}");
+    for target in ["gpu", "cpu"] {
+        let found: Value = serde_json::from_str(&succeeds(&[&asked[..], &[target, "--json"]].concat())).unwrap();
+        let directions = found["directions"].as_array().unwrap().iter();
+        let kernels: Vec<&Value> = directions.flat_map(|one| one["costs"].as_array().unwrap()).collect();
+        assert!(!kernels.is_empty());
+        for kernel in kernels {
+            let schedule = kernel.get("schedule").map(|own| own.as_str().unwrap());
+            assert_eq!(schedule.is_some(), target == "gpu", "{kernel}");
+            let is_known = |own: &str| own == "-" || own.starts_with("lanes=") || own.starts_with("chunks=");
+            assert!(schedule.is_none_or(is_known), "{kernel}");
+        }
+    }
+}
+
 #[test]
 fn json_has_what_the_level_asks_for() {
     let cases = [

@@ -40,6 +40,33 @@ fn layers_are_measured_kernel_by_kernel_and_compute_what_the_cpu_does() {
 }
 
 #[test]
+fn schedules_that_are_chosen_otherwise_compute_the_same_and_are_told() {
+    if Gpu::open(0).is_err() {
+        return;
+    }
+    let asked = ["--like", "hub", "--model", "rgcn", "--device", "cuda", "--precision", "f32", "--tune"];
+    let found =
+        ["fixed", "model", "lanes=4,ahead=2,chunks=3"].map(|tune| cases(&[&asked[..], &[tune]].concat()).remove(0));
+    let schedules = |case: &Value| -> Vec<String> {
+        let kernels = case["kernels"].as_array().unwrap().iter();
+        kernels.map(|kernel| kernel["schedule"].as_str().unwrap().to_owned()).collect()
+    };
+    for case in &found {
+        let (one, other) = (case["out_mean"].as_f64().unwrap(), found[0]["out_mean"].as_f64().unwrap());
+        assert!((one - other).abs() < 1e-4 * other, "{one} and {other}: {case}");
+        assert_eq!(schedules(case).len(), schedules(&found[0]).len());
+    }
+    let by_hand = schedules(&found[2]);
+    assert!(
+        by_hand.iter().any(|own| own == "lanes=4,ahead=2") && by_hand.iter().any(|own| own == "chunks=3"),
+        "{by_hand:?}"
+    );
+    let is_its_own = |own: &String| own.ends_with(",ahead=2") || own == "chunks=3" || own == "-";
+    assert!(by_hand.iter().all(is_its_own), "{by_hand:?}");
+    assert_eq!(found[2]["tune"], "lanes=4,ahead=2,chunks=3");
+}
+
+#[test]
 fn kernels_have_classes_and_the_tables_of_suites_show_them() {
     if Gpu::open(0).is_err() {
         return;

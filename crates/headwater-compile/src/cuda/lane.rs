@@ -88,7 +88,7 @@ impl Rows<'_> {
                     out.line(&format!("{} = {value};", self.own(node, at)));
                 }
             }
-            Op::Reduce(..) | Op::Largest(_) => {}
+            Op::Count(_) | Op::Reduce(..) | Op::Largest(_) => {}
         }
     }
 

@@ -52,7 +52,7 @@ pub(crate) use repeat::MOST_PLACES;
 pub(crate) use repeat::Repeats;
 pub use repeat::{CallMemory, RepeatCounts, StepKey};
 pub use text::{Blocks, Emitted, Launch, Table, emit};
-pub use tune::{Chosen, Tuning, chosen, tuned};
+pub use tune::{Chosen, Tuning, chosen, modelled, tuned};
 
 /// The oldest compute capability that runs these kernels: products are made by tensor cores of TF32 and bf16, and copies into
 /// shared memory go on by themselves.

@@ -17,6 +17,8 @@ pub(super) struct Node {
 pub(super) enum Op {
     /// A step whose operands are registers of the body; see [`Nodes::of`].
     Step(StepOp),
+    /// The sum of a number over the rows of the next finer level: how many there are, times it.
+    Count(f64),
     /// Rows of a finer level, combined.
     Reduce(Reduce, NodeId),
     /// The largest of the rows of a finer level, and the sum of their exponentials beside it.
@@ -37,7 +39,15 @@ impl Nodes {
         let mut nodes = Self { all: Vec::new(), of: Vec::new() };
         for step in &body.steps {
             let op = match step.op {
-                StepOp::Reduce(how, x) => Op::Reduce(how, nodes.of(x)),
+                StepOp::Reduce(how, x) => {
+                    let of = &nodes.all[nodes.of(x)];
+                    match of.op {
+                        Op::Step(StepOp::Constant(number)) if how == Reduce::Sum && of.level == step.level + 1 => {
+                            Op::Count(number)
+                        }
+                        _ => Op::Reduce(how, nodes.of(x)),
+                    }
+                }
                 StepOp::Softmax { x, over } => {
                     let x = nodes.of(x);
                     nodes.all.push(Node { level: over, shape: step.shape, op: Op::Largest(x) });
@@ -60,6 +70,7 @@ impl Nodes {
     pub fn operands(&self, node: NodeId) -> Vec<NodeId> {
         match &self.all[node].op {
             Op::Step(op) => op.operands().into_iter().map(|register| self.of(register)).collect(),
+            Op::Count(_) => Vec::new(),
             Op::Reduce(_, x) | Op::Largest(x) => vec![*x],
             Op::Share { x, largest } => vec![*x, *largest],
         }

@@ -148,6 +148,11 @@ impl Rows<'_> {
                 }
             }
             Op::Step(op) => self.step(out, node, op),
+            Op::Count(number) => {
+                let below = self.nodes.all[node].level + 1;
+                let count = format!("(float)(end{below} - first{below}) * {}", single(*number));
+                self.each(out, node, |out, at| out.line(&format!("{} = {count};", at(&name))));
+            }
             Op::Reduce(..) | Op::Largest(_) => {}
         }
     }

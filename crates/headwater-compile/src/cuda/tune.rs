@@ -55,6 +55,7 @@ impl FromStr for Tuning {
             return Ok(found);
         }
         let mut chosen = Chosen::default();
+        let mut names = Vec::new();
         for part in text.split(',') {
             let (name, value) = part.split_once('=').ok_or_else(|| {
                 let names = NAMED.map(|(name, _)| name).join(", ");
@@ -68,6 +69,10 @@ impl FromStr for Tuning {
                 true => Ok(Some(number)),
                 false => Err(wrong(format!("{name} is {number}; expected a power of two from {least} to {most}"))),
             };
+            if names.contains(&name) {
+                return Err(wrong(format!("{name} is given twice in {text:?}; expected each part once")));
+            }
+            names.push(name);
             match name {
                 "lanes" => chosen.lanes = power(Schedule::LEAST_LANES, Schedule::MOST_LANES)?,
                 "ahead" => chosen.ahead = power(1, 2 * Schedule::AHEAD)?,
@@ -141,13 +146,18 @@ pub fn chosen(program: Program, tuning: Tuning) -> Program {
     Program { schedules, ..program }
 }
 
+/// A program with the schedules that the model chooses with a GPU's own constants, for graphs of such rows.
+pub fn modelled(program: Program, gpu: &Gpu, statistics: &Statistics) -> Result<Program> {
+    let schedules = choose(&program, statistics, &Machine::of(gpu)?);
+    Ok(Program { schedules, ..program })
+}
+
 /// A program with schedules for a GPU and a graph.
 pub fn tuned(program: Program, tuning: Tuning, gpu: &Gpu, graph: &Adjacency, precision: Precision) -> Result<Program> {
     if matches!(tuning, Tuning::Fixed | Tuning::Given(_)) {
         return Ok(chosen(program, tuning));
     }
-    let schedules = choose(&program, &Statistics::of(graph), &Machine::of(gpu)?);
-    let program = Program { schedules, ..program };
+    let program = modelled(program, gpu, &Statistics::of(graph))?;
     if tuning == Tuning::Model {
         return Ok(program);
     }
@@ -268,8 +278,19 @@ mod tests {
         for text in ["fixed", "model", "measure", "lanes=8", "ahead=2,chunks=7", "lanes=32,ahead=1,chunks=65536"] {
             assert_eq!(text.parse::<Tuning>().unwrap().to_string(), text);
         }
-        for wrong in ["", "fast", "lanes", "lanes=", "lanes=5", "lanes=64", "lanes=2", "ahead=16", "chunks=0", "rows=4"]
-        {
+        for wrong in [
+            "",
+            "fast",
+            "lanes",
+            "lanes=",
+            "lanes=5",
+            "lanes=64",
+            "lanes=2",
+            "ahead=16",
+            "chunks=0",
+            "rows=4",
+            "lanes=8,lanes=4",
+        ] {
             assert!(wrong.parse::<Tuning>().is_err(), "{wrong}");
         }
     }

@@ -1,5 +1,6 @@
 //! Streams, events, allocations and copies, as the rest of Headwater relies on them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use headwater::cuda::{Allocation, Bandwidths, Error, Event, Gpu, GreenContext, SmShare, Span, Stream};
@@ -242,20 +243,33 @@ fn bandwidths_are_measured_and_remembered() {
     ];
     assert!(rates.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{measured:?}");
     let folder = tempfile::tempdir().unwrap();
-    let cache = [("HEADWATER_CACHE", folder.path().to_str().unwrap()), ("HWEMU_DEVICE_BYTES", "8388608")];
-    in_child("device_layer::bandwidths_are_measured_and_remembered", &cache, || {
-        let gpu = Gpu::open(0).unwrap();
-        let first = Bandwidths::of(&gpu).unwrap();
-        // Two measurements never agree to the last digit; two readings of one record do.
-        assert_eq!(Bandwidths::of(&gpu).unwrap(), first);
-    });
-    if crate::child::role().is_none() {
-        let names: Vec<String> = std::fs::read_dir(&folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        assert!(names.iter().any(|name| name.starts_with("bandwidth-") && name.ends_with(".json")), "{names:?}");
+    // A child that is told of a figure finds that one; each finds the same twice, with a folder and without.
+    let run = |folder: &str, told: &str| {
+        let changes = [("HEADWATER_CACHE", folder), ("TOLD_GB_PER_S", told), ("HWEMU_DEVICE_BYTES", "8388608")];
+        in_child("device_layer::bandwidths_are_measured_and_remembered", &changes, || {
+            let gpu = Gpu::open(0).unwrap();
+            let first = Bandwidths::of(&gpu).unwrap();
+            // Two measurements never agree to the last digit; two readings of one record do.
+            assert_eq!(Bandwidths::of(&gpu).unwrap(), first);
+            let told = std::env::var("TOLD_GB_PER_S").unwrap_or_default();
+            assert!(told.is_empty() || told.parse() == Ok(first.device_gb_per_s), "{told}: {first:?}");
+        });
+    };
+    run("", "");
+    if crate::child::role().is_some() {
+        return;
     }
+    let cache = folder.path().to_str().unwrap();
+    run(cache, "");
+    let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_record = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("bandwidth-");
+    let records: Vec<PathBuf> = files.filter(is_record).collect();
+    assert!(records.len() == 1 && records[0].extension() == Some("json".as_ref()), "{records:?}");
+    let record = std::fs::read_to_string(&records[0]).unwrap();
+    let (front, behind) = record.split_once("\"device_gb_per_s\":").unwrap();
+    let behind = behind.split_once(',').unwrap().1;
+    std::fs::write(&records[0], format!("{front}\"device_gb_per_s\":12.5,{behind}")).unwrap();
+    run(cache, "12.5");
 }
 
 #[test]

@@ -146,7 +146,8 @@ fn check(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<()> {
 
 /// The GPU that layers run on, or none where the CPU runs them.
 fn gpu(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<Option<Gpu>> {
-    const ON_CPU: [&str; 3] = ["gpu", "precision", "tune"];
+    const ON_CPU: [&str; 2] = ["gpu", "precision"];
+    const UNSCHEDULED: &str = "CPU threads run layers, whose kernels have no schedules";
     let by_launch = args.suite.filter(|suite| matches!(suite, LayerSuite::Breakdown | LayerSuite::Kernels));
     let check = |why: &str| match by_launch {
         Some(suite) => bail!("--suite {} has times of kernels, which a GPU has: {why}", view::name(suite)),
@@ -155,12 +156,14 @@ fn gpu(args: &BenchLayerArgs, given: &Given) -> anyhow::Result<Option<Gpu>> {
     if args.device == LayerDevice::Cpu {
         check("CPU threads run several of them at a time")?;
         given.refuse(&ON_CPU, "CPU threads run layers in single precision; --device cuda has a GPU do it")?;
+        given.refuse(&["tune"], &format!("{UNSCHEDULED}; --device cuda has a GPU do it"))?;
         return Ok(None);
     }
     match opened(args.on.gpu) {
         Ok(gpu) => Ok(Some(gpu)),
         Err(why) if args.device == LayerDevice::Cuda => Err(why.context("--device is cuda")),
         Err(why) => {
+            given.refuse(&["tune"], &format!("{UNSCHEDULED}: {why:#}"))?;
             let why = format!("CPU threads run layers, in single precision: {why:#}");
             check(&why)?;
             given.refuse(&ON_CPU, &why)?;

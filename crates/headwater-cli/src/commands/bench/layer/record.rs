@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use headwater::compile::cuda::Tuning;
 use serde::{Deserialize, Serialize};
 
 use super::case::Case;
@@ -26,10 +27,15 @@ pub struct Setting {
     pub seed: u64,
     /// Times that each case is measured.
     pub rounds: usize,
-    /// How schedules of a GPU's kernels are chosen.
+    /// How schedules of a GPU's kernels are chosen; lines of before there was a choice do not say it.
+    #[serde(default = "fixed")]
     pub tune: String,
     #[serde(flatten)]
     pub machine: Machine,
+}
+
+fn fixed() -> String {
+    Tuning::Fixed.to_string()
 }
 
 impl Setting {
@@ -214,6 +220,17 @@ pub mod tests {
         assert_eq!(log.find(&one, &Setting { rounds: 4, ..setting() }), None);
         let faster = Machine { copy_gb_per_s: 2000.0, ..setting().machine };
         assert!(log.find(&one, &Setting { machine: faster, ..setting() }).is_some());
+        assert_eq!(log.find(&one, &Setting { tune: "measure".to_owned(), ..setting() }), None);
+    }
+
+    #[test]
+    fn lines_of_before_kernels_had_schedules_are_read() {
+        let outcome = measured(Case::new("aifb", "rgcn", None), 1.5, 2000);
+        let line = serde_json::to_string(&outcome).unwrap();
+        let before = line.replace("\"tune\":\"fixed\",", "").replace("\"schedule\":\"-\",", "");
+        assert!(!before.contains("tune") && !before.contains("schedule"), "{before}");
+        let read = &parse(Path::new("before.jsonl"), &before).unwrap()[0];
+        assert_eq!((&read.setting, read.figures().unwrap().kernels.len()), (&outcome.setting, 2));
     }
 
     #[test]

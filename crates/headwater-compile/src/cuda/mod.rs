@@ -8,9 +8,9 @@
 //! | --- | --- |
 //! | a nest | a group of lanes for every outermost row (`loops.rs`, `nest.rs`); a vector lies across the lanes (`row.rs`), what is short in one of them (`lane.rs`) |
 //! | rows of a nest with very many edges | a thread block for each (`nest.rs`, `hubs.cuh`) |
-//! | rows by themselves | a thread for every element (`element.rs`) |
+//! | rows by themselves | a thread for every element, or for four (`element.rs`) |
 //! | sums over all rows | parts of the rows, then their totals (`split.rs`, `sums.cuh`) |
-//! | a product | tiles of rows of one type by tensor cores (`product.cuh`, `mma.cuh`), and what is done with them at once |
+//! | a product | tiles of rows of one type by tensor cores (`product.cuh`, `mma.cuh`), and what is done with them at once (`epilogue.rs`) |
 //! | a product and nothing else, of a number of rows that is known | by cuBLAS, where it is there (`dense.rs`) |
 //! | outer products | tiles of the matrix over parts of the rows of its type, then their totals (`outer.cuh`) |
 //!

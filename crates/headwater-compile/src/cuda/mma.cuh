@@ -1,13 +1,15 @@
 // Products of small matrices by tensor cores, whose operands come from memory straight into registers.
 //
 // A warp multiplies 16 by 8 by 8 (TF32) or 16 by 8 by 16 (bf16) elements in one instruction: 2048 or 4096 flops, where 32
-// lanes of plain arithmetic take 32 or 64 instructions. A TF32 number keeps 11 bits of a float's 24. Three products of a large
-// and a small part each (large * large + large * small + small * large) give a float's accuracy back; what is left out is
-// below 2^-20 of the product. Parts are taken by integer arithmetic, of which an SM does four times as much as of conversions.
+// lanes of plain arithmetic take 32 or 64 instructions. A TF32 number keeps 11 bits of a float's 24. Three products of a
+// large and a small part each (large * large + large * small + small * large) give a float's accuracy back; what is left out
+// is below 2^-20 of the product. Parts are taken by integer arithmetic, of which an SM does four times as much as of
+// conversions.
 //
-// Lane 4 * g + t holds of the left matrix rows g and g + 8, of the right one column g, both at depths t and t + 4 (in bf16 at four
-// depths), of the sum rows g and g + 8 at columns 2 * t and 2 * t + 1. In which order depths, rows and columns are taken is free,
-// as long as it is the same on both sides: so a lane takes four neighbours of memory, 16 bytes, as operands of two instructions.
+// Lane 4 * g + t holds of the left matrix rows g and g + 8, of the right one column g, both at depths t and t + 4 (in bf16
+// at four depths), of the sum rows g and g + 8 at columns 2 * t and 2 * t + 1. In which order depths, rows and columns are
+// taken is free, as long as it is the same on both sides: so a lane takes four neighbours of memory, 16 bytes, as operands
+// of two instructions.
 //
 // The emulator exchanges what lanes hold through shared memory and rounds as a GPU does; sums may differ in the last bits.
 
@@ -122,8 +124,8 @@ __device__ inline void hw_mma(float (&sums)[4], const HwPart<MODE, 4> &left, con
     }
 }
 
-// Four neighbours of a row from `column` on; zeros behind its end, and where it is not there. Where 4 divides WIDTH and `column`, rows begin on
-// 16 bytes.
+// Four neighbours of a row from `column` on; zeros behind its end, and where it is not there. Where 4 divides WIDTH and
+// `column`, rows begin on 16 bytes.
 template <u32 WIDTH> __device__ inline float4 hw_four(const float *row, u32 column, bool is_there) {
     float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (WIDTH % 4 == 0) {

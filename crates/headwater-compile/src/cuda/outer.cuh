@@ -1,10 +1,11 @@
 // Sums of outer products, a matrix a type: the gradient of a weight.
 //
-// Bytes: both sides of every row once a tile of the matrix, and every part of the sums twice. Flops: 2 * heads * ROWS * COLS a
-// row, three times that where float accuracy is made of TF32. A warp makes 64 by 64 of one matrix by tensor cores (mma.cuh), rows being the depth of
-// the product: it takes 8 rows (bf16: 16) at a time straight into registers, 16 bytes a lane, and loads the next ones meanwhile. Four warps are a thread
-// block over one chunk of rows of a type: they lie over 128 by 128 of the matrix, or share the rows, and then their sums meet in shared memory. Plain
-// arithmetic makes 32 by 32 a block. There are so many chunks that a GPU is busy, and a type with most rows has most of them. `hw_total` adds them in
+// Bytes: both sides of every row once a tile of the matrix, and every part of the sums twice. Flops: 2 * heads * ROWS * COLS
+// a row, three times that where float accuracy is made of TF32. A warp makes 64 by 64 of one matrix by tensor cores
+// (mma.cuh), rows being the depth of the product: it takes 8 rows (bf16: 16) at a time straight into registers, 16 bytes a
+// lane, and loads the next ones meanwhile. Four warps are a thread block over one chunk of rows of a type: they lie over 128
+// by 128 of the matrix, or share the rows, and then their sums meet in shared memory. Plain arithmetic makes 32 by 32 a
+// block. There are so many chunks that a GPU is busy, and a type with most rows has most of them. `hw_total` adds them in
 // their order, so a sum is the same every time.
 
 // A block's place: which chunk of rows, head and tile of the matrix.
@@ -94,15 +95,17 @@ __device__ inline void hw_along(HwPart<MODE, COUNT> &part, u32 place, const floa
 template <int MODE, u32 HEADS, u32 ROWS, u32 COLS, class X, class Y>
 __device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles, u32 rows, float *out) {
     // Warps beside each other in the matrix, below each other, and for the same part of it.
-    const u32 BESIDE = COLS > HW_SIDE ? 2 : 1, BELOW = ROWS > HW_SIDE ? 2 : 1, PARTS = BESIDE * BELOW, SHARES = HW_TENSOR_WARPS / PARTS;
-    const u32 HEIGHT = HW_SIDE * BELOW, WIDTH = HW_SIDE * BESIDE, DOWN = (ROWS + HEIGHT - 1) / HEIGHT, ACROSS = (COLS + WIDTH - 1) / WIDTH;
+    const u32 BESIDE = COLS > HW_SIDE ? 2 : 1, BELOW = ROWS > HW_SIDE ? 2 : 1;
+    const u32 PARTS = BESIDE * BELOW, SHARES = HW_TENSOR_WARPS / PARTS, HEIGHT = HW_SIDE * BELOW, WIDTH = HW_SIDE * BESIDE;
+    const u32 DOWN = (ROWS + HEIGHT - 1) / HEIGHT, ACROSS = (COLS + WIDTH - 1) / WIDTH;
     const u32 X_HALVES = ROWS > 32 ? 2 : 1, Y_HALVES = COLS > 32 ? 2 : 1, TALL = 2 * X_HALVES, WIDE = 4 * Y_HALVES;
     const u32 LOADS = MODE == HW_BF16 ? 4 : 2, STEP = 4 * LOADS, chunks = hw_chunks(tiles, rows);
     __shared__ float given[SHARES == 1 ? 1 : SHARES / 2 * PARTS][SHARES == 1 ? 1 : TALL * WIDE * 4][32];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, share = warp / PARTS, g = lane / 4, t = lane % 4;
     for (u32 at = blockIdx.x; at < chunks * HEADS * DOWN * ACROSS; at += gridDim.x) {
         const HwPlace<HEADS, DOWN, ACROSS> place(at);
-        const u32 first_column = place.column * WIDTH + warp % BESIDE * HW_SIDE, first_row = place.row * HEIGHT + warp / BESIDE % BELOW * HW_SIDE;
+        const u32 first_column = place.column * WIDTH + warp % BESIDE * HW_SIDE;
+        const u32 first_row = place.row * HEIGHT + warp / BESIDE % BELOW * HW_SIDE;
         const HwTile chunk = hw_chunk(tiles, rows, place.chunk);
         const u32 end = chunk.first + chunk.count, begin = chunk.first + share * STEP;
         float sums[TALL][WIDE][4] = {};
@@ -139,7 +142,8 @@ __device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles
             __syncthreads();
 #pragma unroll
             for (u32 i = 0; i < TALL * WIDE * 4; i++) {
-                if (share >= left && share < 2 * left) given[warp - left * PARTS][i][lane] = sums[i / 4 / WIDE][i / 4 % WIDE][i % 4];
+                const bool gives = share >= left && share < 2 * left;
+                if (gives) given[warp - left * PARTS][i][lane] = sums[i / 4 / WIDE][i / 4 % WIDE][i % 4];
             }
             __syncthreads();
 #pragma unroll
@@ -159,7 +163,8 @@ __device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles
                 const u32 from = i % 2 * 2 + j % 2, n = j / 2 * 4;
                 if (row >= ROWS) continue;
                 if (COLS % 4 == 0) {
-                    if (column < COLS) *(float4 *)(to + column) = make_float4(own[n][from], own[n + 1][from], own[n + 2][from], own[n + 3][from]);
+                    const float4 four = make_float4(own[n][from], own[n + 1][from], own[n + 2][from], own[n + 3][from]);
+                    if (column < COLS) *(float4 *)(to + column) = four;
                 } else {
 #pragma unroll
                     for (u32 k = 0; k < 4; k++) {

@@ -1,14 +1,17 @@
 // Rows, gathered and scaled, times the matrix of their type; what is done with the products follows at once.
 //
-// Bytes: each row once a slab of 64 columns (all but the first time out of a cache where all slabs of a matrix are kept), each matrix once a thread
-// block and stretch of tiles of its type, results once. Flops: 2 * heads * FROM * TO a row, three times that where float accuracy is made of TF32.
+// Bytes: each row once a slab of 64 columns (all but the first time out of a cache where all slabs of a matrix are kept),
+// each matrix once a thread block and stretch of tiles of its type, results once. Flops: 2 * heads * FROM * TO a row, three
+// times that where float accuracy is made of TF32.
 //
-// A warp makes 32 rows by 64 columns with tensor cores (mma.cuh). Elements of rows come straight into the registers that take part, 16 bytes a lane, four
-// steps of 16 columns ahead and on into the next slab and tile: 8 KiB a warp are under way all the time, and warps never wait for each other but where
-// the type changes. The matrix lies in shared memory in the order that lanes take it. Tiles have 128 rows of one type and are listed once a graph. HW_F32 is
-// plain arithmetic, 64 by 64 a block and 4 by 4 a thread.
+// A warp makes 32 rows by 64 columns with tensor cores (mma.cuh). Elements of rows come straight into the registers that
+// take part, 16 bytes a lane, four steps of 16 columns ahead and on into the next slab and tile: 8 KiB a warp are under way
+// all the time, and warps never wait for each other but where the type changes. The matrix lies in shared memory in the
+// order that lanes take it. Tiles have 128 rows of one type and are listed once a graph. HW_F32 is plain arithmetic, 64 by
+// 64 a block and 4 by 4 a thread.
 //
-// Products run along the vector in an order that the text fixes, so they are the same bits every time, and agree with the CPU's within rounding.
+// Products run along the vector in an order that the text fixes, so they are the same bits every time, and agree with the
+// CPU's within rounding.
 
 #define HW_THREADS 256
 // Elements of rows that a step of a plain product takes.
@@ -34,9 +37,9 @@ template <u32 TILE> __device__ inline u32 hw_tiles(const HwTiles &tiles, u32 row
     return tiles.kind == HW_MAP_SAME ? rows : (u32)(((u64)rows + TILE - 1) / TILE);
 }
 
-// `X` gives `at(i)`, the number of the vector of row i in its buffer, `row(at)`, where that lies, and `scale(i)`. `Out` takes one or four neighbouring
-// products of a row and its type, and stores them if they are to be; what they
-// are multiplied with is added to `dots`, which `whole` takes when a head of the row is done.
+// `X` gives `at(i)`, the number of the vector of row i in its buffer, `row(at)`, where that lies, and `scale(i)`. `Out`
+// takes one or four neighbouring products of a row and its type, and stores them if they are to be; what they are multiplied
+// with is added to `dots`, which `whole` takes when a head of the row is done.
 template <u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
 __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     const u32 TILE = 64;
@@ -77,14 +80,16 @@ __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles 
             const u32 row = tile.first + top + i;
             for (u32 j = 0; j < 4; j++) {
                 const u32 column = first_column + left + j;
-                if (top + i < tile.count && column < TO) out.one(true, row, tile.type, head * TO + column, sums[i][j] * x.scale(row), none);
+                const bool is_there = top + i < tile.count && column < TO;
+                if (is_there) out.one(true, row, tile.type, head * TO + column, sums[i][j] * x.scale(row), none);
             }
         }
     }
 }
 
-// The tiles of a thread block, which are neighbours, so that most are of one type. Numbers of rows are looked up a tile ahead and tiles two, so that
-// loads of rows do not wait for lists. TIMES is how often all tiles are gone through, for one slab of columns each time.
+// The tiles of a thread block, which are neighbours, so that most are of one type. Numbers of rows are looked up a tile
+// ahead and tiles two, so that loads of rows do not wait for lists. TIMES is how often all tiles are gone through, for one
+// slab of columns each time.
 template <u32 TILE, u32 TIMES, class X> struct HwAhead {
     const X &x;
     const HwTiles &tiles;
@@ -128,15 +133,17 @@ template <u32 TILE, u32 TIMES, class X> struct HwAhead {
     }
 };
 
-// DEEP elements of COLUMNS columns of a matrix, from (start, first) on, in the order that lanes take them: sixteen elements of eight columns are 32 times
-// four neighbours along the depth. Of two such stretches lanes hold four neighbouring columns of the sums.
+// DEEP elements of COLUMNS columns of a matrix, from (start, first) on, in the order that lanes take them: sixteen elements
+// of eight columns are 32 times four neighbours along the depth. Of two such stretches lanes hold four neighbouring columns
+// of the sums.
 template <u32 DEEP, u32 COLUMNS, u32 FROM, u32 TO, bool TRANSPOSED>
 __device__ inline void hw_keep_matrix(float4 *to, const float *matrix, u32 start, u32 first) {
     const u32 COUNT = DEEP / 16 * COLUMNS / 8 * 32;
 #pragma unroll 8
     for (u32 i = threadIdx.x; i < COUNT; i += HW_TENSOR_THREADS) {
         const u32 g = i % 32 / 4, n = i / 32 % (COLUMNS / 8);
-        const u32 column = first + n / 2 * 16 + g / 2 * 4 + n % 2 * 2 + g % 2, deep = start + i / 32 / (COLUMNS / 8) * 16 + i % 4 * 4;
+        const u32 column = first + n / 2 * 16 + g / 2 * 4 + n % 2 * 2 + g % 2;
+        const u32 deep = start + i / 32 / (COLUMNS / 8) * 16 + i % 4 * 4;
         const u32 AT = TRANSPOSED ? FROM : 1, ALONG = TRANSPOSED ? 1 : TO;
         const float *from = matrix + (column < TO ? column : 0) * AT;
         if (TRANSPOSED && FROM % 4 == 0) {
@@ -150,7 +157,8 @@ __device__ inline void hw_keep_matrix(float4 *to, const float *matrix, u32 start
     }
 }
 
-// Sixteen elements of 32 rows times those of WIDE times eight columns. `x` has four neighbours of rows g, g + 8, g + 16 and g + 24.
+// Sixteen elements of 32 rows times those of WIDE times eight columns. `x` has four neighbours of rows g, g + 8, g + 16 and
+// g + 24.
 template <int MODE, u32 WIDE>
 __device__ inline void hw_multiply(const float4 (&x)[4], const float4 *w, float (&sums)[2][WIDE][4]) {
     const u32 HALVES = MODE == HW_BF16 ? 1 : 2;
@@ -186,7 +194,8 @@ __device__ inline void hw_multiply(const float4 (&x)[4], const float4 *w, float 
 
 // Gives the products of a warp's rows away, four at a time where 4 divides the length of rows.
 template <u32 WIDE, u32 TO, class X, class Out>
-__device__ inline void hw_give(const X &x, const HwTile &tile, u32 head, u32 first, const float (&sums)[2][WIDE][4], const Out &out) {
+__device__ inline void hw_give(const X &x, const HwTile &tile, u32 head, u32 first, const float (&sums)[2][WIDE][4],
+                               const Out &out) {
     const u32 top = threadIdx.x / 32 * 32 + threadIdx.x % 32 / 4;
 #pragma unroll
     for (u32 m = 0; m < 4; m++) {
@@ -227,7 +236,8 @@ __device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles 
     const u32 STEPS = (FROM + 15) / 16, RING = STEPS < 4 ? STEPS : 4, ROUNDS = (STEPS + RING - 1) / RING;
     extern __shared__ float4 kept[];
     const u32 count = hw_tiles<TILE>(tiles, rows), t = threadIdx.x % 4;
-    const u32 begin = (u32)((u64)count * TIMES * blockIdx.x / gridDim.x), end = (u32)((u64)count * TIMES * (blockIdx.x + 1) / gridDim.x);
+    const u64 all = (u64)count * TIMES;
+    const u32 begin = (u32)(all * blockIdx.x / gridDim.x), end = (u32)(all * (blockIdx.x + 1) / gridDim.x);
     if (begin == end) return;
     HwAhead<TILE, TIMES, X> ahead(x, tiles, rows, count, begin, end);
     // What is loaded next: a round of steps of a slab of `ahead.tile`, for as long as there is one.

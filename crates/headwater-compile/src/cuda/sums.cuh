@@ -1,9 +1,10 @@
-// Sums over the rows of a type, or over all rows, in two launches: thread blocks add up chunks of the rows, then the chunks of a
-// type are added in their order.
+// Sums over the rows of a type, or over all rows, in two launches: thread blocks add up chunks of the rows, then the chunks
+// of a type are added in their order.
 //
-// Bytes: every row once, and every chunk's sum twice; chunks are as many as keep a GPU busy, or few where rows are few, and a type
-// with most of the rows has most of the chunks. Flops: one or a few an element, so loads bound it: threads of a block lie along the
-// row first, so that a warp reads whole lines. No sum depends on how many blocks run, so it is the same every time.
+// Bytes: every row once, and every chunk's sum twice; chunks are as many as keep a GPU busy, or few where rows are few, and
+// a type with most of the rows has most of the chunks. Flops: one or a few an element, so loads bound it: threads of a block
+// lie along the row first, so that a warp reads whole lines. No sum depends on how many blocks run, so it is the same every
+// time.
 
 #define HW_SUM 0
 #define HW_MEAN 1
@@ -57,8 +58,8 @@ template <int HOW, u32 SIDE, u32 THREADS = 256, class T> __device__ inline T hw_
     return sum;
 }
 
-// The totals of LEN columns over the chunks of every type, which lie STRIDE apart: SIDE columns a thread block at a time, so that 256 /
-// SIDE groups of threads take every so many-th chunk.
+// The totals of LEN columns over the chunks of every type, which lie STRIDE apart: SIDE columns a thread block at a time, so
+// that 256 / SIDE groups of threads take every so many-th chunk.
 template <int HOW, u32 STRIDE, u32 LEN, u32 SIDE>
 __device__ inline void hw_total_by(const float *partial, const HwTiles &tiles, u32 types, u32 rows, float *out) {
     const u32 across = (LEN + SIDE - 1) / SIDE;

@@ -36,6 +36,10 @@ const LOADS_BEFORE: f64 = 2.0;
 const MOST_HELD: f64 = 32.0;
 /// Numbers of a row that one lane has all of; as `cuda/loops.rs` has it.
 const MOST_IN_A_LANE: f64 = 8.0;
+/// Inner rows of the longest row that a group of lanes has alone; as `cuda/nest.rs` has it.
+const MOST_ALONE: f64 = 512.0;
+/// How likely it is that such a row is among the last.
+const LIKELY_LAST: f64 = 0.5;
 /// How much faster another schedule must be for the usual one to be left.
 const WORTH: f64 = 0.95;
 
@@ -91,10 +95,13 @@ fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics,
     let registers = OTHER_REGISTERS + held * (ahead + 2.0);
     let groups = machine.sms * machine.threads.min(machine.registers / registers) / lanes;
     // Lanes look up as many inner rows at a time as there are lanes.
-    let each = inner / outer;
-    let gathers = if widest > MOST_IN_A_LANE { (each / ahead).ceil() } else { 0.0 };
-    let loads = 1.0 + LOADS_BEFORE * (each / lanes).ceil() + gathers;
-    outer * walks(traverse) * loads * machine.latency_seconds / groups
+    let seconds = |each: f64| {
+        let gathers = if widest > MOST_IN_A_LANE { (each / ahead).ceil() } else { 0.0 };
+        let loads = 1.0 + LOADS_BEFORE * (each / lanes).ceil() + gathers;
+        walks(traverse) * loads * machine.latency_seconds
+    };
+    // Rows that find room all at once take as long as one of them. The last one may be the longest that a group has alone.
+    (outer / groups).max(1.0) * seconds(inner / outer) + LIKELY_LAST * seconds(MOST_ALONE)
 }
 
 /// How often a nest goes over its innermost rows: once more for every sum over them that they wait for.
@@ -115,8 +122,8 @@ mod tests {
     use crate::pass::{Optimisations, compile};
     use crate::testing::layer;
 
-    /// Lanes of the walk of a layer's forward pass over so many pairs, which have ten million edges.
-    fn lanes(pairs: f64, machine: &Machine) -> usize {
+    /// Lanes of the walk of a layer's forward pass over so many pairs with so many edges.
+    fn lanes(pairs: f64, edges: f64, machine: &Machine) -> usize {
         let statistics = Statistics {
             node_types: 4.0,
             edge_types: 10.0,
@@ -124,7 +131,7 @@ mod tests {
             destinations: 1e6,
             source_pairs: pairs,
             destination_pairs: pairs,
-            edges: 1e7,
+            edges,
             filled: 1.0,
         };
         let program = layer("rgcn", &[("d_in", 64), ("d_out", 64)], &[]);
@@ -141,7 +148,9 @@ mod tests {
     #[test]
     fn short_rows_take_fewer_lanes() {
         let at_once = Machine { latency_seconds: 0.0, ..Machine::H200 };
-        assert!(lanes(8e6, &Machine::H200) < lanes(8e6, &at_once));
-        assert_eq!(lanes(1e5, &Machine::H200), lanes(1e5, &at_once));
+        assert!(lanes(8e6, 1e7, &Machine::H200) < lanes(8e6, 1e7, &at_once));
+        assert_eq!(lanes(1e5, 1e7, &Machine::H200), lanes(1e5, 1e7, &at_once));
+        // A GPU that has room for all rows at once gains nothing by more of them.
+        assert_eq!(lanes(800.0, 1000.0, &Machine::H200), lanes(800.0, 1000.0, &at_once));
     }
 }

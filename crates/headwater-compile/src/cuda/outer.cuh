@@ -187,10 +187,10 @@ __device__ inline void hw_outer(const X &x, const Y &y, const HwTiles &tiles, u3
 
 // Products of weights, a matrix a type and head: small, so an element a thread.
 template <u32 ROWS, u32 INNER, u32 COLS, bool A_TURNED, bool B_TURNED>
-__device__ inline void hw_weights(const float *a, const float *b, u32 matrices, float *out) {
-    const u32 count = matrices * ROWS * COLS;
-    for (u32 at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) {
-        const u32 column = at % COLS, row = at / COLS % ROWS;
+__device__ inline void hw_weights(const float *a, const float *b, u64 matrices, float *out) {
+    const u64 count = matrices * ROWS * COLS;
+    for (u64 at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) {
+        const u32 column = (u32)(at % COLS), row = (u32)(at / COLS % ROWS);
         const u64 matrix = at / COLS / ROWS;
         const float *left = a + matrix * ROWS * INNER + (A_TURNED ? row : row * INNER);
         const float *right = b + matrix * INNER * COLS + (B_TURNED ? column * INNER : column);

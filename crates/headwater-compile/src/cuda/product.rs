@@ -227,7 +227,7 @@ impl Writer<'_> {
         let inner = self.buffers[a.0.at()].shape.len() / (heads * rows).max(1);
         let data = |out: &mut Self, id: BufferId| out.buffer(id);
         let (left, right, to) = (data(self, a.0), data(self, b.0), data(self, *to));
-        let matrices = format!("graph->rows[{}] * {heads}", domain_number(domain));
+        let matrices = format!("(u64)graph->rows[{}] * {heads}", domain_number(domain));
         self.line(&format!(
             "hw_weights<{rows}, {inner}, {cols}, {}, {}>({left}, {right}, {matrices}, {to});",
             a.1, b.1

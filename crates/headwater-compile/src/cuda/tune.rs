@@ -12,11 +12,11 @@ use headwater_cuda::{Allocation, Bandwidths, Gpu, Span, Stream, cache};
 use super::Precision;
 use super::cuda::{DeviceRows, Executor};
 use super::graph::DeviceGraph;
-use super::text::HEADERS;
+use super::text::{HEADERS, emit};
 use crate::adjacency::Adjacency;
 use crate::error::{Error, Result};
 use crate::inter::Domain;
-use crate::intra::{Buffer, Kernel, Program, Role, Schedule, print};
+use crate::intra::{Buffer, Kernel, Program, Role, Schedule};
 use crate::pass::{Machine, Statistics, choose};
 
 /// How schedules are chosen.
@@ -235,15 +235,15 @@ fn times(program: &Program, gpu: &Gpu, graph: &Adjacency, precision: Precision) 
     Ok(least)
 }
 
-/// What tells measurements from all others: kernels, rows, how exact products are, and the GPU.
+/// What tells measurements from all others: kernels, rows, and the GPU.
 fn key(program: &Program, gpu: &Gpu, graph: &Adjacency, precision: Precision) -> cache::Key {
     let rows: Vec<String> = Domain::ALL.iter().map(|domain| graph.rows(*domain).to_string()).collect();
     let facts = gpu.facts();
     let machine = format!("{} {}", facts.name, facts.sms);
-    let (kernels, precision) = (print(program), format!("{precision:?}"));
-    // Texts that kernels are made of: times of others say nothing of them.
+    // The texts of the kernels as they are written now, with their usual schedules: times of others say nothing of them.
+    let written = emit(&Program { schedules: Vec::new(), ..program.clone() }, precision).text;
     let texts = HEADERS.iter().map(|(_, text)| *text);
-    cache::Key::of([VERSION, &kernels, &rows.join(" "), &precision, &machine].into_iter().chain(texts))
+    cache::Key::of([VERSION, &written, &rows.join(" "), &machine].into_iter().chain(texts))
 }
 
 fn write(schedules: &[Schedule]) -> String {

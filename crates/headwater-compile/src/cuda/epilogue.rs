@@ -6,8 +6,8 @@ use super::text::{PLACES, Writer};
 use crate::inter::{Path, Shape};
 use crate::intra::{Body, Gemm, Register, Step, StepOp};
 
-/// Elements of a row that one warp makes at most; as `mma.cuh` has it.
-const SIDE: usize = 64;
+/// Columns of products that one warp makes at a time; as `mma.cuh` has it.
+pub(super) const SIDE: usize = 64;
 
 /// What a step of a body is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Precision;
 use super::element::Elements;
+use super::epilogue::SIDE;
 use super::lower::{Chunks, OUTER_TILE};
 use super::split::{Sum, Sums};
 use super::text::{Blocks, Cut, PLACES, Tiling, Writer, domain_number};
@@ -26,8 +27,6 @@ impl Precision {
     }
 }
 
-/// Columns that a warp makes at a time; as `mma.cuh` has it.
-const SIDE: usize = 64;
 /// Elements of rows that a step of tensor cores takes, and those that are under way.
 const STEP: usize = 16;
 const AHEAD: usize = 4 * STEP;

@@ -72,7 +72,8 @@ pub struct BenchLayerArgs {
     /// Show or draw the lines of such a file, or of --json, instead of measuring.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// Times of other systems to put beside ours in `--suite systems`: lines of JSON with shape, model, what, who and ms.
+    /// Times of other systems to put beside ours in `--suite systems`: the file of `bench/peers/relational.py --json`, or lines of JSON with
+    /// shape, model, what, who and ms. Times on graphs of other sizes than ours are left out.
     #[arg(long, value_name = "FILE")]
     pub peers: Option<PathBuf>,
     /// One JSON object a case instead of text and tables.
@@ -113,7 +114,7 @@ pub enum LayerSuite {
     Kernels,
 }
 
-/// Texts of hgt.
+/// Which text of HGT is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LayerVariant {
     /// PyG's HGTConv.

@@ -12,7 +12,8 @@ use super::split::{Sums, split};
 use super::text::{Cut, Tiling};
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{
-    Body, Buffer, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Register, Role, Schedule, StepOp, Traverse,
+    Body, Buffer, BufferId, Gemm, Kernel, KernelSchedule, Library, Outer, Program, Read, Register, Role, StepOp,
+    Traverse,
 };
 
 /// Rows and columns that a thread block makes of a matrix of outer products.
@@ -148,13 +149,13 @@ fn product(gemm: &Gemm, precision: Precision, found: &mut Lowered) {
 }
 
 /// How rows of outer products are cut: into fewer chunks where matrices are large, which several thread blocks make each.
-fn outer_chunks(outer: &Outer, schedule: Schedule, found: &mut Lowered) -> Chunks {
+fn outer_chunks(outer: &Outer, schedule: KernelSchedule, found: &mut Lowered) -> Chunks {
     let Buffer { domain, shape, .. } = found.buffers[outer.to.at()];
     let tiles = match shape {
         Shape::Matrix { heads, rows, cols } => heads * rows.div_ceil(OUTER_TILE) * cols.div_ceil(OUTER_TILE),
         Shape::Row { .. } => 1,
     };
-    let most = if let Schedule::Outer { chunks } = schedule { chunks } else { 1 };
+    let most = if let KernelSchedule::Outer { chunks } = schedule { chunks } else { 1 };
     let cut = Cut::Chunks((most / tiles.max(1)).max(1));
     found.chunks(Tiling { rows: outer.rows, types: domain, path: outer.path, cut }, shape.len())
 }

@@ -13,7 +13,7 @@ use super::phase::Phases;
 use super::row::{Layout, Rows};
 use super::text::{Writer, domain_number};
 use crate::inter::{Domain, Path};
-use crate::intra::{Read, Schedule, StepOp, Traverse};
+use crate::intra::{KernelSchedule, Read, StepOp, Traverse};
 
 /// Edges that a group of lanes has alone at most; as `hubs.cuh` has it.
 pub(crate) const MOST_ALONE: usize = 512;
@@ -26,8 +26,8 @@ pub(super) fn has_hubs(nest: &[Domain]) -> bool {
 }
 
 /// How the vectors of a nest lie across lanes.
-pub(super) fn layout(nodes: &Nodes, schedule: Schedule) -> Layout {
-    let lanes = if let Schedule::Walk { lanes, .. } = schedule { Some(lanes) } else { None };
+pub(super) fn layout(nodes: &Nodes, schedule: KernelSchedule) -> Layout {
+    let lanes = if let KernelSchedule::Walk { lanes, .. } = schedule { Some(lanes) } else { None };
     Layout::of(nodes.all.iter().map(|node| node.shape.len()).max().unwrap_or(1), lanes)
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Nest<'a> {
 }
 
 impl Nest<'_> {
-    fn with(traverse: &Traverse, kept: &Kept, schedule: Schedule, write: impl FnOnce(&Nest<'_>, &[Act])) {
+    fn with(traverse: &Traverse, kept: &Kept, schedule: KernelSchedule, write: impl FnOnce(&Nest<'_>, &[Act])) {
         let (nodes, levels) = (Nodes::new(&traverse.body), traverse.nest.len());
         let rows = Rows { nodes: &nodes, nest: &traverse.nest, layout: layout(&nodes, schedule) };
         let (kinds, acts) = (kinds(&nodes, levels), acts(&nodes, levels, kept));
@@ -370,7 +370,7 @@ impl Nest<'_> {
         let made: Vec<NodeId> = self.wide(acts);
         let loads: Vec<NodeId> = made.iter().copied().filter(|node| self.wide_load(*node).is_some()).collect();
         let floats: usize = loads.iter().map(|node| self.rows.slots(*node)).sum();
-        let most = if let Schedule::Walk { ahead, .. } = out.schedule { ahead } else { Schedule::AHEAD };
+        let most = if let KernelSchedule::Walk { ahead, .. } = out.schedule { ahead } else { KernelSchedule::AHEAD };
         let rows = prev_power_of_two(MOST_FLOATS / floats.max(1)).clamp(1, most);
         out.line(&format!("for (u32 from = 0; from < n; from += {rows}) {{"));
         out.indented(|out| {

@@ -10,7 +10,7 @@ use super::lower::{Lowered, Work, lower};
 use super::nodes::Nodes;
 use super::{Precision, nest};
 use crate::inter::{Domain, Path};
-use crate::intra::{Body, Buffer, BufferId, Program, Read, Register, Role, Schedule, StepOp, Traverse};
+use crate::intra::{Body, Buffer, BufferId, KernelSchedule, Program, Read, Register, Role, StepOp, Traverse};
 
 /// What stands before every emitted text, in order.
 pub(super) static HEADERS: [(&str, &str); 7] = [
@@ -66,7 +66,7 @@ pub enum Blocks {
     Pieces(Tiling, usize),
     /// For pieces of rows that tensor cores multiply, with so many blocks for the same piece: small ones that stay for all of their pieces.
     Tensor {
-        /// The pieces.
+        /// Tiles or chunks of rows of one type.
         pieces: Tiling,
         /// Blocks for the same piece.
         across: usize,
@@ -175,7 +175,7 @@ pub(super) struct Writer<'a> {
     table: &'a mut Table,
     pub buffers: &'a [Buffer],
     /// How the kernel is run that this is, or is a part of.
-    pub schedule: Schedule,
+    pub schedule: KernelSchedule,
     lines: String,
     depth: usize,
     used: Used,

@@ -16,8 +16,8 @@ use super::text::{HEADERS, emit};
 use crate::adjacency::Adjacency;
 use crate::error::{Error, Result};
 use crate::inter::Domain;
-use crate::intra::{Buffer, Kernel, Program, Role, Schedule};
-use crate::pass::{Machine, Statistics, choose};
+use crate::intra::{Buffer, Kernel, KernelSchedule, Program, Role};
+use crate::pass::{GpuConstants, Statistics, choose};
 
 /// How schedules are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -74,8 +74,8 @@ impl FromStr for Tuning {
             }
             names.push(name);
             match name {
-                "lanes" => chosen.lanes = power(Schedule::LEAST_LANES, Schedule::MOST_LANES)?,
-                "ahead" => chosen.ahead = power(1, 2 * Schedule::AHEAD)?,
+                "lanes" => chosen.lanes = power(KernelSchedule::LEAST_LANES, KernelSchedule::MOST_LANES)?,
+                "ahead" => chosen.ahead = power(1, 2 * KernelSchedule::AHEAD)?,
                 "chunks" if (1..=MOST_CHUNKS).contains(&number) => chosen.chunks = Some(number),
                 "chunks" => return Err(wrong(format!("chunks is {number}; expected 1 to {MOST_CHUNKS}"))),
                 _ => return Err(wrong(format!("no schedule has {name:?}; there are lanes, ahead and chunks"))),
@@ -98,18 +98,18 @@ impl fmt::Display for Tuning {
 
 impl Chosen {
     /// A kernel's schedule with these parts, as far as it may have them.
-    fn of(self, kernel: &Kernel, own: Schedule) -> Schedule {
+    fn of(self, kernel: &Kernel, own: KernelSchedule) -> KernelSchedule {
         match own {
-            Schedule::Walk { lanes, ahead } => {
+            KernelSchedule::Walk { lanes, ahead } => {
                 let may = |lanes: &usize| {
-                    let is_it = |other: &Schedule| matches!(other, Schedule::Walk { lanes: own, .. } if own == lanes);
-                    Schedule::all(kernel).iter().any(is_it)
+                    let is_it = |other: &KernelSchedule| matches!(other, KernelSchedule::Walk { lanes: own, .. } if own == lanes);
+                    KernelSchedule::all(kernel).iter().any(is_it)
                 };
                 let lanes = self.lanes.filter(may).unwrap_or(lanes);
-                Schedule::Walk { lanes, ahead: self.ahead.unwrap_or(ahead) }
+                KernelSchedule::Walk { lanes, ahead: self.ahead.unwrap_or(ahead) }
             }
-            Schedule::Outer { chunks } => Schedule::Outer { chunks: self.chunks.unwrap_or(chunks) },
-            Schedule::Only => Schedule::Only,
+            KernelSchedule::Outer { chunks } => KernelSchedule::Outer { chunks: self.chunks.unwrap_or(chunks) },
+            KernelSchedule::Only => KernelSchedule::Only,
         }
     }
 }
@@ -123,7 +123,7 @@ const FILLING: u8 = 0x3c;
 /// The format of what is kept.
 const VERSION: &str = "schedules 1";
 
-impl Machine {
+impl GpuConstants {
     /// A GPU, measured.
     pub fn of(gpu: &Gpu) -> Result<Self> {
         let (facts, rates) = (gpu.facts(), Bandwidths::of(gpu)?);
@@ -148,7 +148,7 @@ pub fn chosen(program: Program, tuning: Tuning) -> Program {
 
 /// A program with the schedules that the model chooses with a GPU's own constants, for graphs of such rows.
 pub fn modelled(program: Program, gpu: &Gpu, statistics: &Statistics) -> Result<Program> {
-    let schedules = choose(&program, statistics, &Machine::of(gpu)?);
+    let schedules = choose(&program, statistics, &GpuConstants::of(gpu)?);
     Ok(Program { schedules, ..program })
 }
 
@@ -179,16 +179,16 @@ pub fn tuned(program: Program, tuning: Tuning, gpu: &Gpu, graph: &Adjacency, pre
 }
 
 /// The schedules that make kernels fastest, each timed beside the program's own.
-fn measure(program: &Program, gpu: &Gpu, graph: &Adjacency, precision: Precision) -> Result<Vec<Schedule>> {
+fn measure(program: &Program, gpu: &Gpu, graph: &Adjacency, precision: Precision) -> Result<Vec<KernelSchedule>> {
     let own = |at: usize| program.schedule(at);
-    let lists: Vec<Vec<Schedule>> = (0..program.kernels.len())
+    let lists: Vec<Vec<KernelSchedule>> = (0..program.kernels.len())
         .map(|at| {
-            let others = Schedule::all(&program.kernels[at]).into_iter().filter(|other| *other != own(at));
+            let others = KernelSchedule::all(&program.kernels[at]).into_iter().filter(|other| *other != own(at));
             std::iter::once(own(at)).chain(others).collect()
         })
         .collect();
     let most = lists.iter().map(Vec::len).max().unwrap_or(0);
-    let mut best: Vec<(Schedule, f64)> = lists.iter().map(|list| (list[0], f64::INFINITY)).collect();
+    let mut best: Vec<(KernelSchedule, f64)> = lists.iter().map(|list| (list[0], f64::INFINITY)).collect();
     for turn in 0..most {
         let schedules = lists.iter().map(|list| *list.get(turn).unwrap_or(&list[0])).collect();
         let program = Program { schedules, ..program.clone() };
@@ -246,18 +246,18 @@ fn key(program: &Program, gpu: &Gpu, graph: &Adjacency, precision: Precision) ->
     cache::Key::of([VERSION, &written, &rows.join(" "), &machine].into_iter().chain(texts))
 }
 
-fn write(schedules: &[Schedule]) -> String {
+fn write(schedules: &[KernelSchedule]) -> String {
     schedules.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 /// What was kept, if each is one that its kernel may have.
-fn read(program: &Program, found: &[u8]) -> Option<Vec<Schedule>> {
+fn read(program: &Program, found: &[u8]) -> Option<Vec<KernelSchedule>> {
     let text = std::str::from_utf8(found).ok()?;
     let lines: Vec<&str> = text.split('\n').collect();
     let one = |(kernel, line): (&Kernel, &&str)| {
-        Schedule::all(kernel).into_iter().find(|schedule| schedule.to_string() == **line)
+        KernelSchedule::all(kernel).into_iter().find(|schedule| schedule.to_string() == **line)
     };
-    let all: Option<Vec<Schedule>> = program.kernels.iter().zip(&lines).map(one).collect();
+    let all: Option<Vec<KernelSchedule>> = program.kernels.iter().zip(&lines).map(one).collect();
     all.filter(|all| all.len() == lines.len() && all.len() == program.kernels.len())
 }
 
@@ -299,13 +299,13 @@ mod tests {
     fn what_was_chosen_is_there_where_kernels_may_have_it() {
         let program = program();
         let found = chosen(program.clone(), "lanes=8,chunks=7".parse().unwrap());
-        let all: Vec<Schedule> = (0..found.kernels.len()).map(|at| found.schedule(at)).collect();
-        assert!(all.iter().any(|own| matches!(own, Schedule::Walk { lanes: 8, .. })), "{all:?}");
-        assert!(all.iter().all(|own| !matches!(own, Schedule::Outer { chunks } if *chunks != 7)), "{all:?}");
+        let all: Vec<KernelSchedule> = (0..found.kernels.len()).map(|at| found.schedule(at)).collect();
+        assert!(all.iter().any(|own| matches!(own, KernelSchedule::Walk { lanes: 8, .. })), "{all:?}");
+        assert!(all.iter().all(|own| !matches!(own, KernelSchedule::Outer { chunks } if *chunks != 7)), "{all:?}");
         assert_eq!(chosen(program.clone(), Tuning::Fixed), program);
         // 64 numbers across 32 lanes would leave half of them idle.
         let wide = chosen(program.clone(), "lanes=32".parse().unwrap());
-        let is_wide = |at: usize| matches!(wide.schedule(at), Schedule::Walk { lanes: 32, .. });
+        let is_wide = |at: usize| matches!(wide.schedule(at), KernelSchedule::Walk { lanes: 32, .. });
         let widest = |at: usize| match &program.kernels[at] {
             Kernel::Traverse(own) => own.body.steps.iter().map(|step| step.shape.len()).max(),
             _ => None,
@@ -317,7 +317,8 @@ mod tests {
     #[test]
     fn damaged_schedules_are_not_taken() {
         let program = program();
-        let all: Vec<Schedule> = program.kernels.iter().map(|kernel| *Schedule::all(kernel).last().unwrap()).collect();
+        let all: Vec<KernelSchedule> =
+            program.kernels.iter().map(|kernel| *KernelSchedule::all(kernel).last().unwrap()).collect();
         let text = write(&all);
         assert_eq!(read(&program, text.as_bytes()), Some(all));
         let other = text.replace("lanes=", "lanes=3");

@@ -19,7 +19,7 @@ mod verify;
 
 pub use body::{Body, Hop, Read, Register, Step, StepOp};
 pub use print::{headline, print};
-pub use schedule::Schedule;
+pub use schedule::KernelSchedule;
 pub(crate) use schedule::{beside, usual_lanes};
 pub use verify::verify;
 
@@ -140,7 +140,7 @@ pub struct Program {
     /// Kernels.
     pub kernels: Vec<Kernel>,
     /// How a GPU runs each of them; as it runs all such kernels where nothing is said.
-    pub schedules: Vec<Schedule>,
+    pub schedules: Vec<KernelSchedule>,
 }
 
 impl Gemm {
@@ -176,9 +176,9 @@ impl std::ops::Index<BufferId> for Program {
 impl Program {
     /// How a GPU runs one of the kernels.
     #[must_use]
-    pub fn schedule(&self, kernel: usize) -> Schedule {
-        let usual = || self.kernels.get(kernel).and_then(|kernel| Schedule::all(kernel).first().copied());
-        self.schedules.get(kernel).copied().or_else(usual).unwrap_or(Schedule::Only)
+    pub fn schedule(&self, kernel: usize) -> KernelSchedule {
+        let usual = || self.kernels.get(kernel).and_then(|kernel| KernelSchedule::all(kernel).first().copied());
+        self.schedules.get(kernel).copied().or_else(usual).unwrap_or(KernelSchedule::Only)
     }
 
     /// A buffer by its name.

@@ -6,7 +6,7 @@ use super::{Body, Kernel};
 
 /// How a GPU runs a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Schedule {
+pub enum KernelSchedule {
     /// A nest of several levels.
     Walk {
         /// Lanes of a warp that have an outermost row at a time, a power of two. Fewer lanes hold more elements of a vector each, and a warp
@@ -24,12 +24,12 @@ pub enum Schedule {
     Only,
 }
 
-impl Schedule {
+impl KernelSchedule {
     /// Gathered rows under way where nothing else is said.
     pub const AHEAD: usize = 4;
-    /// The most lanes of a group.
+    /// The most lanes of a group: a warp.
     pub const MOST_LANES: usize = 32;
-    /// The fewest.
+    /// The fewest lanes of a group.
     pub const LEAST_LANES: usize = 4;
     /// The most elements of one vector that a lane may hold.
     const MOST_HELD: usize = 16;
@@ -46,15 +46,15 @@ impl Schedule {
 }
 
 /// Walks with vectors such as a body has.
-fn walks(body: &Body) -> Vec<Schedule> {
+fn walks(body: &Body) -> Vec<KernelSchedule> {
     let widest = body.steps.iter().map(|step| step.shape.len()).max().unwrap_or(1);
     let usual = usual_lanes(widest);
-    let fits = |lanes: &usize| *lanes <= usual || (widest <= 8 && *lanes <= Schedule::MOST_LANES);
-    let is_held = |lanes: &usize| widest.div_ceil(*lanes) <= Schedule::MOST_HELD || *lanes == usual;
+    let fits = |lanes: &usize| *lanes <= usual || (widest <= 8 && *lanes <= KernelSchedule::MOST_LANES);
+    let is_held = |lanes: &usize| widest.div_ceil(*lanes) <= KernelSchedule::MOST_HELD || *lanes == usual;
     let lanes = [usual, 4, 8, 16, 32].into_iter().enumerate().filter(|(at, lanes)| *at == 0 || *lanes != usual);
     let lanes: Vec<usize> = lanes.map(|(_, lanes)| lanes).filter(|lanes| fits(lanes) && is_held(lanes)).collect();
-    let usual_ahead = lanes.iter().map(|lanes| Schedule::Walk { lanes: *lanes, ahead: Schedule::AHEAD });
-    usual_ahead.chain([2, 8].map(|ahead| Schedule::Walk { lanes: usual, ahead })).collect()
+    let usual_ahead = lanes.iter().map(|lanes| KernelSchedule::Walk { lanes: *lanes, ahead: KernelSchedule::AHEAD });
+    usual_ahead.chain([2, 8].map(|ahead| KernelSchedule::Walk { lanes: usual, ahead })).collect()
 }
 
 /// Elements of a vector that a lane reads and writes at once, and lanes that one lies across, where nothing else is said.
@@ -70,10 +70,10 @@ pub(crate) fn beside(len: usize) -> usize {
 /// Lanes that vectors of up to so many elements lie across where nothing else is said.
 #[must_use]
 pub(crate) fn usual_lanes(len: usize) -> usize {
-    len.div_ceil(beside(len)).next_power_of_two().clamp(8, Schedule::MOST_LANES)
+    len.div_ceil(beside(len)).next_power_of_two().clamp(8, KernelSchedule::MOST_LANES)
 }
 
-impl fmt::Display for Schedule {
+impl fmt::Display for KernelSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Walk { lanes, ahead } => write!(f, "lanes={lanes},ahead={ahead}"),

@@ -20,7 +20,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use schedule::{Machine, choose};
+pub use schedule::{GpuConstants, choose};
 pub use statistics::Statistics;
 
 use crate::error::{Error, Result};
@@ -172,13 +172,13 @@ pub struct Workload {
     /// In inference.
     pub inference: Statistics,
     /// The GPU that kernels are scheduled for.
-    pub machine: Machine,
+    pub machine: GpuConstants,
 }
 
 impl From<&Statistics> for Workload {
     /// The same for both.
     fn from(statistics: &Statistics) -> Self {
-        Self { training: *statistics, inference: *statistics, machine: Machine::H200 }
+        Self { training: *statistics, inference: *statistics, machine: GpuConstants::H200 }
     }
 }
 
@@ -219,11 +219,11 @@ pub fn inference(layer: &Program, statistics: &Statistics, on: Optimisations) ->
     let search = Search { on, clean: &clean, price: &price, pairs: Pairs::On };
     let (found, _) = reorder(&clean(&layer)?, &search)?;
     let kernels = select(&Program { name: format!("{} inference", layer.name), ..found }, fusion)?;
-    Ok(scheduled(kernels, statistics, &Machine::H200))
+    Ok(scheduled(kernels, statistics, &GpuConstants::H200))
 }
 
 /// The program with the schedules that suit such rows.
-fn scheduled(program: intra::Program, statistics: &Statistics, machine: &Machine) -> intra::Program {
+fn scheduled(program: intra::Program, statistics: &Statistics, machine: &GpuConstants) -> intra::Program {
     let schedules = schedule::choose(&program, statistics, machine);
     intra::Program { schedules, ..program }
 }

@@ -5,12 +5,12 @@
 //! the registers of an SM. Outer products are bound by memory's speed; every chunk adds a matrix that is written and read again.
 
 use super::{Statistics, cost};
-use crate::intra::{Kernel, Program, Schedule, Step, StepOp, Traverse};
+use crate::intra::{Kernel, KernelSchedule, Program, Step, StepOp, Traverse};
 
 /// A GPU, as far as schedules depend on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Machine {
-    /// Streaming multiprocessors.
+pub struct GpuConstants {
+    /// How many streaming multiprocessors (SMs) it has.
     pub sms: f64,
     /// What copies reach, in bytes a second.
     pub bytes_per_second: f64,
@@ -22,7 +22,7 @@ pub struct Machine {
     pub threads: f64,
 }
 
-impl Machine {
+impl GpuConstants {
     /// What was measured of one H200; taken for a GPU where none is asked.
     pub const H200: Self =
         Self { sms: 132.0, bytes_per_second: 3.3e12, latency_seconds: 0.7e-6, registers: 65536.0, threads: 2048.0 };
@@ -45,12 +45,12 @@ const WORTH: f64 = 0.95;
 
 /// The schedule of every kernel of a program over such rows.
 #[must_use]
-pub fn choose(program: &Program, statistics: &Statistics, machine: &Machine) -> Vec<Schedule> {
+pub fn choose(program: &Program, statistics: &Statistics, machine: &GpuConstants) -> Vec<KernelSchedule> {
     let costs = cost::kernels(program, statistics);
     let one = |(kernel, cost): (&Kernel, &cost::Cost)| {
-        let time = |schedule: Schedule| seconds(program, kernel, cost, schedule, statistics, machine);
-        let mut all = Schedule::all(kernel).into_iter();
-        let usual = all.next().unwrap_or(Schedule::Only);
+        let time = |schedule: KernelSchedule| seconds(program, kernel, cost, schedule, statistics, machine);
+        let mut all = KernelSchedule::all(kernel).into_iter();
+        let usual = all.next().unwrap_or(KernelSchedule::Only);
         all.fold((usual, WORTH * time(usual)), |best, other| {
             let own = time(other);
             if own < best.1 { (other, own) } else { best }
@@ -65,16 +65,16 @@ fn seconds(
     program: &Program,
     kernel: &Kernel,
     cost: &cost::Cost,
-    schedule: Schedule,
+    schedule: KernelSchedule,
     statistics: &Statistics,
-    machine: &Machine,
+    machine: &GpuConstants,
 ) -> f64 {
     let moved = cost.bytes() / machine.bytes_per_second;
     match (kernel, schedule) {
-        (Kernel::Traverse(traverse), Schedule::Walk { lanes, ahead }) => {
+        (Kernel::Traverse(traverse), KernelSchedule::Walk { lanes, ahead }) => {
             moved.max(waiting(traverse, lanes as f64, ahead as f64, statistics, machine))
         }
-        (Kernel::Outer(outer), Schedule::Outer { chunks }) => {
+        (Kernel::Outer(outer), KernelSchedule::Outer { chunks }) => {
             let (chunks, matrix) = (chunks as f64, 4.0 * program[outer.to].shape.len() as f64);
             let busy = (chunks / (2.0 * machine.sms)).min(1.0);
             // The last chunk of every type is shorter.
@@ -86,7 +86,7 @@ fn seconds(
 }
 
 /// How long a walk waits for loads, all rows together.
-fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics, machine: &Machine) -> f64 {
+fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics, machine: &GpuConstants) -> f64 {
     let rows = |at: usize| statistics.rows(traverse.nest[at]).max(1.0);
     let (outer, inner) = (rows(0), rows(traverse.nest.len() - 1));
     let widest = traverse.body.steps.iter().map(|step| step.shape.len()).max().unwrap_or(1) as f64;
@@ -123,7 +123,7 @@ mod tests {
     use crate::testing::layer;
 
     /// Lanes of the walk of a layer's forward pass over so many pairs with so many edges.
-    fn lanes(pairs: f64, edges: f64, machine: &Machine) -> usize {
+    fn lanes(pairs: f64, edges: f64, machine: &GpuConstants) -> usize {
         let statistics = Statistics {
             node_types: 4.0,
             edge_types: 10.0,
@@ -139,7 +139,7 @@ mod tests {
         let pairs = [Domain::Pair(Side::Dst), Domain::Edge];
         let walk = kernels.kernels.iter().position(|kernel| kernel.nest() == pairs).unwrap();
         match choose(&kernels, &statistics, machine)[walk] {
-            Schedule::Walk { lanes, .. } => lanes,
+            KernelSchedule::Walk { lanes, .. } => lanes,
             other => panic!("{other}"),
         }
     }
@@ -147,10 +147,10 @@ mod tests {
     /// Rows of an edge or two want more of them under way than long ones, where loads take their time.
     #[test]
     fn short_rows_take_fewer_lanes() {
-        let at_once = Machine { latency_seconds: 0.0, ..Machine::H200 };
-        assert!(lanes(8e6, 1e7, &Machine::H200) < lanes(8e6, 1e7, &at_once));
-        assert_eq!(lanes(1e5, 1e7, &Machine::H200), lanes(1e5, 1e7, &at_once));
+        let at_once = GpuConstants { latency_seconds: 0.0, ..GpuConstants::H200 };
+        assert!(lanes(8e6, 1e7, &GpuConstants::H200) < lanes(8e6, 1e7, &at_once));
+        assert_eq!(lanes(1e5, 1e7, &GpuConstants::H200), lanes(1e5, 1e7, &at_once));
         // A GPU that has room for all rows at once gains nothing by more of them.
-        assert_eq!(lanes(800.0, 1000.0, &Machine::H200), lanes(800.0, 1000.0, &at_once));
+        assert_eq!(lanes(800.0, 1000.0, &GpuConstants::H200), lanes(800.0, 1000.0, &at_once));
     }
 }

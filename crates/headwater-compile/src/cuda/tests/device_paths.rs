@@ -5,7 +5,7 @@ use crate::adjacency::Adjacency;
 use crate::cuda::nest::MOST_ALONE;
 use crate::cuda::{Precision, emit};
 use crate::inter::{Binary, Domain, Path, Program, Reduce, Shape, Side, Unary};
-use crate::intra::{self, Body, Buffer, BufferId, Hop, Kernel, Read, Role, Schedule, StepOp, Traverse};
+use crate::intra::{self, Body, Buffer, BufferId, Hop, Kernel, KernelSchedule, Read, Role, StepOp, Traverse};
 use crate::pass::autodiff::gradient_name;
 use crate::pass::{Optimisations, Statistics, compile};
 use crate::testing::{Arrays, Recipe, given, is_thorough, layer, numbers, read, text};
@@ -116,12 +116,13 @@ fn every_schedule_gives_the_same_numbers() {
     let graph = graph.graph(2);
     for (model, width) in few_of([("rgat", 64), ("rgat", 12), ("hgt", 64)], 1) {
         let (all, arrays) = directions(&layer(model, &[("d_in", width), ("d_out", width), ("heads", 1)], &[]), &graph);
-        let kinds = all.iter().flat_map(|program| &program.kernels).map(|kernel| Schedule::all(kernel).len()).max();
+        let kinds =
+            all.iter().flat_map(|program| &program.kernels).map(|kernel| KernelSchedule::all(kernel).len()).max();
         for at in few_of((0..kinds.unwrap_or(0)).collect::<Vec<_>>(), 3) {
             let mut arrays = arrays.clone();
             for program in &all {
                 let one = |kernel: &Kernel| {
-                    let all = Schedule::all(kernel);
+                    let all = KernelSchedule::all(kernel);
                     all[at % all.len()]
                 };
                 let schedules = program.kernels.iter().map(one).collect();

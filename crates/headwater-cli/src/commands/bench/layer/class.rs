@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Class {
     /// For every node or pair, its edges.
     Walks,
-    /// Rows times weights.
+    /// Typed matrix products: rows times the weights of their type.
     Products,
     /// Gradients of weights: sums of outer products of rows.
     OuterProducts,

@@ -2,7 +2,7 @@
 
 use headwater::compile::adjacency::Adjacency;
 use headwater::compile::inter::Domain;
-use headwater::compile::intra::{Kernel, Schedule, headline};
+use headwater::compile::intra::{Kernel, KernelSchedule, headline};
 use headwater::compile::pass::cost::Cost;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -169,7 +169,7 @@ impl KernelFigures {
     /// Of so many layers that cost this each.
     pub fn new(
         pass: &str,
-        (kernel, schedule): (&Kernel, Schedule),
+        (kernel, schedule): (&Kernel, KernelSchedule),
         layers: usize,
         cost: &Cost,
         mut launches: Vec<LaunchFigures>,

@@ -94,11 +94,15 @@ impl Found<'_> {
         let mut tables = vec![self.by_shape("Headwater, milliseconds", ms)];
         for who in peers::systems(self.peers) {
             let times = |outcome: &Outcome| -> Option<(f64, f64)> {
-                let theirs = peers::find(self.peers, who, &outcome.case)?.ms?;
-                Some((theirs, theirs / outcome.figures()?.total_ms))
+                let ours = outcome.figures()?;
+                let theirs = peers::find(self.peers, who, &outcome.case, Some([ours.nodes, ours.edges]))?;
+                Some((theirs, theirs / ours.total_ms))
             };
             let cell = |outcome: &Outcome| {
-                let alone = || peers::find(self.peers, who, &outcome.case)?.ms.map(figure);
+                let alone = || match outcome.figures() {
+                    Some(_) => None,
+                    None => peers::find(self.peers, who, &outcome.case, None).map(figure),
+                };
                 let both = times(outcome).map(|(theirs, ratio)| format!("{} ({})", figure(theirs), figure(ratio)));
                 both.or_else(alone).unwrap_or_else(|| NOTHING.to_owned())
             };
@@ -367,7 +371,7 @@ mod tests {
     fn other_systems_stand_beside_ours() {
         let peer = |shape: &str, what: &str, ms: Option<f64>| {
             let (shape, model, what) = (shape.to_owned(), "rgat".to_owned(), what.to_owned());
-            Peer { shape, model, what, who: "PyG".to_owned(), ms }
+            Peer { shape, model, what, who: "PyG".to_owned(), ms, ..Peer::default() }
         };
         let peers = [
             peer("aifb", "training", Some(4.0)),

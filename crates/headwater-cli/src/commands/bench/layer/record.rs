@@ -67,7 +67,7 @@ pub enum Found {
     Measured(Box<Figures>),
     /// It did not, for want of memory or another reason.
     Failed {
-        /// The reason.
+        /// Why it could not be measured, as an error says it.
         failed: String,
     },
 }

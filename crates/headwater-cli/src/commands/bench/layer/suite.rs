@@ -43,7 +43,7 @@ enum Plans {
     All,
     /// None, then compaction.
     Compaction,
-    /// [`plans`].
+    /// Every list of [`plans`].
     Every,
 }
 

@@ -30,7 +30,7 @@ impl<'a> View<'a> {
         Self { args, peers, outcomes: Vec::new() }
     }
 
-    /// Shows a case.
+    /// Prints a row for a case, and keeps it for tables.
     pub fn add(&mut self, outcome: Outcome) -> anyhow::Result<()> {
         match (outcome.figures(), outcome.failure()) {
             _ if self.args.json => report::json(&outcome)?,

@@ -3,7 +3,7 @@
 # of the whole workspace, which other stages have built: those of a few crates would be compiled with other features.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-crates='^(headwater_cuda|headwater_memory|headwater_feature|headwater_graph|it) '
+crates='^(headwater_cuda|headwater_memory|headwater_feature|headwater_graph|headwater_compile|it) '
 # Types of elements do not matter to streams, and there are many.
 skipped='--skip every_type_in_and_out'
 cargo test --workspace --lib --tests --no-run --message-format=json 2>/dev/null |
@@ -14,5 +14,7 @@ for line in sys.stdin:
     if message.get("executable") and message["profile"]["test"]:
         print(message["target"]["name"], os.path.dirname(message["manifest_path"]), message["executable"])
 ' | grep -E "$crates" |
-    xargs -P 2 -L 1 bash -c 'cd "$2" && "$0" "$3" device --quiet --test-threads=1 '"$skipped"' || { echo "failed: $1" >&2; exit 255; }' \
+    # Of layers, those whose launches are recorded and run beside each other.
+    sed -E 's/^headwater_compile .*/& device_repeats/' |
+    xargs -P 2 -L 1 bash -c 'cd "$2" && "$0" "$3" "${4:-device}" --quiet --test-threads=1 '"$skipped"' || { echo "failed: $1" >&2; exit 255; }' \
         "$PWD/emulator/run.sh"

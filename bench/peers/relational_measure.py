@@ -42,7 +42,8 @@ class Stack:
         def training():
             self.forget()
             out = self()
-            F.nll_loss(F.log_softmax(out, -1), problem.labels).backward()
+            # A mean by itself: nll_loss that reduces is one thread block, 4.5 ms on two million nodes.
+            F.cross_entropy(out, problem.labels, reduction="none").mean().backward()
             return out.detach()
 
         def layer():

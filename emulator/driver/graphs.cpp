@@ -86,13 +86,42 @@ HWEMU_EXPORT int cuStreamGetCaptureInfo_v2(
     if (int error = call.needs_context()) return error;
     const Stream* stream = find_stream(handle);
     if (!stream) return invalid_handle;
-    // What an operation would wait for is not told.
-    if (!status || behind || count) return invalid_value;
+    if (!status || !behind != !count) return invalid_value;
     *status = !stream->capture ? 0 : stream->capture->invalidated ? 2 : 1;
     if (!stream->capture) return success;
+    if (behind) {
+        // A node is the number of its operation, from one on.
+        static thread_local std::vector<const void*> nodes;
+        nodes.clear();
+        for (std::size_t at : stream->capture->branches[const_cast<Stream*>(stream)].behind)
+            nodes.push_back(reinterpret_cast<const void*>(at + 1));
+        *behind = nodes.data();
+        *count = nodes.size();
+    }
     if (id) *id = reinterpret_cast<std::uintptr_t>(stream->capture.get());
     // Good for what a graph under capture may be given: objects.
     if (graph) *graph = &stream->capture->graph;
+    return success;
+}
+
+HWEMU_EXPORT int cuStreamUpdateCaptureDependencies(void* handle, void** nodes, std::size_t count, unsigned flags) {
+    Call call;
+    if (int error = call.needs_context()) return error;
+    Stream* stream = find_stream(handle);
+    if (!stream) return invalid_handle;
+    if (!stream->capture) return illegal_state;
+    // Those that are there are taken, and none is added to what there was.
+    if (flags != 1 || (count && !nodes)) return invalid_value;
+    std::vector<std::size_t> behind;
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto at = reinterpret_cast<std::uintptr_t>(nodes[i]) - 1;
+        if (at >= stream->capture->graph->operations.size()) return invalid_value;
+        behind.push_back(at);
+    }
+    auto& branch = stream->capture->branches[stream];
+    branch.behind = std::move(behind);
+    // What follows may run before what the stream did so far, so it is of another lane.
+    branch.lane = ~0u;
     return success;
 }
 

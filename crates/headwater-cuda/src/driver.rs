@@ -119,6 +119,8 @@ driver_functions! {
         fn cuStreamGetCaptureInfo_v2(
             stream: CUstream, status: *mut c_int, id: *mut u64, graph: *mut CUgraph, behind: *mut *const c_void,
             count: *mut usize);
+        fn cuStreamUpdateCaptureDependencies(
+            stream: CUstream, nodes: *mut c_void, count: usize, flags: c_uint);
         fn cuUserObjectCreate(
             object: *mut CUuserObject, data: *mut c_void, end: unsafe extern "C" fn(*mut c_void), count: c_uint,
             flags: c_uint);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use headwater_cuda::{Allocation, Defines, Element, Gemm, Grid, Kernel, Param, Source, Span, Stream};
 
 use super::Precision;
+use super::depend::{self, Touched};
 use super::graph::DeviceGraph;
 use super::room::{Life, places};
 use super::tell::{self, tell};
@@ -24,8 +25,6 @@ const PARAMS: &[Param] = &[
     Param::Read("step", Element::U64, &[]),
 ];
 const THREADS: u32 = 256;
-/// Those of a block that has a row with very many edges; as `hubs.cuh` has it.
-pub(super) const HUB_THREADS: u32 = 512;
 /// Those of a block that multiplies by tensor cores; as `mma.cuh` has it.
 const TENSOR_THREADS: u32 = 128;
 /// Such blocks that an SM has at once: their registers are all it has.
@@ -34,6 +33,10 @@ const TENSOR_BLOCKS_PER_SM: usize = 2;
 const ALIGN_BYTES: u64 = 16;
 /// Blocks an SM is given; more only wait.
 const BLOCKS_PER_SM: usize = 8;
+/// Rows of a walk that a group of lanes has, where there are enough: more blocks than run at once even out how long they take.
+const ROWS_A_GROUP: usize = 16;
+/// The most blocks that share the rows of a walk, hubs aside: their threads are a stride that `graph.rs` knows.
+const MOST_WALK_BLOCKS: usize = 1 << 12;
 
 /// The texts of blocks and of told words, and those of all built-in layers for a small graph.
 pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
@@ -86,6 +89,8 @@ impl From<Span> for DeviceRows {
 pub struct Bound {
     tables: Tables,
     ways: Vec<Way>,
+    /// Which launches each waits for.
+    waits: Vec<Vec<usize>>,
     outputs: Vec<(Buffer, Span)>,
     /// All memory that kernels reach through the tables.
     spans: Vec<Span>,
@@ -172,12 +177,13 @@ impl Executor {
         let tables = self.tables(stream, graph, &own, (&room, &[]))?;
         let named = self.emitted.buffers.iter().zip(&own).filter(|(buffer, _)| buffer.role == Role::Output);
         let outputs = named.map(|(buffer, rows)| (buffer.clone(), rows.data.clone())).collect();
-        Ok(Bound { tables, ways: self.ways(stream, graph, &own), outputs, spans: reached(graph, &own) })
+        let ways = self.ways(stream, graph, &own);
+        Ok(Bound { tables, waits: self.waits(&ways, &own), ways, outputs, spans: reached(graph, &own) })
     }
 
     /// Queues all launches. `step` is where the key of the step lies.
     pub fn queue(&self, stream: &Stream, bound: &Bound, step: &Span) -> Result<()> {
-        self.launch(stream, &bound.tables, (&bound.ways, &bound.spans), step)
+        self.launch(stream, &bound.tables, (&bound.ways, &bound.spans), step, &|| bound.waits.clone())
     }
 
     /// Where temporary buffers begin.
@@ -248,29 +254,50 @@ impl Executor {
         self.emitted.launches.iter().map(way).collect()
     }
 
-    /// Queues all launches, which reach `spans` through the tables.
+    /// Which launches before each it waits for, over memory of all buffers.
+    pub(super) fn waits(&self, ways: &[Way], own: &[DeviceRows]) -> Vec<Vec<usize>> {
+        let touched = |(launch, way): (&Launch, &Way)| -> Vec<Touched> {
+            let range = |span: &Span| span.pointer()..span.pointer() + span.bytes() as u64;
+            let all = launch.buffers.iter().filter(|_| !matches!(way, Way::Nothing)).flat_map(|id| {
+                let rows = &own[id.at()];
+                let data = Touched { at: range(&rows.data), is_written: launch.writes.contains(id) };
+                std::iter::once(data)
+                    .chain(rows.rows.as_ref().map(|rows| Touched { at: range(rows), is_written: false }))
+            });
+            // Products of cuBLAS share the workspace of their stream.
+            let workspace = matches!(way, Way::Cublas(_)).then_some(Touched { at: 0..1, is_written: true });
+            all.chain(workspace).collect()
+        };
+        depend::waits(&self.emitted.launches.iter().zip(ways).map(touched).collect::<Vec<_>>())
+    }
+
+    /// Queues all launches, which reach `spans` through the tables. Where they are captured, each waits for those that `waits` says.
     pub(super) fn launch(
         &self,
         stream: &Stream,
         tables: &Tables,
         (ways, spans): (&[Way], &[Span]),
         step: &Span,
+        waits: &dyn Fn() -> Vec<Vec<usize>>,
     ) -> Result<()> {
         let defines = Defines::new();
-        for ((launch, kernel), way) in self.emitted.launches.iter().zip(&self.kernels).zip(ways) {
-            let grid = match way {
+        let one = |at: usize| -> Result<()> {
+            let grid = match &ways[at] {
                 Way::Kernel(grid) => grid,
-                Way::Nothing => continue,
-                Way::Cublas(call) => {
-                    call.run(stream)?;
-                    continue;
-                }
+                Way::Nothing => return Ok(()),
+                Way::Cublas(call) => return Ok(call.run(stream)?),
             };
-            let arguments = kernel.on(stream, &defines, *grid).bytes(&tables.graph).bytes(&tables.buffers);
+            let arguments = self.kernels[at].on(stream, &defines, *grid).bytes(&tables.graph).bytes(&tables.buffers);
             let arguments = arguments.buffer(step, Element::U64).touching(spans);
-            arguments.called(&|| format!("{}, {}", self.label, launch.what)).go()?;
+            Ok(arguments.called(&|| format!("{}, {}", self.label, self.emitted.launches[at].what)).go()?)
+        };
+        match stream.branches()? {
+            Some(mut branches) => {
+                (0..).zip(waits()).try_for_each(|(at, after)| branches.part(&after, || one(at)))?;
+                Ok(branches.join()?)
+            }
+            None => (0..ways.len()).try_for_each(one),
         }
-        Ok(())
     }
 
     /// How long every buffer is needed, and how large it may be. What the caller has takes nothing.
@@ -321,9 +348,11 @@ fn grid(stream: &Stream, blocks: Blocks, graph: &DeviceGraph) -> Option<Grid> {
         Blocks::Pieces(tiling, across) => plain(graph.most_tiles(tiling) * across),
         Blocks::Rest { of, after, .. } if graph.is_fixed && graph.room(of) == graph.room(after) => return None,
         Blocks::Rest { of, a_block, across, .. } => plain(by_rows(of, a_block, across)),
-        Blocks::Hubs(rows) => {
-            let count = graph.most_hubs(rows).filter(|count| *count > 0)?;
-            Grid { threads: HUB_THREADS, ..plain(count) }
+        Blocks::Walk { rows, groups, by } => {
+            let (room, hubs) = (graph.room(rows), by.map_or(0, |by| graph.hub_count(rows, by)));
+            let at_once = room.div_ceil(groups).min(sms * BLOCKS_PER_SM);
+            let blocks = room.div_ceil(groups * ROWS_A_GROUP).max(at_once).clamp(1, MOST_WALK_BLOCKS);
+            Grid { blocks: limited(hubs + blocks, i32::MAX as usize), ..plain(1) }
         }
         Blocks::Tensor { pieces, across, shared_bytes } => Grid {
             blocks: limited(graph.most_tiles(pieces) * across, sms * TENSOR_BLOCKS_PER_SM),

@@ -46,13 +46,22 @@ __device__ inline HwTile hw_listed_tile(const HwTiles &tiles, u32 at) {
     return HwTile{tiles.all[3 * at], tiles.all[3 * at + 1], tiles.all[3 * at + 2]};
 }
 
-struct HwHubs;
+// Which rows of another domain the members of all rows lead to, member after member; null where they are looked up by maps.
+struct HwChain {
+    u64 kind;
+    u64 count;
+    const u32 *list;
+    const u32 *unused;
+};
+
+struct HwOrder;
 struct HwGraph {
     const u32 *rows;
     const HwMap *maps;
     const HwMembers *members;
     const HwTiles *tiles;
-    const HwHubs *hubs;
+    const HwOrder *orders;
+    const HwChain *chains;
 };
 
 // A buffer, and which of its rows stand for the first, the second and so on; all in order where there is no list.

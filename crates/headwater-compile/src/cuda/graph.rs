@@ -3,17 +3,17 @@
 //! How many rows there are stands in GPU memory, beside the lists. Launches are made for a room that rows fit into, so a
 //! graph whose lists are filled anew needs no new launch.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use headwater_cuda::{Allocation, Span, Stream};
 
 use super::block::{DeviceBlock, Room};
-use super::cuda::HUB_THREADS;
-use super::nest::MOST_ALONE;
-use super::text::{Cut, Table, Tiling, domain_number};
+use super::text::{Chain, Cut, Table, Tiling, domain_number};
 use crate::adjacency::{Adjacency, Map, Members};
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Path, Side};
+use crate::intra::most_alone;
 
 /// From one domain to another, along a path.
 pub(super) type Way = (Domain, Domain, Path);
@@ -21,8 +21,8 @@ pub(super) type Way = (Domain, Domain, Path);
 /// A map or a list of members as `emitted.cuh` has it: the kind, a count, two addresses.
 pub(super) type Entry = [u64; 4];
 
-/// Words before the entries: where counts, maps, members, tiles and hubs lie.
-const WORDS: usize = 5;
+/// Words before the entries: where counts, maps, members, tiles, orders and chains lie.
+const WORDS: usize = 6;
 
 /// More than the threads of a grid, by which kernels stride over rows.
 const STRIDE: u32 = 1 << 20;
@@ -59,8 +59,10 @@ pub struct DeviceGraph {
     pub(super) members: BTreeMap<Way, Entry>,
     /// Lists of tiles of several types. Where there is one, or every row is one, there is no list.
     pub(super) tiles: BTreeMap<Tiling, Entry>,
-    /// Rows with very many edges, by their domains.
-    pub(super) hubs: BTreeMap<Domain, Entry>,
+    /// Rows of a domain by how many rows of another they have.
+    pub(super) orders: BTreeMap<(Domain, Domain), Entry>,
+    /// Where members lead to. Where there is no list, maps are followed.
+    pub(super) chains: BTreeMap<Chain, Entry>,
     /// All memory that entries point into.
     pub(super) spans: Vec<Span>,
 }
@@ -90,10 +92,18 @@ impl DeviceGraph {
                 tiles.insert(*tiling, list);
             }
         }
-        let mut hubs = BTreeMap::new();
-        for rows in tables.iter().flat_map(|table| &table.hubs) {
-            if !hubs.contains_key(rows) {
-                hubs.insert(*rows, numbers.hubs(graph, *rows)?);
+        let mut orders = BTreeMap::new();
+        for (rows, by) in tables.iter().flat_map(|table| &table.orders) {
+            if !orders.contains_key(&(*rows, *by)) {
+                orders.insert((*rows, *by), numbers.order(graph, *rows, *by)?);
+            }
+        }
+        let mut chains = BTreeMap::new();
+        for chain in tables.iter().flat_map(|table| &table.chains) {
+            if !chains.contains_key(chain)
+                && let Some(found) = numbers.chain(graph, chain)?
+            {
+                chains.insert(chain.clone(), found);
             }
         }
         let all = Span::whole(Allocation::on_stream(stream, 4 * numbers.all.len())?);
@@ -105,8 +115,9 @@ impl DeviceGraph {
         let maps = maps.into_iter().map(|(way, found)| (way, placed(found))).collect();
         let members = members.into_iter().map(|(way, found)| (way, placed(found))).collect();
         let tiles = tiles.into_iter().map(|(tiling, found)| (tiling, placed(found))).collect();
-        let hubs = hubs.into_iter().map(|(rows, found)| (rows, placed(found))).collect();
-        Ok(Self { counts: all.clone(), room, is_fixed: true, maps, members, tiles, hubs, spans: vec![all] })
+        let orders = orders.into_iter().map(|(rows, found)| (rows, placed(found))).collect();
+        let chains = chains.into_iter().map(|(chain, found)| (chain, placed(found))).collect();
+        Ok(Self { counts: all.clone(), room, is_fixed: true, maps, members, tiles, orders, chains, spans: vec![all] })
     }
 
     /// A block of a sample, whose tables are filled batch by batch: one node type, one relation, no pairs.
@@ -139,8 +150,8 @@ impl DeviceGraph {
         }
         // Kernels look for hubs of a block, which change from batch to batch.
         let by_starts = |starts: &Span| [map::STRETCHES, 0, 0, starts.pointer()];
-        let mut hubs = BTreeMap::from([(DST, by_starts(block.dst_starts()))]);
-        hubs.extend(block.src_starts().map(|starts| (SRC, by_starts(starts))));
+        let mut orders = BTreeMap::from([((DST, Edge), by_starts(block.dst_starts()))]);
+        orders.extend(block.src_starts().map(|starts| ((SRC, Edge), by_starts(starts))));
         // A weight's own rows may be multiplied by another weight: every row is the row that it is.
         maps.extend(Domain::ALL.map(|own| ((own, own, Path::Only), [map::SAME, 0, 0, 0])));
         // There is one of each type, and every row is of it.
@@ -163,7 +174,8 @@ impl DeviceGraph {
             maps,
             members: lists,
             tiles: BTreeMap::new(),
-            hubs,
+            orders,
+            chains: BTreeMap::new(),
             spans,
         }
     }
@@ -197,12 +209,11 @@ impl DeviceGraph {
         }
     }
 
-    /// The most thread blocks that rows with very many edges need; `None` where nothing is known of them.
-    pub(super) fn most_hubs(&self, rows: Domain) -> Option<usize> {
-        let [kind, count, ..] = *self.hubs.get(&rows)?;
-        match kind {
-            map::LISTED => usize::try_from(count).ok(),
-            _ => Some(self.room(rows).div_ceil(HUB_THREADS as usize)),
+    /// Rows that are known to be so long that each has a thread block.
+    pub(super) fn hub_count(&self, rows: Domain, by: Domain) -> usize {
+        match self.orders.get(&(rows, by)) {
+            Some([map::LISTED, count, ..]) => usize::try_from(*count).unwrap_or(usize::MAX),
+            _ => 0,
         }
     }
 
@@ -211,8 +222,8 @@ impl DeviceGraph {
     pub fn serves(&self, table: &Table) -> bool {
         let has = |ways: &[Way], known: &BTreeMap<Way, Entry>| ways.iter().all(|way| known.contains_key(way));
         let has_tiles = table.tiles.iter().all(|tiling| self.tile_entry(*tiling).is_some());
-        let has_hubs = table.hubs.iter().all(|rows| self.hubs.contains_key(rows));
-        has(&table.maps, &self.maps) && has(&table.members, &self.members) && has_tiles && has_hubs
+        let has_orders = table.orders.iter().all(|rows| self.orders.contains_key(rows));
+        has(&table.maps, &self.maps) && has(&table.members, &self.members) && has_tiles && has_orders
     }
 
     /// What kernels are told of rows in pieces: a list, or that there is one type, or that every row is a type.
@@ -230,17 +241,19 @@ impl DeviceGraph {
 
     /// How many words [`Self::words`] has.
     pub(super) fn word_count(table: &Table) -> usize {
-        let entries = table.maps.len() + table.members.len() + table.tiles.len() + table.hubs.len();
+        let entries =
+            table.maps.len() + table.members.len() + table.tiles.len() + table.orders.len() + table.chains.len();
         WORDS + size_of::<Entry>() / 8 * entries
     }
 
-    /// Words of the struct that kernels get, of maps, members, tiles and hubs, where these words lie at an address.
+    /// Words of the struct that kernels get, of maps, members, tiles and orders, where these words lie at an address.
     pub(super) fn words(&self, table: &Table, own: u64) -> Result<Vec<u64>> {
         let maps = own + 8 * WORDS as u64;
         let members = maps + (size_of::<Entry>() * table.maps.len()) as u64;
         let tiles = members + (size_of::<Entry>() * table.members.len()) as u64;
-        let hubs = tiles + (size_of::<Entry>() * table.tiles.len()) as u64;
-        let mut words = vec![self.counts.pointer(), maps, members, tiles, hubs];
+        let orders = tiles + (size_of::<Entry>() * table.tiles.len()) as u64;
+        let chains = orders + (size_of::<Entry>() * table.orders.len()) as u64;
+        let mut words = vec![self.counts.pointer(), maps, members, tiles, orders, chains];
         for (way, known) in
             table.maps.iter().map(|way| (way, &self.maps)).chain(table.members.iter().map(|way| (way, &self.members)))
         {
@@ -250,9 +263,11 @@ impl DeviceGraph {
             let way = (tiling.rows, tiling.types, tiling.path);
             words.extend(self.tile_entry(*tiling).ok_or_else(|| no_way(way))?);
         }
-        for rows in &table.hubs {
-            let way = (*rows, Domain::Edge, Path::Only);
-            words.extend(self.hubs.get(rows).ok_or_else(|| no_way(way))?);
+        for (rows, by) in &table.orders {
+            words.extend(self.orders.get(&(*rows, *by)).ok_or_else(|| no_way((*rows, *by, Path::Only)))?);
+        }
+        for chain in &table.chains {
+            words.extend(self.chains.get(chain).unwrap_or(&[map::SAME, 0, 0, 0]));
         }
         Ok(words)
     }
@@ -307,16 +322,50 @@ impl Numbers {
         Ok(Some((map::LISTED, count, Some(all), Some(self.starts(&tiles.starts)?))))
     }
 
-    /// Rows with very many edges, those with most of them first, and where the edges of every row begin.
-    fn hubs(&mut self, graph: &Adjacency, rows: Domain) -> Result<Found> {
-        let starts = graph.edge_starts(rows).ok_or_else(|| no_way((rows, Domain::Edge, Path::Only)))?;
-        let edges = |row: usize| starts[row + 1] - starts[row];
-        let mut hubs: Vec<usize> = (0..graph.rows(rows)).filter(|row| edges(*row) > MOST_ALONE).collect();
-        hubs.sort_by_key(|row| std::cmp::Reverse(edges(*row)));
-        let list = hubs.iter().map(|row| number(*row)).collect::<Result<Vec<_>>>()?;
-        // Without hubs nobody asks where edges begin.
-        let starts = if list.is_empty() { None } else { Some(self.starts(&starts)?) };
-        Ok((map::LISTED, list.len() as u64, Some(self.put(&list)), starts))
+    /// All rows by how many rows of another domain they have. The longest, each of which a thread block has, one after the other; others by
+    /// powers of two, so that neighbours that are about as long stay neighbours.
+    fn order(&mut self, graph: &Adjacency, rows: Domain, by: Domain) -> Result<Found> {
+        let missing = || no_way((rows, by, Path::Only));
+        let lengths: Vec<usize> = if by == Domain::Edge {
+            let starts = graph.edge_starts(rows).ok_or_else(missing)?;
+            starts.windows(2).map(|bounds| bounds[1] - bounds[0]).collect()
+        } else {
+            let members = graph.members(rows, by, Path::Only).ok_or_else(missing)?;
+            (0..graph.rows(rows)).map(|row| members.count(row)).collect()
+        };
+        let alone = if by == Domain::Edge { most_alone(graph.rows(by)) } else { usize::MAX };
+        let (mut hubs, mut others) = (Vec::new(), vec![Vec::new(); 1 + usize::BITS as usize]);
+        for (row, length) in lengths.iter().enumerate() {
+            let bits = (usize::BITS - length.leading_zeros()) as usize;
+            let list = if *length > alone { &mut hubs } else { &mut others[bits] };
+            list.push(number(row)?);
+        }
+        hubs.sort_by_key(|row| Reverse(lengths[*row as usize]));
+        let (count, list) = (hubs.len() as u64, self.put(&hubs));
+        others.iter().rev().for_each(|rows| _ = self.put(rows));
+        Ok((map::LISTED, count, Some(list), None))
+    }
+
+    /// Where members lead to, member after member; `None` where a map has that list already.
+    fn chain(&mut self, graph: &Adjacency, chain: &Chain) -> Result<Option<Found>> {
+        let (coarse, mut domain, path) = chain.members;
+        let members = graph.members(coarse, domain, path).ok_or_else(|| no_way(chain.members))?;
+        let mut maps = Vec::with_capacity(chain.hops.len());
+        for hop in &chain.hops {
+            let way = (domain, hop.to, hop.path);
+            maps.push(graph.map(domain, hop.to, hop.path).ok_or_else(|| no_way(way))?);
+            domain = hop.to;
+        }
+        let led_to = |member: usize| number(maps.iter().fold(member, |row, map| map.get(row)));
+        let list: Vec<u32> = match (&members, maps.as_slice()) {
+            (_, [Map::First]) => return Ok(None),
+            (Members::Listed { rows, .. }, _) => {
+                rows.iter().map(|member| led_to(*member as usize)).collect::<Result<_>>()?
+            }
+            (_, [Map::Listed(_) | Map::Same]) => return Ok(None),
+            _ => (0..graph.rows(chain.members.1)).map(led_to).collect::<Result<_>>()?,
+        };
+        Ok(Some((map::LISTED, list.len() as u64, Some(self.put(&list)), None)))
     }
 
     fn put(&mut self, list: &[u32]) -> usize {

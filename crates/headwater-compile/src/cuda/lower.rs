@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use super::Precision;
 use super::epilogue::Epilogue;
 use super::loops::{Kept, repeated};
-use super::nest::has_hubs;
 use super::nodes::Nodes;
 use super::split::{Sums, split};
 use super::text::{Cut, Tiling};
@@ -22,10 +21,8 @@ pub(super) const OUTER_TILE: usize = 128;
 /// What one launch does.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Work {
-    /// Nested rows but for those with very many edges, and what walks write down for those behind them.
+    /// Nested rows, and what walks write down for those behind them.
     Nest(Traverse, Kept),
-    /// Nested rows with very many edges.
-    Hubs(Traverse, Kept),
     /// Rows times matrices, and a body that is done where they are made.
     Product(Gemm),
     /// That body for the rows of a domain that no product goes to.
@@ -42,6 +39,23 @@ pub(super) enum Work {
 }
 
 impl Work {
+    /// Buffers that it writes.
+    pub fn writes(&self) -> Vec<BufferId> {
+        let stored = |body: &Body| -> Vec<BufferId> {
+            let store = |op: &StepOp| if let StepOp::Store(_, to) = op { Some(*to) } else { None };
+            body.steps.iter().filter_map(|step| store(&step.op)).collect()
+        };
+        match self {
+            Self::Nest(nest, kept) => stored(&nest.body).into_iter().chain(kept.values().copied()).collect(),
+            Self::Product(gemm) | Self::Rest(gemm, _) => stored(&gemm.body),
+            Self::Sums(sums) => stored(&sums.body).into_iter().chain([sums.chunks.partial]).collect(),
+            Self::Total(sums) => sums.all.iter().map(|sum| sum.to).collect(),
+            Self::Outer(_, chunks) => vec![chunks.partial],
+            Self::OuterTotal(outer, _) => vec![outer.to],
+            Self::Library(Library::Product { to, .. }) => vec![*to],
+        }
+    }
+
     /// What it does, in a few words.
     pub fn what(&self, buffers: &[Buffer]) -> String {
         let shape = |id: BufferId| match buffers[id.at()].shape {
@@ -51,7 +65,6 @@ impl Work {
         let over = |nest: &[Domain]| nest.iter().map(ToString::to_string).collect::<Vec<_>>().join(" > ");
         match self {
             Self::Nest(nest, _) => format!("nest over {}", over(&nest.nest)),
-            Self::Hubs(nest, _) => format!("nest over hubs of {}", over(&nest.nest)),
             Self::Product(gemm) => format!("product over {}, {}", gemm.rows, shape(gemm.w)),
             Self::Rest(_, to) => format!("rows of {to} without a product"),
             Self::Sums(_) => "sums of chunks".to_owned(),
@@ -86,7 +99,7 @@ impl Lowered {
         BufferId::new(self.buffers.len() - 1)
     }
 
-    /// The launches of a nest.
+    /// The launch of a nest.
     pub fn nest(&mut self, traverse: Traverse) {
         let (nodes, levels) = (Nodes::new(&traverse.body), traverse.nest.len());
         let mut kept = Kept::new();
@@ -94,12 +107,7 @@ impl Lowered {
             let own = || self.buffer("kept", traverse.nest[levels - 1], nodes.all[node].shape);
             kept.insert(node, nodes.stored(node).unwrap_or_else(own));
         }
-        if has_hubs(&traverse.nest) {
-            self.work.push(Work::Nest(traverse.clone(), kept.clone()));
-            self.work.push(Work::Hubs(traverse, kept));
-        } else {
-            self.work.push(Work::Nest(traverse, kept));
-        }
+        self.work.push(Work::Nest(traverse, kept));
     }
 
     /// A buffer with a row of so many numbers for every chunk.

@@ -7,7 +7,7 @@
 //! | kernel | how |
 //! | --- | --- |
 //! | a nest | a group of lanes for every outermost row (`loops.rs`, `nest.rs`); a vector lies across the lanes (`row.rs`), what is short in one of them (`lane.rs`) |
-//! | rows of a nest with very many edges | a thread block for each (`nest.rs`, `hubs.cuh`) |
+//! | rows of a nest with very many edges | a thread block of the same launch for each, before all others (`nest.rs`, `order.cuh`) |
 //! | rows by themselves | a thread for every element, or for four (`element.rs`) |
 //! | sums over all rows | parts of the rows, then their totals (`split.rs`, `sums.cuh`) |
 //! | a product | tiles of rows of one type by tensor cores (`product.cuh`, `mma.cuh`), and what is done with them at once (`epilogue.rs`) |
@@ -20,6 +20,7 @@ pub mod block;
 #[expect(clippy::module_inception, reason = "what runs there")]
 mod cuda;
 mod dense;
+mod depend;
 mod element;
 mod epilogue;
 mod graph;

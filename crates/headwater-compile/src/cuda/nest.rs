@@ -2,27 +2,37 @@
 //! innermost rows it takes as many at a time as it has lanes (a chunk). What a lane can have all of (`lane.rs`) is made for a whole
 //! chunk at once; vectors (`row.rs`) then row by row, several reads under way, with what lanes have made passed around.
 //!
-//! A few rows may have most edges. Groups pass over these, and a launch of its own gives each a thread block: all of its groups have
-//! the row, share the members below, and put what they added up together in a fixed order.
+//! A few rows may have most edges. The first thread blocks have one of these each: all groups of a block have the row, share the members
+//! below, and put what they added up together in a fixed order. The other blocks have some of the other rows each, longer ones first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::graph::Way;
 use super::loops::{Act, Kept, Kind, acts, kinds};
 use super::nodes::{NodeId, Nodes, Op};
 use super::phase::Phases;
 use super::row::{Layout, Rows};
-use super::text::{Writer, domain_number};
+use super::text::{Blocks, Writer, domain_number};
 use crate::inter::{Domain, Path};
 use crate::intra::{KernelSchedule, Read, StepOp, Traverse};
 
-/// Edges that a group of lanes has alone at most; as `hubs.cuh` has it.
-pub(crate) const MOST_ALONE: usize = 512;
+/// Threads of a block that walks rows; as `order.cuh` has it.
+const THREADS: usize = 256;
 /// Floats of gathered rows that a lane has under way at most.
 const MOST_FLOATS: usize = 32;
 
-/// Whether outermost rows may have very many edges.
-pub(super) fn has_hubs(nest: &[Domain]) -> bool {
-    matches!(nest, [Domain::Node(_) | Domain::Pair(_), .., Domain::Edge])
+/// Whose rows say how long the outermost rows of a nest are, where they are not all about as long.
+fn ordered_by(nest: &[Domain]) -> Option<Domain> {
+    match nest {
+        [Domain::Node(_) | Domain::Pair(_), .., Domain::Edge] => Some(Domain::Edge),
+        [Domain::Node(side), Domain::Pair(other)] if side == other => Some(Domain::Pair(*side)),
+        _ => None,
+    }
+}
+
+/// Whether outermost rows may have very many members.
+fn has_hubs(nest: &[Domain]) -> bool {
+    ordered_by(nest) == Some(Domain::Edge)
 }
 
 /// How the vectors of a nest lie across lanes.
@@ -31,35 +41,34 @@ pub(super) fn layout(nodes: &Nodes, schedule: KernelSchedule) -> Layout {
     Layout::of(nodes.all.iter().map(|node| node.shape.len()).max().unwrap_or(1), lanes)
 }
 
-/// Writes a nest over all rows but hubs.
-pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) {
+/// Writes a nest.
+pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) -> Blocks {
+    let (rows, by) = (traverse.nest[0], ordered_by(&traverse.nest));
+    let mut groups = 0;
     Nest::with(traverse, kept, out.schedule, |nest, acts| {
-        let Layout { group, .. } = nest.rows.layout;
+        groups = THREADS / nest.rows.layout.group;
         nest.heading(out);
-        out.line(&format!("const u32 first0 = 0, end0 = graph->rows[{}];", domain_number(traverse.nest[0])));
-        out.line(&format!("const u32 groups = gridDim.x * (256 / {group});"));
-        out.line(&format!("const u32 at0 = (blockIdx.x * 256 + threadIdx.x) / {group};"));
-        match traverse.nest.len() {
-            1 => nest.chunks(out, 0, acts, Share::OfGrid),
-            _ => nest.walk(out, 0, acts, Share::OfGrid),
+        let all = format!("graph->rows[{}]", domain_number(rows));
+        if traverse.nest.len() == 1 {
+            out.line(&format!("const u32 first0 = 0, end0 = {all};"));
+            out.line(&format!("const u32 groups = gridDim.x * {groups}, at0 = blockIdx.x * {groups} + part;"));
+            return nest.chunks(out, 0, acts, Share::OfGrid);
+        }
+        let hubs =
+            if has_hubs(&traverse.nest) { format!("hw_hub_blocks({})", nest.order(out)) } else { "0".to_owned() };
+        out.line(&format!("const u32 hubs = {hubs}, groups = (gridDim.x - hubs) * {groups};"));
+        out.line(&format!("const u32 at0 = (blockIdx.x - hubs) * {groups} + part;"));
+        out.line(&format!("const u32 first0 = hubs, end0 = blockIdx.x < hubs ? 0 : {all};"));
+        nest.walk(out, 0, acts, Share::OfGrid);
+        if has_hubs(&traverse.nest) {
+            nest.each_hub(out, &all, acts);
         }
     });
-}
-
-/// Writes a nest over hubs alone, each of which a thread block has.
-pub(super) fn write_hubs(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) {
-    Nest::with(traverse, kept, out.schedule, |nest, acts| {
-        let (members, Layout { group, .. }) = (nest.members(out, 1), nest.rows.layout);
-        let (hubs, rows) = (out.hubs(traverse.nest[0]), domain_number(traverse.nest[0]));
-        nest.heading(out);
-        out.line(&format!("const u32 part = threadIdx.x / {group}, parts = HW_HUB_THREADS / {group};"));
-        out.line(&format!("hw_each_hub({hubs}, graph->rows[{rows}], [&](const u32 row0) {{"));
-        out.indented(|out| {
-            out.line(&format!("const u32 first1 = hw_first({members}, row0), end1 = hw_end({members}, row0);"));
-            nest.row(out, 0, acts, true);
-        });
-        out.line("});");
-    });
+    match traverse.nest.len() {
+        // Rows by themselves are had a chunk at a time.
+        1 => Blocks::Rows(rows, THREADS, 1),
+        _ => Blocks::Walk { rows, groups, by },
+    }
 }
 
 /// Which of the rows a group has.
@@ -101,7 +110,24 @@ impl Nest<'_> {
     fn heading(&self, out: &mut Writer<'_>) {
         let group = self.rows.layout.group;
         out.line(&format!("const u32 lane = threadIdx.x % {group}, lanes = hw_group_lanes<{group}>();"));
-        out.line("(void)lane, (void)lanes;");
+        out.line(&format!("const u32 part = threadIdx.x / {group}, parts = HW_WALK_THREADS / {group};"));
+        out.line("(void)lane, (void)lanes, (void)part, (void)parts;");
+    }
+
+    /// The order of the outermost rows.
+    fn order(&self, out: &mut Writer<'_>) -> String {
+        out.order(self.rows.nest[0], self.rows.nest[self.innermost()])
+    }
+
+    /// Writes what is done for hubs, all groups of the block together.
+    fn each_hub(&self, out: &mut Writer<'_>, rows: &str, acts: &[Act]) {
+        let (members, order) = (self.members(out, 1), self.order(out));
+        out.line(&format!("hw_each_hub({order}, {rows}, [&](const u32 row0) {{"));
+        out.indented(|out| {
+            out.line(&format!("const u32 first1 = hw_first({members}, row0), end1 = hw_end({members}, row0);"));
+            self.row(out, 0, acts, true);
+        });
+        out.line("});");
     }
 
     pub fn nodes(&self) -> &Nodes {
@@ -112,10 +138,16 @@ impl Nest<'_> {
         self.rows.nest.len() - 1
     }
 
+    /// From the rows above a level to its own.
+    fn way(&self, level: usize) -> Way {
+        let path = if level == 1 { self.path } else { Path::Only };
+        (self.rows.nest[level - 1], self.rows.nest[level], path)
+    }
+
     /// The list of rows of a level that belong to a row of the one above.
     fn members(&self, out: &mut Writer<'_>, level: usize) -> String {
-        let path = if level == 1 { self.path } else { Path::Only };
-        out.members(self.rows.nest[level - 1], self.rows.nest[level], path)
+        let (coarse, fine, path) = self.way(level);
+        out.members(coarse, fine, path)
     }
 
     /// Whether lanes have parts of a reduction of innermost rows.
@@ -188,8 +220,9 @@ impl Nest<'_> {
         }
     }
 
-    /// A loop over rows that are not the innermost. A group finds out about as many as it has lanes at a time. Of the outermost rows it
-    /// has every so many-th: those with many edges often lie beside each other. A hub's are shared one by one.
+    /// A loop over rows that are not the innermost. A group finds out about as many as it has lanes at a time. Of the outermost rows it has
+    /// every so many-th, so each group has a few long ones, and neighbours of about the same length are under way beside each other. A hub's are
+    /// shared one by one.
     fn walk(&self, out: &mut Writer<'_>, level: usize, acts: &[Act], share: Share) {
         let (group, below) = (self.rows.layout.group, level + 1);
         let members = self.members(out, below);
@@ -204,7 +237,7 @@ impl Nest<'_> {
             self.own_row(out, level, (&format!("own{level}"), &at));
             let bound = |name: &str| format!("{name}({members}, own{level})");
             out.line(&format!("const u32 own_first = {}, own_end = {};", bound("hw_first"), bound("hw_end")));
-            let passed = self.passed_over(out, level, share);
+            let passed = self.passed_over(out, share);
             if let Some(passed) = &passed {
                 out.line(&format!("const u32 is_passed = {passed};"));
             }
@@ -231,6 +264,9 @@ impl Nest<'_> {
     /// The row that a lane finds at a place of the list of its level; the outermost rows need none.
     fn own_row(&self, out: &mut Writer<'_>, level: usize, (name, at): (&str, &str)) {
         let row = match level {
+            0 if self.innermost() > 0 && ordered_by(self.rows.nest).is_some() => {
+                format!("hw_ordered({}, {at})", self.order(out))
+            }
             0 => at.to_owned(),
             _ => format!("hw_member({}, {at})", self.members(out, level)),
         };
@@ -238,11 +274,10 @@ impl Nest<'_> {
     }
 
     /// Which rows a group passes over because a thread block has them.
-    fn passed_over(&self, out: &mut Writer<'_>, level: usize, share: Share) -> Option<String> {
+    fn passed_over(&self, out: &mut Writer<'_>, share: Share) -> Option<String> {
         match share {
             Share::OfGrid if !has_hubs(self.rows.nest) => None,
-            Share::OfGrid if level + 1 == self.innermost() => Some("own_end - own_first > HW_MOST_ALONE".to_owned()),
-            Share::OfGrid => Some(format!("hw_is_hub({}, own0)", out.hubs(self.rows.nest[0]))),
+            Share::OfGrid => Some(format!("hw_is_hub({}, own0)", self.order(out))),
             Share::OfHub => Some("own_end - own_first > HW_MOST_BELOW".to_owned()),
             Share::Alone => None,
         }
@@ -277,8 +312,9 @@ impl Nest<'_> {
             out.line("const bool is_there = lane < n;");
             out.line("(void)is_there;");
             // A lane without a row has the last one, and neither adds nor stores it.
-            let at = format!("base{level} + hw_least(lane, n - 1)");
-            self.own_row(out, level, ("own", &at));
+            out.line(&format!("const u32 at_own = base{level} + hw_least(lane, n - 1);"));
+            self.own_row(out, level, ("own", "at_own"));
+            out.walked = (level > 0).then(|| self.way(level));
             let indices = self.indices(out, level, acts);
             for node in &phases.crossing {
                 self.rows.declare_own(out, *node);
@@ -294,6 +330,7 @@ impl Nest<'_> {
                     self.count(out, *node, "n");
                 }
             }
+            out.walked = None;
         });
         out.line("}");
     }

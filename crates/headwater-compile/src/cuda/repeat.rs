@@ -283,7 +283,8 @@ impl Call<'_> {
 
     fn launch(&self, stream: &Stream, tables: &Tables, own: &[DeviceRows], step: &Span) -> Result<()> {
         let ways = self.executor.ways(stream, self.graph, own);
-        self.executor.launch(stream, tables, (&ways, &reached(self.graph, own)), step)
+        let waits = || self.executor.waits(&ways, own);
+        self.executor.launch(stream, tables, (&ways, &reached(self.graph, own)), step, &waits)
     }
 
     /// Memory that belongs to the caller, or to the graph.

@@ -421,7 +421,7 @@ impl Rows<'_> {
     /// Puts together what all groups of a block added up of one row's members.
     pub fn meet(&self, out: &mut Writer<'_>, node: NodeId) {
         let group = self.layout.group;
-        let sum = |how: &str, x: &str| format!("hw_block_sum<{how}, {group}, HW_HUB_THREADS>({x})");
+        let sum = |how: &str, x: &str| format!("hw_block_sum<{how}, {group}, HW_WALK_THREADS>({x})");
         self.each(out, node, |out, at| {
             let own = at(&format!("r{node}"));
             match self.nodes.all[node].op {
@@ -437,7 +437,7 @@ impl Rows<'_> {
             }
         });
         if self.is_counted(node) {
-            out.line(&format!("m{node} = hw_block_sum<HW_SUM, {group}, HW_HUB_THREADS>(m{node});"));
+            out.line(&format!("m{node} = hw_block_sum<HW_SUM, {group}, HW_WALK_THREADS>(m{node});"));
         }
     }
 

@@ -7,17 +7,16 @@ use super::dense::Dense;
 use super::element::{Elements, is_flat};
 use super::loops::Kept;
 use super::lower::{Lowered, Work, lower};
-use super::nodes::Nodes;
 use super::{Precision, nest};
-use crate::inter::{Domain, Path};
-use crate::intra::{Body, Buffer, BufferId, KernelSchedule, Program, Read, Register, Role, StepOp, Traverse};
+use crate::inter::{Domain, Path, Side};
+use crate::intra::{Body, Buffer, BufferId, Hop, KernelSchedule, Program, Read, Register, Role, StepOp, Traverse};
 
 /// What stands before every emitted text, in order.
 pub(super) static HEADERS: [(&str, &str); 7] = [
     headwater_graph::random::CUDA_HEADER,
     ("emitted.cuh", include_str!("emitted.cuh")),
     ("sums.cuh", include_str!("sums.cuh")),
-    ("hubs.cuh", include_str!("hubs.cuh")),
+    ("order.cuh", include_str!("order.cuh")),
     ("mma.cuh", include_str!("mma.cuh")),
     ("product.cuh", include_str!("product.cuh")),
     ("outer.cuh", include_str!("outer.cuh")),
@@ -51,6 +50,8 @@ pub struct Launch {
     pub blocks: Blocks,
     /// What it reads and writes.
     pub buffers: Vec<BufferId>,
+    /// What of it it writes.
+    pub writes: Vec<BufferId>,
     /// What it does, in a few words.
     pub what: String,
     /// What it is where it is a product and nothing else.
@@ -73,8 +74,16 @@ pub enum Blocks {
         /// Shared memory of a block, besides what the text declares.
         shared_bytes: usize,
     },
-    /// For rows with very many edges: larger blocks, one for a row.
-    Hubs(Domain),
+    /// For rows of a domain that groups of lanes walk, so many groups a block; in an order by the members in another domain, where there is
+    /// one, with a block for each of its hubs.
+    Walk {
+        /// The domain whose rows are walked.
+        rows: Domain,
+        /// Groups of lanes of a block.
+        groups: usize,
+        /// The domain whose rows count.
+        by: Option<Domain>,
+    },
     /// For those rows of a domain that no row of another belongs to, so many at a time, with so many blocks beside each other.
     Rest {
         /// The domain whose rows they are.
@@ -110,6 +119,29 @@ pub enum Cut {
     Chunks(usize),
 }
 
+/// Maps that members of rows are followed along, one after the other: a list of its own, so that a walk reads one number a member in order
+/// and not one at a random place for every map.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Chain {
+    /// From whose rows the members are, and what they are.
+    pub members: (Domain, Domain, Path),
+    /// The maps.
+    pub hops: Vec<Hop>,
+}
+
+impl Chain {
+    /// Whether a list may be worth its bytes: members that lie in order are followed along one listed map as fast.
+    fn is_worth_it(&self) -> bool {
+        let in_order = matches!(self.members.0, Domain::Pair(Side::Dst));
+        let is_listed = |hop: &Hop| !matches!(hop.to, Domain::EdgeType | Domain::NodeType | Domain::Const);
+        match self.hops.as_slice() {
+            [] => false,
+            [hop] => hop.to != Domain::Const && !(in_order && is_listed(hop)),
+            _ => true,
+        }
+    }
+}
+
 /// Maps and lists of members, in the order kernels name them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Table {
@@ -119,8 +151,10 @@ pub struct Table {
     pub members: Vec<(Domain, Domain, Path)>,
     /// Rows in pieces of one type.
     pub tiles: Vec<Tiling>,
-    /// Domains whose rows with very many edges are asked for.
-    pub hubs: Vec<Domain>,
+    /// Where members lead to.
+    pub chains: Vec<Chain>,
+    /// Domains whose rows are walked in the order of how many rows of another belong to them.
+    pub orders: Vec<(Domain, Domain)>,
 }
 
 /// Writes a program. Products are as exact as `precision` says.
@@ -141,6 +175,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
             table: &mut found.table,
             buffers: &found.buffers,
             schedule: program.schedule(*kernel),
+            walked: None,
             lines: String::new(),
             depth: 1,
             used: Used::default(),
@@ -150,7 +185,6 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         let heading = used.heading();
         let bounds = match blocks {
             Blocks::Tensor { .. } => "HW_TENSOR_THREADS, 2",
-            Blocks::Hubs(_) => "HW_HUB_THREADS",
             _ => "256",
         };
         let _ = write!(
@@ -163,6 +197,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
             kernel: *kernel,
             blocks,
             buffers: used.buffers,
+            writes: work.writes(),
             what: work.what(&found.buffers),
             dense: Dense::of(work, &found.buffers),
         });
@@ -176,6 +211,8 @@ pub(super) struct Writer<'a> {
     pub buffers: &'a [Buffer],
     /// How the kernel is run that this is, or is a part of.
     pub schedule: KernelSchedule,
+    /// Whose members `own` is, at place `at_own` of their list.
+    pub walked: Option<(Domain, Domain, Path)>,
     lines: String,
     depth: usize,
     used: Used,
@@ -187,7 +224,8 @@ struct Used {
     maps: Vec<usize>,
     members: Vec<usize>,
     tiles: Vec<usize>,
-    hubs: Vec<usize>,
+    orders: Vec<usize>,
+    chains: Vec<usize>,
     buffers: Vec<BufferId>,
     structs: String,
 }
@@ -200,7 +238,8 @@ impl Used {
             .iter()
             .for_each(|at| _ = writeln!(text, "    const HwMembers members{at} = graph->members[{at}];"));
         self.tiles.iter().for_each(|at| _ = writeln!(text, "    const HwTiles tiles{at} = graph->tiles[{at}];"));
-        self.hubs.iter().for_each(|at| _ = writeln!(text, "    const HwHubs hubs{at} = graph->hubs[{at}];"));
+        self.orders.iter().for_each(|at| _ = writeln!(text, "    const HwOrder order{at} = graph->orders[{at}];"));
+        self.chains.iter().for_each(|at| _ = writeln!(text, "    const HwChain chain{at} = graph->chains[{at}];"));
         self.buffers.iter().for_each(|id| _ = writeln!(text, "    const HwBuffer buffer{0} = buffers[{0}];", id.at()));
         text
     }
@@ -217,10 +256,6 @@ impl Writer<'_> {
     fn work(&mut self, work: &Work, entry: &str, precision: Precision) -> Blocks {
         match work {
             Work::Nest(traverse, kept) => self.nest(traverse, kept),
-            Work::Hubs(traverse, kept) => {
-                nest::write_hubs(self, traverse, kept);
-                Blocks::Hubs(traverse.nest[0])
-            }
             Work::Product(gemm) => self.product(gemm, entry, precision),
             Work::Rest(gemm, to) => self.rest(gemm, *to),
             Work::Sums(sums) => self.sums(sums),
@@ -235,7 +270,7 @@ impl Writer<'_> {
     pub fn methods(&mut self, name: &str, write: impl FnOnce(&mut Writer<'_>)) -> String {
         let (buffers, schedule) = (self.buffers, self.schedule);
         let (lines, used) = (String::new(), Used::default());
-        let mut own = Writer { table: self.table, buffers, schedule, lines, depth: 1, used };
+        let mut own = Writer { table: self.table, buffers, schedule, walked: None, lines, depth: 1, used };
         write(&mut own);
         let (lines, used) = (own.lines, own.used);
         let mut text = format!("struct {name} {{\n    const u64 *step;\n");
@@ -280,11 +315,11 @@ impl Writer<'_> {
         format!("tiles{at}")
     }
 
-    /// Rows of a domain with very many edges.
-    pub fn hubs(&mut self, rows: Domain) -> String {
-        let at = place(&mut self.table.hubs, rows);
-        place(&mut self.used.hubs, at);
-        format!("hubs{at}")
+    /// Rows of a domain by how many rows of another they have.
+    pub fn order(&mut self, rows: Domain, by: Domain) -> String {
+        let at = place(&mut self.table.orders, (rows, by));
+        place(&mut self.used.orders, at);
+        format!("order{at}")
     }
 
     /// Where a row of a buffer begins that has `len` elements a row.
@@ -300,10 +335,16 @@ impl Writer<'_> {
 
     /// The row of a buffer that a row reads.
     pub fn row_of(&mut self, from: Domain, read: &Read, row: &str) -> String {
+        let chain = self.walked.filter(|_| row == "own").map(|members| Chain { members, hops: read.hops.clone() });
         let (mut domain, mut row) = (from, row.to_owned());
         for hop in &read.hops {
             row = format!("hw_map({}, {row})", self.map(domain, hop.to, hop.path));
             domain = hop.to;
+        }
+        if let Some(chain) = chain.filter(Chain::is_worth_it) {
+            let at = place(&mut self.table.chains, chain);
+            place(&mut self.used.chains, at);
+            row = format!("(chain{at}.list ? chain{at}.list[at_own] : {row})");
         }
         place(&mut self.used.buffers, read.from);
         // Only what a caller gives may be rows of a larger table.
@@ -318,11 +359,7 @@ impl Writer<'_> {
         if traverse.nest.len() == 1 && is_flat(&traverse.body) {
             return self.flat(traverse.nest[0], &traverse.body, None);
         }
-        nest::write(self, traverse, kept);
-        let group = nest::layout(&Nodes::new(&traverse.body), self.schedule).group;
-        // Rows by themselves are had a chunk at a time.
-        let rows = if traverse.nest.len() == 1 { 256 } else { 256 / group };
-        Blocks::Rows(traverse.nest[0], rows, 1)
+        nest::write(self, traverse, kept)
     }
 
     /// A thread for every element of what is stored or for four of them, of all rows or those of which something is true; vectors of one length are walked

@@ -12,7 +12,7 @@ use crate::inter::{Binary, Domain, Path, Reduce, Shape, Unary};
 pub struct Register(pub(crate) u32);
 
 /// One map on the way from a row to a row of a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hop {
     /// The coarser domain.
     pub to: Domain,

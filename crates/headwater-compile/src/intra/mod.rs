@@ -20,7 +20,7 @@ mod verify;
 pub use body::{Body, Hop, Read, Register, Step, StepOp};
 pub use print::{headline, print};
 pub use schedule::KernelSchedule;
-pub(crate) use schedule::{beside, usual_lanes};
+pub(crate) use schedule::{beside, most_alone, usual_lanes};
 pub use verify::verify;
 
 use crate::inter::{Domain, Path, Shape};

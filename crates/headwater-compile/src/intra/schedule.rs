@@ -82,3 +82,10 @@ impl fmt::Display for KernelSchedule {
         }
     }
 }
+
+/// Members of a row that a group of lanes has alone: a part of them all, so that such a row takes no longer than a small part of a walk, from
+/// what is worth a thread block to what takes one of its groups long. It follows from the graph alone, so that sums do not depend on the GPU.
+#[must_use]
+pub(crate) fn most_alone(members: usize) -> usize {
+    (members >> 14).clamp(32, 512)
+}

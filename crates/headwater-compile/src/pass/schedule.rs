@@ -5,7 +5,7 @@
 //! the registers of an SM. Outer products are bound by memory's speed; every chunk adds a matrix that is written and read again.
 
 use super::{Statistics, cost};
-use crate::intra::{Kernel, KernelSchedule, Program, Step, StepOp, Traverse};
+use crate::intra::{Kernel, KernelSchedule, Program, Step, StepOp, Traverse, most_alone};
 
 /// A GPU, as far as schedules depend on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,10 +36,6 @@ const LOADS_BEFORE: f64 = 2.0;
 const MOST_HELD: f64 = 32.0;
 /// Numbers of a row that one lane has all of; as `cuda/loops.rs` has it.
 const MOST_IN_A_LANE: f64 = 8.0;
-/// Inner rows of the longest row that a group of lanes has alone; as `cuda/nest.rs` has it.
-const MOST_ALONE: f64 = 512.0;
-/// How likely it is that such a row is among the last.
-const LIKELY_LAST: f64 = 0.5;
 /// How much faster another schedule must be for the usual one to be left.
 const WORTH: f64 = 0.95;
 
@@ -100,8 +96,9 @@ fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics,
         let loads = 1.0 + LOADS_BEFORE * (each / lanes).ceil() + gathers;
         walks(traverse) * loads * machine.latency_seconds
     };
-    // Rows that find room all at once take as long as one of them. The last one may be the longest that a group has alone.
-    (outer / groups).max(1.0) * seconds(inner / outer) + LIKELY_LAST * seconds(MOST_ALONE)
+    // Rows that find room all at once take as long as one of them; the longest that a group has alone begins first.
+    let longest = seconds(most_alone(inner as usize) as f64);
+    ((outer / groups).max(1.0) * seconds(inner / outer)).max(longest)
 }
 
 /// How often a nest goes over its innermost rows: once more for every sum over them that they wait for.

@@ -96,3 +96,31 @@ fn products_that_would_race_are_refused() {
         assert!(said.contains(why), "{why}: {said}");
     }
 }
+
+/// Parts without an order between them and one behind both; what is captured behind all of them waits for the last.
+#[test]
+fn parts_of_a_capture_wait_for_those_that_they_name() {
+    let Some(gpu) = gpu() else { return };
+    let stream = Stream::new(&gpu).unwrap();
+    assert!(stream.branches().unwrap().is_none(), "nothing is captured");
+    let [one, both, out] = [64, 128, 128].map(|bytes| Span::whole(Allocation::shareable(&gpu, bytes).unwrap()));
+    let (left, right) = (both.part(0, 64).unwrap(), both.part(64, 64).unwrap());
+    let graph = Graph::capture(&stream, |stream| {
+        stream.fill(&one, 1)?;
+        let Some(mut branches) = stream.branches()? else { return Ok(()) };
+        branches.part(&[], || stream.copy(&one, &left))?;
+        branches.part(&[], || stream.fill(&right, 2))?;
+        branches.part(&[], || Ok::<_, Error>(()))?;
+        branches.part(&[0, 1], || stream.copy(&both, &out))?;
+        branches.join()?;
+        stream.fill(&both, 3)
+    });
+    let mut graph = graph.unwrap();
+    for _ in 0..3 {
+        graph.launch(&stream).unwrap();
+        let (mut found, mut after) = ([0; 128], [0; 128]);
+        stream.download(&out, &mut found).unwrap();
+        stream.download(&both, &mut after).unwrap();
+        assert_eq!((&found[..64], &found[64..], after), (&[1; 64][..], &[2; 64][..], [3; 128]));
+    }
+}

@@ -120,15 +120,45 @@ fn a_second_call_is_recorded_and_reads_what_is_there_by_then() {
 
 #[test]
 fn both_directions_of_a_call_repeat() {
-    let Ok(gpu) = Gpu::open(0) else { return };
-    let (graph, stream) = (Recipe::plain(40).graph(1), gpu.stream().unwrap());
     let layer = bound("gat", &GAT, &[], &wish(&["x", "W", "al"], true)).unwrap();
-    let plan = layer.device_plan(&Statistics::of(&graph), Precision::default(), &Ok, |make| make()).unwrap();
-    let placed = Arc::new(DeviceGraph::of(stream, &graph, &plan.tables()).unwrap());
-    let (out, gradients) = super::run(&layer, &graph, 3);
+    both_directions(&layer, &Recipe::plain(40).graph(1));
+}
+
+/// Many launches, of which some run beside others: products of weights, of nodes and of their gradients.
+#[test]
+fn launches_that_do_not_wait_for_each_other_repeat() {
+    let matrix: &[usize] = &[4, 4];
+    let of_heads: &[usize] = &[2, 2, 2];
+    let rows: [(&str, &[usize]); 9] = [
+        ("x", &[4]),
+        ("K", matrix),
+        ("Q", matrix),
+        ("V", matrix),
+        ("A", matrix),
+        ("W_att", of_heads),
+        ("W_msg", of_heads),
+        ("mu", &[2, 1]),
+        ("skip", &[1]),
+    ];
+    let hector = [("variant", crate::testing::text("hector"))];
+    let layer = bound("hgt", &rows, &hector, &wish(&rows.map(|(name, _)| name), true)).unwrap();
+    both_directions(
+        &layer,
+        &Recipe { nodes: vec![(9, 9), (7, 7)], relations: vec![(0, 1), (1, 0), (0, 0)], most_edges: 5, empty_every: 6 }
+            .graph(2),
+    );
+}
+
+/// Outputs and gradients of three calls, all but the first of which are recorded.
+fn both_directions(layer: &Bound, graph: &Adjacency) {
+    let Ok(gpu) = Gpu::open(0) else { return };
+    let stream = gpu.stream().unwrap();
+    let plan = layer.device_plan(&Statistics::of(graph), Precision::default(), &Ok, |make| make()).unwrap();
+    let placed = Arc::new(DeviceGraph::of(stream, graph, &plan.tables()).unwrap());
+    let (out, gradients) = super::run(layer, graph, 3);
     let room = |bytes: usize| Span::whole(Allocation::on_stream(stream, bytes.max(16)).unwrap());
     let mut spans: BTreeMap<String, Span> = BTreeMap::new();
-    let mut given = arrays(&layer, &graph);
+    let mut given = arrays(layer, graph);
     given.insert("d.out".to_owned(), vec![1.0; out.len()]);
     for (name, values) in &given {
         spans.insert(name.clone(), room(4 * values.len()));

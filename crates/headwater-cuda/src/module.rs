@@ -105,7 +105,11 @@ type Key = (usize, Defines);
 
 /// The modules loaded on one GPU.
 #[derive(Debug, Default)]
-pub(crate) struct Modules(Mutex<HashMap<Key, Arc<Module>>>);
+pub(crate) struct Modules {
+    loaded: Mutex<HashMap<Key, Arc<Module>>>,
+    /// Held while several texts are compiled, so that two threads do not compile the same ones.
+    preparing: Mutex<()>,
+}
 
 #[derive(Debug)]
 struct Module {
@@ -144,10 +148,44 @@ impl Modules {
         Ok(function)
     }
 
+    /// Loads the modules of texts without definitions, compiled beside each other.
+    fn prepare(&self, gpu: &Gpu, sources: &[&'static Source]) -> Result<()> {
+        let defines = Defines::new();
+        let key = |source: &'static Source| (std::ptr::from_ref(source).addr(), Defines::new());
+        let missing = || {
+            let loaded = lock(&self.loaded);
+            let mut missing: Vec<&'static Source> = Vec::new();
+            for source in sources.iter().filter(|source| !loaded.contains_key(&key(source))) {
+                if !missing.iter().any(|other| std::ptr::eq(*other, *source)) {
+                    missing.push(source);
+                }
+            }
+            missing
+        };
+        // One alone is compiled where it is first used.
+        if missing().len() < 2 {
+            return Ok(());
+        }
+        let _preparing = lock(&self.preparing);
+        let (missing, arch) = (missing(), gpu.arch());
+        let compile = |source: &'static Source| (source, source.compile(&defines, &arch));
+        let compiled = std::thread::scope(|scope| {
+            let running: Vec<_> = missing.iter().map(|source| scope.spawn(|| compile(source))).collect();
+            running.into_iter().filter_map(|one| one.join().ok()).collect::<Vec<_>>()
+        });
+        for (source, image) in compiled {
+            // An image that the driver refuses is compiled once more where it is used.
+            let Ok(raw) = load_image(gpu, &image?) else { continue };
+            let module = Module { raw, gpu_ordinal: gpu.ordinal(), functions: Mutex::default() };
+            lock(&self.loaded).entry(key(source)).or_insert(Arc::new(module));
+        }
+        Ok(())
+    }
+
     fn module(&self, gpu: &Gpu, source: &'static Source, defines: &Defines) -> Result<Arc<Module>> {
         let key = (std::ptr::from_ref(source).addr(), defines.clone());
         // The lock is held while compiling, so that two threads do not compile the same text.
-        let mut modules = lock(&self.0);
+        let mut modules = lock(&self.loaded);
         if let Some(module) = modules.get(&key) {
             return Ok(module.clone());
         }
@@ -155,6 +193,13 @@ impl Modules {
         let module = Arc::new(Module { raw, gpu_ordinal: gpu.ordinal(), functions: Mutex::default() });
         modules.insert(key, module.clone());
         Ok(module)
+    }
+}
+
+impl Gpu {
+    /// Compiles texts beside each other and loads them, those that are not loaded yet. Kernels of others are compiled at their first launch.
+    pub fn prepare(&self, sources: &[&'static Source]) -> Result<()> {
+        self.modules().prepare(self, sources)
     }
 }
 

@@ -31,6 +31,8 @@ const TENSOR_THREADS: u32 = 128;
 const TENSOR_BLOCKS_PER_SM: usize = 2;
 /// Rows are read in pieces of so many bytes.
 const ALIGN_BYTES: u64 = 16;
+/// The most texts that a program is compiled as.
+const MOST_COMPILERS: usize = 8;
 /// Blocks an SM is given; more only wait.
 const BLOCKS_PER_SM: usize = 8;
 /// Rows of a walk that a group of lanes has, where there are enough: more blocks than run at once even out how long they take.
@@ -53,7 +55,8 @@ pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
             let precisions = [Precision::default(), Precision::F32, Precision::Tf32, Precision::Bf16];
             // The others differ in products alone, which one layer shows.
             let some = if name == "sage" { &precisions[..] } else { &precisions[..1] };
-            builds.extend(some.iter().map(|precision| (source(&emit(program, *precision)), Defines::new())));
+            let whole = |precision: &Precision| sources(&emit(program, *precision), 1);
+            builds.extend(some.iter().flat_map(whole).map(|source| (source, Defines::new())));
         }
     }
     Ok(builds)
@@ -67,6 +70,8 @@ pub struct Executor {
     /// What traces call it.
     label: String,
     kernels: Vec<Kernel>,
+    /// The text of every kernel, with others.
+    sources: Vec<&'static Source>,
 }
 
 /// Rows in GPU memory, or in host memory that a GPU reads.
@@ -139,16 +144,21 @@ impl Executor {
     /// The same, with products as exact as is said.
     #[must_use]
     pub fn with_precision(program: &Program, precision: Precision) -> Self {
+        Self::in_texts(program, precision, compilers())
+    }
+
+    /// The same, as at most so many texts.
+    pub(super) fn in_texts(program: &Program, precision: Precision, most: usize) -> Self {
         let emitted = emit(program, precision);
-        let source = source(&emitted);
-        let kernel = |launch: &Launch| {
+        let sources = sources(&emitted, most);
+        let kernel = |(launch, source): (&Launch, &&'static Source)| {
             // SAFETY: all entries of an emitted text have these parameters. They reach rows of domains below the counts in
             // the graph's table, along its maps and lists, and buffers of the other table at such rows; `bind` makes both
             // out of a graph whose rows fit its room and of buffers that are as long as that room.
             unsafe { Kernel::declare(source, String::leak(launch.entry.clone()), PARAMS) }
         };
-        let kernels = emitted.launches.iter().map(kernel).collect();
-        Self { label: emitted.name.clone(), emitted, precision, kernels }
+        let kernels = emitted.launches.iter().zip(&sources).map(kernel).collect();
+        Self { label: emitted.name.clone(), emitted, precision, kernels, sources }
     }
 
     /// The same, called so in traces.
@@ -232,6 +242,7 @@ impl Executor {
         own: &[DeviceRows],
         (room, more): (&Span, &[u64]),
     ) -> Result<Tables> {
+        stream.gpu().prepare(&self.sources)?;
         let mut words = graph.words(&self.emitted.table, room.pointer())?;
         let graph_words = words.len();
         let addresses =
@@ -333,8 +344,26 @@ pub(super) fn reached(graph: &DeviceGraph, own: &[DeviceRows]) -> Vec<Span> {
     spans
 }
 
-fn source(emitted: &Emitted) -> &'static Source {
-    Source::written(&format!("{}.cu", emitted.name), &emitted.text, &HEADERS)
+/// Texts that are compiled beside each other: a compiler uses one core, and half of them are left to others.
+fn compilers() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, MOST_COMPILERS))
+}
+
+/// The text that each kernel is a part of: at most so many, of about one length.
+fn sources(emitted: &Emitted, most: usize) -> Vec<&'static Source> {
+    let most = most.clamp(1, emitted.launches.len().max(1));
+    let (mut texts, mut place) = (vec![String::new(); most], Vec::with_capacity(emitted.launches.len()));
+    for launch in &emitted.launches {
+        let shortest = (0..most).min_by_key(|at| texts[*at].len()).unwrap_or(0);
+        texts[shortest] += &launch.text;
+        place.push(shortest);
+    }
+    let written = |(at, text): (usize, &String)| {
+        let name = if most == 1 { format!("{}.cu", emitted.name) } else { format!("{}.{at}.cu", emitted.name) };
+        Source::written(&name, text, &HEADERS)
+    };
+    let written: Vec<&'static Source> = texts.iter().enumerate().map(written).collect();
+    place.into_iter().map(|at| written[at]).collect()
 }
 
 /// Thread blocks of a launch, which walk what they are for with a stride; `None` where there is nothing.

@@ -27,8 +27,6 @@ pub(super) static HEADERS: [(&str, &str); 7] = [
 pub struct Emitted {
     /// Its name.
     pub name: String,
-    /// All kernels.
-    pub text: String,
     /// In the order they run.
     pub launches: Vec<Launch>,
     /// The program's buffers, and those between launches.
@@ -39,11 +37,21 @@ pub struct Emitted {
     pub table: Table,
 }
 
+impl Emitted {
+    /// All kernels.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.launches.iter().map(|launch| launch.text.as_str()).collect()
+    }
+}
+
 /// One launch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Launch {
-    /// The kernel.
+    /// The kernel's name.
     pub entry: String,
+    /// The kernel.
+    pub text: String,
     /// Which of the program's kernels it is, or is a part of.
     pub kernel: usize,
     /// What its thread blocks are for.
@@ -161,14 +169,8 @@ pub struct Table {
 #[must_use]
 pub fn emit(program: &Program, precision: Precision) -> Emitted {
     let Lowered { work, kernels, buffers, chunked } = lower(program, precision);
-    let mut found = Emitted {
-        name: program.name.clone(),
-        text: String::new(),
-        launches: Vec::new(),
-        buffers,
-        chunked,
-        table: Table::default(),
-    };
+    let mut found =
+        Emitted { name: program.name.clone(), launches: Vec::new(), buffers, chunked, table: Table::default() };
     for (at, (kernel, work)) in kernels.iter().zip(&work).enumerate() {
         let entry = format!("k{at}");
         let mut writer = Writer {
@@ -187,13 +189,13 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
             Blocks::Tensor { .. } => "HW_TENSOR_THREADS, 2",
             _ => "256",
         };
-        let _ = write!(
-            found.text,
+        let text = format!(
             "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n{heading}{lines}}}\n\n",
             used.structs
         );
         found.launches.push(Launch {
             entry,
+            text,
             kernel: *kernel,
             blocks,
             buffers: used.buffers,

@@ -241,7 +241,7 @@ fn key(program: &Program, gpu: &Gpu, graph: &Adjacency, precision: Precision) ->
     let facts = gpu.facts();
     let machine = format!("{} {}", facts.name, facts.sms);
     // The texts of the kernels as they are written now, with their usual schedules: times of others say nothing of them.
-    let written = emit(&Program { schedules: Vec::new(), ..program.clone() }, precision).text;
+    let written = emit(&Program { schedules: Vec::new(), ..program.clone() }, precision).text();
     let texts = HEADERS.iter().map(|(_, text)| *text);
     cache::Key::of([VERSION, &written, &rows.join(" "), &machine].into_iter().chain(texts))
 }

@@ -8,7 +8,7 @@ use headwater_graph::random::Key;
 use crate::adjacency::Adjacency;
 use crate::cpu::fast::Given;
 use crate::cpu::reference;
-use crate::cuda::{Executor, Precision};
+use crate::cuda::{Executor, Precision, emit};
 use crate::front::BUILTIN;
 use crate::intra::Program;
 use crate::models_test::variants;
@@ -46,7 +46,7 @@ pub(super) fn check_within(
         assert_eq!(wanted.len(), found[name].len(), "{}, {name}", kernels.name);
         let is_far = |(a, b): &(&f64, &f32)| (**a - f64::from(**b)).abs() > far * largest || b.is_nan();
         let far = wanted.iter().zip(&found[name]).find(is_far);
-        assert!(far.is_none(), "{}, {name}: {far:?}\n{}", kernels.name, executor.emitted().text);
+        assert!(far.is_none(), "{}, {name}: {far:?}\n{}", kernels.name, executor.emitted().text());
     }
     arrays.extend(wanted);
 }
@@ -95,6 +95,28 @@ fn relational_models_are_what_they_are_on_the_cpu() {
 #[test]
 fn transformers_are_what_they_are_on_the_cpu() {
     check_models(|name| TRANSFORMERS.contains(&name));
+}
+
+/// Texts that are compiled beside each other have all kernels of the program between them.
+#[test]
+fn a_program_in_several_texts_gives_the_same_bits() {
+    let Some(gpu) = gpu() else { return };
+    let program = crate::testing::layer("sage", &[("d_in", 6), ("d_out", 5)], &[]);
+    let graph = Recipe::plain(20).graph(2);
+    let compiled = compile(&program, &Statistics::of(&graph), Optimisations::GPU).unwrap();
+    let arrays = given(&program, &graph, 4);
+    #[expect(clippy::cast_possible_truncation, reason = "kernels compute in single precision")]
+    let single: BTreeMap<&str, Vec<f32>> =
+        arrays.iter().map(|(name, values)| (name.as_str(), values.iter().map(|x| *x as f32).collect())).collect();
+    let lend = |name: &str| single.get(name).map(|values| Given::Dense(values));
+    let run = |most: usize| {
+        let executor = Executor::in_texts(&compiled.inference, Precision::default(), most);
+        executor.run(gpu.stream().unwrap(), &graph, Key::new(5), &lend).unwrap()
+    };
+    let launches = emit(&compiled.inference, Precision::default()).launches.len();
+    assert!(launches > 1);
+    let whole = run(1);
+    [2, 9].into_iter().for_each(|most| assert_eq!(run(most), whole, "{most} texts"));
 }
 
 /// Long rows, many rows, and rows of a table that lie the other way round.

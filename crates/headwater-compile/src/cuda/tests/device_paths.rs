@@ -204,7 +204,7 @@ fn sums_over_all_rows_that_depend_on_each_other() {
         let (program, graph) = (moments(width), recipe.graph(2));
         intra::verify(&program).unwrap();
         let emitted = emit(&program, Precision::F32);
-        assert!(emitted.table.members.iter().all(|(coarse, ..)| *coarse != Domain::Const), "{}", emitted.text);
+        assert!(emitted.table.members.iter().all(|(coarse, ..)| *coarse != Domain::Const), "{}", emitted.text());
         let Some(gpu) = gpu() else { return };
         let mut arrays = Arrays::from([("x".to_owned(), numbers(4, "x", graph.rows(DST) * width))]);
         check(&gpu, &program, &graph, &mut arrays);

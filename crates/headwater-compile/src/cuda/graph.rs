@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as MapEntry;
 
 use headwater_cuda::{Allocation, Span, Stream};
 
@@ -94,8 +95,8 @@ impl DeviceGraph {
         }
         let mut orders = BTreeMap::new();
         for (rows, by) in tables.iter().flat_map(|table| &table.orders) {
-            if !orders.contains_key(&(*rows, *by)) {
-                orders.insert((*rows, *by), numbers.order(graph, *rows, *by)?);
+            if let MapEntry::Vacant(place) = orders.entry((*rows, *by)) {
+                place.insert(numbers.order(graph, *rows, *by)?);
             }
         }
         let mut chains = BTreeMap::new();
@@ -333,11 +334,11 @@ impl Numbers {
             let members = graph.members(rows, by, Path::Only).ok_or_else(missing)?;
             (0..graph.rows(rows)).map(|row| members.count(row)).collect()
         };
-        let alone = if by == Domain::Edge { most_alone(graph.rows(by)) } else { usize::MAX };
+        let alone = if by == Domain::Edge { most_alone(graph.rows(by) as f64) } else { f64::INFINITY };
         let (mut hubs, mut others) = (Vec::new(), vec![Vec::new(); 1 + usize::BITS as usize]);
         for (row, length) in lengths.iter().enumerate() {
             let bits = (usize::BITS - length.leading_zeros()) as usize;
-            let list = if *length > alone { &mut hubs } else { &mut others[bits] };
+            let list = if *length as f64 > alone { &mut hubs } else { &mut others[bits] };
             list.push(number(row)?);
         }
         hubs.sort_by_key(|row| Reverse(lengths[*row as usize]));

@@ -83,9 +83,9 @@ impl fmt::Display for KernelSchedule {
     }
 }
 
-/// Members of a row that a group of lanes has alone: a part of them all, so that such a row takes no longer than a small part of a walk, from
-/// what is worth a thread block to what takes one of its groups long. It follows from the graph alone, so that sums do not depend on the GPU.
-#[must_use]
-pub(crate) fn most_alone(members: usize) -> usize {
-    (members >> 14).clamp(32, 512)
+/// Members of a row that a group of lanes has alone at most: a small part of them all, so that no row is under way for long when all others
+/// are done, between what is worth a thread block and what takes one of its groups long. It follows from the graph alone, so that sums do
+/// not depend on the GPU.
+pub(crate) fn most_alone(members: f64) -> f64 {
+    (members / 16384.0).clamp(32.0, 512.0)
 }

@@ -97,7 +97,7 @@ fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics,
         walks(traverse) * loads * machine.latency_seconds
     };
     // Rows that find room all at once take as long as one of them; the longest that a group has alone begins first.
-    let longest = seconds(most_alone(inner as usize) as f64);
+    let longest = seconds(most_alone(inner));
     ((outer / groups).max(1.0) * seconds(inner / outer)).max(longest)
 }
 

@@ -377,7 +377,7 @@ fn grid(stream: &Stream, blocks: Blocks, graph: &DeviceGraph) -> Option<Grid> {
         Blocks::Pieces(tiling, across) => plain(graph.most_tiles(tiling) * across),
         Blocks::Rest { of, after, .. } if graph.is_fixed && graph.room(of) == graph.room(after) => return None,
         Blocks::Rest { of, a_block, across, .. } => plain(by_rows(of, a_block, across)),
-        Blocks::Walk { rows, groups, by } => {
+        Blocks::Walk { rows, groups, by, .. } => {
             let (room, hubs) = (graph.room(rows), by.map_or(0, |by| graph.hub_count(rows, by)));
             let at_once = room.div_ceil(groups).min(sms * BLOCKS_PER_SM);
             let blocks = room.div_ceil(groups * ROWS_A_GROUP).max(at_once).clamp(1, MOST_WALK_BLOCKS);

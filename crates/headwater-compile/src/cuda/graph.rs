@@ -334,7 +334,8 @@ impl Numbers {
             let members = graph.members(rows, by, Path::Only).ok_or_else(missing)?;
             (0..graph.rows(rows)).map(|row| members.count(row)).collect()
         };
-        let alone = if by == Domain::Edge { most_alone(graph.rows(by) as f64) } else { f64::INFINITY };
+        let alone =
+            if by == Domain::Edge { most_alone(graph.rows(rows) as f64, graph.rows(by) as f64) } else { f64::INFINITY };
         let (mut hubs, mut others) = (Vec::new(), vec![Vec::new(); 1 + usize::BITS as usize]);
         for (row, length) in lengths.iter().enumerate() {
             let bits = (usize::BITS - length.leading_zeros()) as usize;

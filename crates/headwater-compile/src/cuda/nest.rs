@@ -44,9 +44,10 @@ pub(super) fn layout(nodes: &Nodes, schedule: KernelSchedule) -> Layout {
 /// Writes a nest.
 pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) -> Blocks {
     let (rows, by) = (traverse.nest[0], ordered_by(&traverse.nest));
-    let mut groups = 0;
+    let (mut groups, mut at_once) = (0, 2);
     Nest::with(traverse, kept, out.schedule, |nest, acts| {
         groups = THREADS / nest.rows.layout.group;
+        at_once = nest.blocks_at_once(out.schedule, acts);
         nest.heading(out);
         let all = format!("graph->rows[{}]", domain_number(rows));
         if traverse.nest.len() == 1 {
@@ -67,7 +68,7 @@ pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) -> B
     match traverse.nest.len() {
         // Rows by themselves are had a chunk at a time.
         1 => Blocks::Rows(rows, THREADS, 1),
-        _ => Blocks::Walk { rows, groups, by },
+        _ => Blocks::Walk { rows, groups, by, at_once },
     }
 }
 
@@ -112,6 +113,22 @@ impl Nest<'_> {
         out.line(&format!("const u32 lane = threadIdx.x % {group}, lanes = hw_group_lanes<{group}>();"));
         out.line(&format!("const u32 part = threadIdx.x / {group}, parts = HW_WALK_THREADS / {group};"));
         out.line("(void)lane, (void)lanes, (void)part, (void)parts;");
+    }
+
+    /// Blocks that an SM should have at once, by the floats that a lane has of vectors and of gathered rows under way. Without such a bound
+    /// what is done for hubs would take registers of all, and fewer groups would be under way.
+    fn blocks_at_once(&self, schedule: KernelSchedule, acts: &[Act]) -> usize {
+        let all = 0..self.nodes().all.len();
+        let widest = all.clone().map(|node| self.rows.slots(node)).max().unwrap_or(1);
+        let gathers = all.into_iter().any(|node| self.is_inner(node) && self.wide_load(node).is_some());
+        let ahead = if let KernelSchedule::Walk { ahead, .. } = schedule { ahead } else { 1 };
+        let walks = acts.iter().filter(|act| matches!(act, Act::Walk(_))).count();
+        match (walks, if gathers { widest * ahead } else { widest }) {
+            (..=1, ..=4) => 4,
+            (..=1, ..=16) if gathers => 4,
+            (..=1, ..=16) => 3,
+            _ => 2,
+        }
     }
 
     /// The order of the outermost rows.

@@ -91,6 +91,8 @@ pub enum Blocks {
         groups: usize,
         /// The domain whose rows count.
         by: Option<Domain>,
+        /// Blocks that an SM shall have at once, which bounds the registers of a thread.
+        at_once: usize,
     },
     /// For those rows of a domain that no row of another belongs to, so many at a time, with so many blocks beside each other.
     Rest {
@@ -186,8 +188,9 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         let (lines, used) = (writer.lines, writer.used);
         let heading = used.heading();
         let bounds = match blocks {
-            Blocks::Tensor { .. } => "HW_TENSOR_THREADS, 2",
-            _ => "256",
+            Blocks::Tensor { .. } => "HW_TENSOR_THREADS, 2".to_owned(),
+            Blocks::Walk { at_once, .. } => format!("256, {at_once}"),
+            _ => "256".to_owned(),
         };
         let text = format!(
             "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n{heading}{lines}}}\n\n",

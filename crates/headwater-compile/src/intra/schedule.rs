@@ -83,9 +83,9 @@ impl fmt::Display for KernelSchedule {
     }
 }
 
-/// Members of a row that a group of lanes has alone at most: a small part of them all, so that no row is under way for long when all others
-/// are done, between what is worth a thread block and what takes one of its groups long. It follows from the graph alone, so that sums do
-/// not depend on the GPU.
-pub(crate) fn most_alone(members: f64) -> f64 {
-    (members / 16384.0).clamp(32.0, 512.0)
+/// Members of a row that a group of lanes has alone at most, of so many rows with so many members: a small part of them all, so that no row
+/// is under way for long when all others are done; a few times what rows have, so that few are longer; between what is worth a thread block
+/// and what takes one of its groups long. It follows from the graph alone, so that sums do not depend on the GPU.
+pub(crate) fn most_alone(rows: f64, members: f64) -> f64 {
+    (members / 16384.0).max(4.0 * members / rows.max(1.0)).clamp(32.0, 512.0)
 }

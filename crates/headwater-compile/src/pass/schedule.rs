@@ -36,6 +36,8 @@ const LOADS_BEFORE: f64 = 2.0;
 const MOST_HELD: f64 = 32.0;
 /// Numbers of a row that one lane has all of; as `cuda/loops.rs` has it.
 const MOST_IN_A_LANE: f64 = 8.0;
+/// How much of the longest row that a group has alone comes on top of what rows take: it begins first, but not all groups have one.
+const LIKELY_LONG: f64 = 0.5;
 /// How much faster another schedule must be for the usual one to be left.
 const WORTH: f64 = 0.95;
 
@@ -96,9 +98,8 @@ fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics,
         let loads = 1.0 + LOADS_BEFORE * (each / lanes).ceil() + gathers;
         walks(traverse) * loads * machine.latency_seconds
     };
-    // Rows that find room all at once take as long as one of them; the longest that a group has alone begins first.
-    let longest = seconds(most_alone(inner));
-    ((outer / groups).max(1.0) * seconds(inner / outer)).max(longest)
+    // Rows that find room all at once take as long as one of them. Some are longer, up to what a group has alone.
+    (outer / groups).max(1.0) * seconds(inner / outer) + LIKELY_LONG * seconds(most_alone(outer, inner))
 }
 
 /// How often a nest goes over its innermost rows: once more for every sum over them that they wait for.

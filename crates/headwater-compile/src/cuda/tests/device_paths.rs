@@ -32,7 +32,7 @@ fn optimised(program: &Program, graph: &Adjacency, on: Optimisations) -> (Vec<in
 fn rows_with_very_many_edges() {
     let Some(gpu) = gpu() else { return };
     let graph = Recipe { most_edges: 2000, ..Recipe::plain(6) }.graph(2);
-    let alone = most_alone(graph.rows(Domain::Edge) as f64);
+    let alone = most_alone(6.0, graph.rows(Domain::Edge) as f64);
     for (side, has_others) in [(Side::Src, false), (Side::Dst, true)] {
         let members = graph.members(Domain::Node(side), Domain::Edge, Path::Only).unwrap();
         let counts: Vec<usize> = (0..6).map(|row| members.count(row)).collect();
@@ -58,7 +58,11 @@ fn nodes_with_very_many_edges_of_several_types() {
             let starts = graph.edge_starts(rows).unwrap();
             starts.windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap()
         };
-        assert!(most(DST) as f64 > most_alone(graph.rows(Domain::Edge) as f64), "{}", most(DST));
+        assert!(
+            most(DST) as f64 > most_alone(graph.rows(DST) as f64, graph.rows(Domain::Edge) as f64),
+            "{}",
+            most(DST)
+        );
         assert_eq!(most(Domain::Pair(Side::Dst)) > 64, is_large);
         for model in ["rgat", "hgt"] {
             let program = layer(model, &[("d_in", 12), ("d_out", 12), ("heads", 2)], &[]);

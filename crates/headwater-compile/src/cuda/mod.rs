@@ -6,7 +6,7 @@
 //!
 //! | kernel | how |
 //! | --- | --- |
-//! | a nest | a group of lanes for every outermost row (`loops.rs`, `nest.rs`); a vector lies across the lanes (`row.rs`), what is short in one of them (`lane.rs`) |
+//! | a nest | a group of lanes for every outermost row (`loops.rs`, `nest.rs`, `chunk.rs`); a vector lies across the lanes (`row.rs`), what is short in one of them (`lane.rs`) |
 //! | rows of a nest with very many edges | a thread block of the same launch for each, before all others (`nest.rs`, `order.cuh`) |
 //! | rows by themselves | a thread for every element, or for four (`element.rs`) |
 //! | sums over all rows | parts of the rows, then their totals (`split.rs`, `sums.cuh`) |
@@ -17,6 +17,7 @@
 //! No sum is made by atomics: results are the same every time.
 
 pub mod block;
+mod chunk;
 #[expect(clippy::module_inception, reason = "what runs there")]
 mod cuda;
 mod dense;

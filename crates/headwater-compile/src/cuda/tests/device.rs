@@ -124,7 +124,7 @@ fn a_program_in_several_texts_gives_the_same_bits() {
 fn large_graphs_and_rows_of_a_table() {
     let Some(gpu) = gpu() else { return };
     let program = crate::testing::layer("gat", &[("d_in", 24), ("d_out", 20), ("heads", 3)], &[]);
-    let graph = Recipe { most_edges: 90, ..Recipe::plain(700) }.graph(2);
+    let graph = Recipe { most_edges: 40, ..Recipe::plain(700) }.graph(2);
     let compiled = compile(&program, &Statistics::of(&graph), Optimisations::ALL).unwrap();
     let mut arrays = given(&program, &graph, 4);
     check(&gpu, &compiled.inference, &graph, &mut arrays);

@@ -397,3 +397,68 @@ fn no_way((from, to, _): Way) -> Error {
     let why = format!("there is no way between rows of {from} and rows of {to}");
     Error::Malformed { program: "kernels".to_owned(), at: "the graph".to_owned(), why }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intra::Hop;
+    use crate::testing::Recipe;
+
+    const PAIR: Domain = Domain::Pair(Side::Dst);
+
+    /// All rows once: hubs by how long they are, others by powers of two, and neighbours as they were.
+    #[test]
+    fn the_longest_rows_come_first() {
+        let recipe = Recipe { nodes: vec![(60, 60)], relations: vec![(0, 0); 20], most_edges: 40, empty_every: 5 };
+        let (graph, mut most_hubs) = (recipe.graph(2), 0);
+        for rows in [Domain::Node(Side::Dst), Domain::Node(Side::Src), PAIR] {
+            let mut numbers = Numbers::default();
+            let (_, hubs, ..) = numbers.order(&graph, rows, Domain::Edge).unwrap();
+            let list: Vec<usize> = numbers.all.iter().map(|row| *row as usize).collect();
+            let starts = graph.edge_starts(rows).unwrap();
+            let length = |row: usize| starts[row + 1] - starts[row];
+            let alone = most_alone(graph.rows(rows) as f64, graph.rows(Domain::Edge) as f64);
+            let hubs = usize::try_from(hubs).unwrap();
+            most_hubs = most_hubs.max(hubs);
+            assert_eq!(hubs, (0..graph.rows(rows)).filter(|row| length(*row) as f64 > alone).count());
+            assert!(list[..hubs].windows(2).all(|two| length(two[0]) >= length(two[1])));
+            let bits = |row: usize| usize::BITS - length(row).leading_zeros();
+            let key = |row: usize| (Reverse(bits(row)), row);
+            assert!(list[hubs..].windows(2).all(|two| key(two[0]) < key(two[1])), "{rows}: {list:?}");
+            let mut sorted = list;
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..graph.rows(rows)));
+        }
+        assert!(most_hubs > 1);
+    }
+
+    /// A list has what maps say of each member; where a map is such a list already there is none.
+    #[test]
+    fn chains_lead_where_maps_do() {
+        let graph = Recipe::block().graph(2);
+        let hop = |to: Domain| Hop { to, path: Path::Only };
+        let (src, dst) = (Domain::Node(Side::Src), Domain::Node(Side::Dst));
+        for (coarse, hops) in
+            [(src, vec![hop(dst)]), (src, vec![hop(PAIR), hop(Domain::EdgeType)]), (PAIR, vec![hop(Domain::EdgeType)])]
+        {
+            let chain = Chain { members: (coarse, Domain::Edge, Path::Only), hops };
+            let mut numbers = Numbers::default();
+            assert!(numbers.chain(&graph, &chain).unwrap().is_some());
+            let mut wanted = Vec::new();
+            let members = graph.members(coarse, Domain::Edge, Path::Only).unwrap();
+            for row in 0..graph.rows(coarse) {
+                members.visit(row, |edge| {
+                    let (mut domain, mut at) = (Domain::Edge, edge);
+                    for hop in &chain.hops {
+                        at = graph.map(domain, hop.to, hop.path).unwrap().get(at);
+                        domain = hop.to;
+                    }
+                    wanted.push(number(at).unwrap());
+                });
+            }
+            assert_eq!(numbers.all, wanted, "{chain:?}");
+        }
+        let known = Chain { members: (PAIR, Domain::Edge, Path::Only), hops: vec![hop(src)] };
+        assert_eq!(Numbers::default().chain(&graph, &known).unwrap(), None);
+    }
+}

@@ -21,7 +21,17 @@ impl Executor {
         step: Key,
         given: &dyn Fn(&str) -> Option<Given<'g>>,
     ) -> Result<BTreeMap<String, Vec<f32>>> {
-        let device = DeviceGraph::of(stream, graph, &[&self.emitted().table])?;
+        self.run_over(stream, (graph, &DeviceGraph::of(stream, graph, &[&self.emitted().table])?), step, given)
+    }
+
+    /// The same over a graph that lies there already.
+    pub(super) fn run_over<'g>(
+        &self,
+        stream: &Stream,
+        (graph, device): (&Adjacency, &DeviceGraph),
+        step: Key,
+        given: &dyn Fn(&str) -> Option<Given<'g>>,
+    ) -> Result<BTreeMap<String, Vec<f32>>> {
         let mut sent: BTreeMap<&str, DeviceRows> = BTreeMap::new();
         for buffer in &self.emitted().buffers {
             if matches!(buffer.role, Role::Input | Role::Parameter) {
@@ -29,8 +39,8 @@ impl Executor {
                 sent.insert(&buffer.name, send(stream, buffer, expected, given(&buffer.name))?);
             }
         }
-        let temporaries = room(stream, self.temporary_bytes(&device))?;
-        let bound = self.bind(stream, &device, &temporaries, &|buffer| match buffer.role {
+        let temporaries = room(stream, self.temporary_bytes(device))?;
+        let bound = self.bind(stream, device, &temporaries, &|buffer| match buffer.role {
             Role::Output => {
                 let bytes = 4 * graph.rows(buffer.domain) * buffer.shape.len();
                 Ok(Some(DeviceRows::from(room(stream, bytes)?)))

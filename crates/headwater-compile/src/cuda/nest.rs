@@ -35,7 +35,7 @@ pub(super) fn layout(nodes: &Nodes, schedule: KernelSchedule) -> Layout {
     Layout::of(nodes.all.iter().map(|node| node.shape.len()).max().unwrap_or(1), lanes)
 }
 
-/// Writes a nest.
+/// Writes the kernel of a nest, hubs included, and says how its rows are shared out to thread blocks.
 pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) -> Blocks {
     let (rows, by) = (traverse.nest[0], ordered_by(&traverse.nest));
     let (mut groups, mut at_once) = (0, 2);

@@ -38,7 +38,7 @@ pub struct Emitted {
 }
 
 impl Emitted {
-    /// All kernels.
+    /// CUDA C++ of all launches, in their order.
     #[must_use]
     pub fn text(&self) -> String {
         self.launches.iter().map(|launch| launch.text.as_str()).collect()
@@ -48,9 +48,9 @@ impl Emitted {
 /// One launch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Launch {
-    /// The kernel's name.
+    /// The name of its `__global__` function.
     pub entry: String,
-    /// The kernel.
+    /// CUDA C++ of that function and of the structs it uses.
     pub text: String,
     /// Which of the program's kernels it is, or is a part of.
     pub kernel: usize,
@@ -135,7 +135,7 @@ pub enum Cut {
 pub struct Chain {
     /// From whose rows the members are, and what they are.
     pub members: (Domain, Domain, Path),
-    /// The maps.
+    /// Maps from a member to the row it leads to, first to last.
     pub hops: Vec<Hop>,
 }
 

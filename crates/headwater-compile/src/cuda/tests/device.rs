@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use headwater_cuda::Gpu;
+use headwater_cuda::{Gpu, Stream};
 use headwater_graph::random::Key;
 
 use crate::adjacency::Adjacency;
 use crate::cpu::fast::Given;
 use crate::cpu::reference;
-use crate::cuda::{Executor, Precision, emit};
+use crate::cuda::{DeviceGraph, Executor, Precision, emit};
 use crate::front::BUILTIN;
 use crate::intra::Program;
 use crate::models_test::variants;
@@ -26,11 +26,25 @@ pub(super) fn check(gpu: &Gpu, kernels: &Program, graph: &Adjacency, arrays: &mu
 }
 
 /// The same with products of some precision, where results may be so far off.
-#[expect(clippy::cast_possible_truncation, reason = "kernels compute in single precision")]
 pub(super) fn check_within(
     gpu: &Gpu,
     kernels: &Program,
     graph: &Adjacency,
+    arrays: &mut Arrays,
+    within: (Precision, f64),
+) {
+    let stream = gpu.stream().unwrap();
+    let table = emit(kernels, within.0).table;
+    let placed = DeviceGraph::of(stream, graph, &[&table]).unwrap();
+    check_over(stream, kernels, (graph, &placed), arrays, within);
+}
+
+/// The same over a graph that lies there already.
+#[expect(clippy::cast_possible_truncation, reason = "kernels compute in single precision")]
+pub(super) fn check_over(
+    stream: &Stream,
+    kernels: &Program,
+    (graph, placed): (&Adjacency, &DeviceGraph),
     arrays: &mut Arrays,
     (precision, far): (Precision, f64),
 ) {
@@ -40,7 +54,7 @@ pub(super) fn check_within(
     let given: BTreeMap<&str, Vec<f32>> = arrays.iter().map(|(name, values)| (name.as_str(), single(values))).collect();
     let lend = |name: &str| given.get(name).map(|values| Given::Dense(values));
     let executor = Executor::with_precision(kernels, precision);
-    let found = executor.run(gpu.stream().unwrap(), graph, step, &lend).unwrap();
+    let found = executor.run_over(stream, (graph, placed), step, &lend).unwrap();
     for (name, wanted) in &wanted {
         let largest = wanted.iter().fold(1.0f64, |largest, x| largest.max(x.abs()));
         assert_eq!(wanted.len(), found[name].len(), "{}, {name}", kernels.name);

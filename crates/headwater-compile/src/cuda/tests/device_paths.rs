@@ -1,8 +1,10 @@
 //! Paths that small models on small graphs do not take: many tiles and parts, odd widths, hubs, every precision.
 
-use super::device::{check, check_within, gpu};
-use crate::adjacency::Adjacency;
-use crate::cuda::{Precision, emit};
+use headwater_cuda::{Allocation, Span};
+
+use super::device::{check, check_over, check_within, gpu};
+use crate::adjacency::{Adjacency, RelationEdges, SelfLoops};
+use crate::cuda::{DeviceBlock, DeviceGraph, Lists, Precision, Room, Wants, emit};
 use crate::inter::{Binary, Domain, Path, Program, Reduce, Shape, Side, Unary};
 use crate::intra::{
     self, Body, Buffer, BufferId, Hop, Kernel, KernelSchedule, Read, Role, StepOp, Traverse, most_alone,
@@ -43,6 +45,45 @@ fn rows_with_very_many_edges() {
     for program in [layer("gat", &sizes, &[]), layer("sage", &sizes, &[("aggregate", text("max"))])] {
         let (all, mut arrays) = directions(&program, &graph);
         all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
+    }
+}
+
+/// The same in a block of a sample, whose rows are in no list: a target and a source with very many edges, beside others.
+#[test]
+fn rows_of_a_block_with_very_many_edges() {
+    let Some(gpu) = gpu() else { return };
+    let (src, dst, many) = (40, 30, 700);
+    let (mut offsets, mut sources, mut targets) = (vec![0], Vec::new(), Vec::new());
+    for target in 0..dst {
+        match target {
+            0 => {}
+            1 => sources.extend((0..many).map(|edge| if edge % 8 == 0 { edge / 8 % src } else { 3 })),
+            _ => sources.extend((0..3).map(|edge| (7 * target + edge) % src)),
+        }
+        targets.resize(sources.len(), target);
+        offsets.push(sources.len());
+    }
+    assert!(sources.iter().filter(|source| **source == 3).count() > 512);
+    let relation = RelationEdges { src_type: 0, dst_type: 0, offsets: &offsets, sources: &sources };
+    let graph = Adjacency::new(&[src as usize], &[dst as usize], &[relation]).unwrap();
+    let stream = gpu.stream().unwrap();
+    let room = Room { src: src as usize, dst: dst as usize, edges: sources.len() };
+    let wants = Wants { by_source: true, self_loops: SelfLoops::AsTheyAre };
+    let block = DeviceBlock::new(stream, room, wants).unwrap();
+    let [from, to] = [&sources, &targets].map(|list| {
+        let span = Span::whole(Allocation::on_stream(stream, 4 * list.len()).unwrap());
+        stream.upload(bytemuck::cast_slice(list), &span).unwrap();
+        span
+    });
+    let edges = u32::try_from(sources.len()).unwrap();
+    block.fill(stream, &Lists { sources: &from, targets: &to, edges, src, dst }).unwrap();
+    let placed = DeviceGraph::of_block(&block);
+    let sizes = [("d_in", 5), ("d_out", 9), ("heads", 3)];
+    for program in [layer("gat", &sizes, &[]), layer("sage", &sizes, &[("aggregate", text("max"))])] {
+        let (all, mut arrays) = directions(&program, &graph);
+        for kernels in &all {
+            check_over(stream, kernels, (&graph, &placed), &mut arrays, (Precision::default(), 5e-5));
+        }
     }
 }
 

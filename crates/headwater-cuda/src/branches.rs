@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use crate::error::Result;
 use crate::stream::Stream;
+use crate::types::CUgraphEdgeData;
 
 /// A node of a graph under capture.
 type Node = *const c_void;
@@ -16,9 +17,19 @@ pub struct Branches<'a> {
     /// What the stream waited for before.
     base: Vec<Node>,
     /// The last nodes of every part.
-    parts: Vec<Vec<Node>>,
+    parts: Vec<(Vec<Node>, Launched)>,
     /// Parts that no other is behind.
     is_last: Vec<bool>,
+}
+
+/// When a part may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Launched {
+    /// When all is over that it is behind.
+    After,
+    /// It is one kernel that waits itself, by `griddepcontrol.wait`, until that is over: its thread blocks are launched as soon as those
+    /// before it leave room (programmatic dependent launch), if these are such a kernel, too.
+    Early,
 }
 
 impl Stream {
@@ -46,11 +57,19 @@ impl Stream {
         Ok((0..count).map(|at| unsafe { *nodes.add(at) }).collect())
     }
 
-    /// Lets the next node wait for these alone.
-    fn set_waits(&self, nodes: &[Node]) -> Result<()> {
+    /// Lets the next node wait for these alone, of some of them until their thread blocks let others be launched.
+    fn set_waits(&self, nodes: &[Node], is_early: &dyn Fn(&Node) -> bool) -> Result<()> {
         const SET: c_uint = 1;
         let driver = self.gpu().bind()?;
         let Some(update) = driver.cuStreamUpdateCaptureDependencies else { return Ok(()) };
+        if let Some(update) = driver.cuStreamUpdateCaptureDependencies_v2.filter(|_| nodes.iter().any(is_early)) {
+            let edge = |node| if is_early(node) { CUgraphEdgeData::PROGRAMMATIC } else { CUgraphEdgeData::default() };
+            let edges: Vec<CUgraphEdgeData> = nodes.iter().map(edge).collect();
+            let nodes_at = nodes.as_ptr().cast_mut().cast();
+            // SAFETY: the nodes are of the graph that the stream is captured for, and there is an edge for each.
+            let code: c_int = unsafe { update(self.raw(), nodes_at, edges.as_ptr(), nodes.len(), SET) };
+            return driver.check("cuStreamUpdateCaptureDependencies_v2", code);
+        }
         // SAFETY: the nodes are of the graph that the stream is captured for.
         let code: c_int = unsafe { update(self.raw(), nodes.as_ptr().cast_mut().cast(), nodes.len(), SET) };
         driver.check("cuStreamUpdateCaptureDependencies", code)
@@ -62,17 +81,20 @@ impl Branches<'_> {
     pub fn part<E: From<crate::Error>>(
         &mut self,
         after: &[usize],
+        launched: Launched,
         work: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut nodes: Vec<Node> = after.iter().flat_map(|part| self.parts[*part].iter().copied()).collect();
+        let mut nodes: Vec<Node> = after.iter().flat_map(|part| self.parts[*part].0.iter().copied()).collect();
         if nodes.is_empty() {
             nodes.clone_from(&self.base);
         }
         nodes.sort_unstable();
         nodes.dedup();
-        self.stream.set_waits(&nodes)?;
+        let lets_others =
+            |node: &Node| self.parts.iter().any(|(nodes, how)| *how == Launched::Early && nodes[..] == [*node]);
+        self.stream.set_waits(&nodes, &|node| launched == Launched::Early && lets_others(node))?;
         work()?;
-        self.parts.push(self.stream.waits_for()?);
+        self.parts.push((self.stream.waits_for()?, launched));
         after.iter().for_each(|part| self.is_last[*part] = false);
         self.is_last.push(true);
         Ok(())
@@ -81,9 +103,9 @@ impl Branches<'_> {
     /// Ends the parts: what the stream captures from here on waits for all of them.
     pub fn join(self) -> Result<()> {
         let last = self.parts.iter().zip(&self.is_last).filter(|(_, is_last)| **is_last);
-        let mut nodes: Vec<Node> = last.flat_map(|(nodes, _)| nodes.iter().copied()).collect();
+        let mut nodes: Vec<Node> = last.flat_map(|((nodes, _), _)| nodes.iter().copied()).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        if nodes.is_empty() { Ok(()) } else { self.stream.set_waits(&nodes) }
+        if nodes.is_empty() { Ok(()) } else { self.stream.set_waits(&nodes, &|_| false) }
     }
 }

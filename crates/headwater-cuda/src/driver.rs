@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use crate::error::{Error, Result};
 use crate::library::DRIVER;
 use crate::types::{
-    CUcontext, CUdevResource, CUdevResourceDesc, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec,
-    CUgreenCtx, CUipcMemHandle, CUmemAccessDesc, CUmemoryPool, CUmodule, CUstream, CUuserObject, CUuuid,
+    CUcontext, CUdevResource, CUdevResourceDesc, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphEdgeData,
+    CUgraphExec, CUgreenCtx, CUipcMemHandle, CUmemAccessDesc, CUmemoryPool, CUmodule, CUstream, CUuserObject, CUuuid,
 };
 
 /// The oldest driver API that has everything in the required part of the table.
@@ -121,6 +121,8 @@ driver_functions! {
             count: *mut usize);
         fn cuStreamUpdateCaptureDependencies(
             stream: CUstream, nodes: *mut c_void, count: usize, flags: c_uint);
+        fn cuStreamUpdateCaptureDependencies_v2(
+            stream: CUstream, nodes: *mut c_void, edges: *const CUgraphEdgeData, count: usize, flags: c_uint);
         fn cuUserObjectCreate(
             object: *mut CUuserObject, data: *mut c_void, end: unsafe extern "C" fn(*mut c_void), count: c_uint,
             flags: c_uint);

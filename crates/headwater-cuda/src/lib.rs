@@ -63,7 +63,7 @@ mod types;
 
 pub use allocation_calls::allocation_calls;
 pub use bandwidth::{Bandwidths, SOURCES};
-pub use branches::Branches;
+pub use branches::{Branches, Launched};
 pub use cublas::{Gemm, GemmOperand, GemmType, cublas_available};
 pub use error::{Error, FAULT_ID_OUT_OF_RANGE, FAULT_TOO_MANY, LaunchProblem, Result};
 pub use gpu::{Current, DeviceMemory, Facts, Gpu, PcieLink};

@@ -148,10 +148,9 @@ impl Modules {
         Ok(function)
     }
 
-    /// Loads the modules of texts without definitions, compiled beside each other.
-    fn prepare(&self, gpu: &Gpu, sources: &[&'static Source]) -> Result<()> {
-        let defines = Defines::new();
-        let key = |source: &'static Source| (std::ptr::from_ref(source).addr(), Defines::new());
+    /// Loads the modules of texts, compiled beside each other.
+    fn prepare(&self, gpu: &Gpu, sources: &[&'static Source], defines: &Defines) -> Result<()> {
+        let key = |source: &'static Source| (std::ptr::from_ref(source).addr(), defines.clone());
         let missing = || {
             let loaded = lock(&self.loaded);
             let mut missing: Vec<&'static Source> = Vec::new();
@@ -168,7 +167,7 @@ impl Modules {
         }
         let _preparing = lock(&self.preparing);
         let (missing, arch) = (missing(), gpu.arch());
-        let compile = |source: &'static Source| (source, source.compile(&defines, &arch));
+        let compile = |source: &'static Source| (source, source.compile(defines, &arch));
         let compiled = std::thread::scope(|scope| {
             let running: Vec<_> = missing.iter().map(|source| scope.spawn(|| compile(source))).collect();
             running.into_iter().filter_map(|one| one.join().ok()).collect::<Vec<_>>()
@@ -198,8 +197,8 @@ impl Modules {
 
 impl Gpu {
     /// Compiles texts beside each other and loads them, those that are not loaded yet. Kernels of others are compiled at their first launch.
-    pub fn prepare(&self, sources: &[&'static Source]) -> Result<()> {
-        self.modules().prepare(self, sources)
+    pub fn prepare(&self, sources: &[&'static Source], defines: &Defines) -> Result<()> {
+        self.modules().prepare(self, sources, defines)
     }
 }
 

@@ -82,6 +82,24 @@ pub struct CUmemAccessDesc {
     pub flags: c_uint,
 }
 
+/// How a node of a graph waits for another.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CUgraphEdgeData {
+    /// What of the node before is waited for: 0 for its end.
+    pub from_port: u8,
+    /// What of the node behind waits: always 0.
+    pub to_port: u8,
+    /// Such as `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`.
+    pub kind: u8,
+    _reserved: [u8; 5],
+}
+
+impl CUgraphEdgeData {
+    /// From a kernel's `griddepcontrol.launch_dependents` to a kernel that calls `griddepcontrol.wait`.
+    pub const PROGRAMMATIC: Self = Self { from_port: 1, to_port: 0, kind: 1, _reserved: [0; 5] };
+}
+
 /// Part of a device: of the kinds that the driver knows, multiprocessors alone are asked for.
 #[repr(C)]
 #[derive(Clone, Copy)]

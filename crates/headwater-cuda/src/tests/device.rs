@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cublas::{Gemm, GemmOperand, GemmType};
 use crate::gpu::lock;
-use crate::{Allocation, Error, Gpu, Graph, RegisteredParts, Span, Stream};
+use crate::{Allocation, Error, Gpu, Graph, Launched, RegisteredParts, Span, Stream};
 
 pub(super) fn gpu() -> Option<Gpu> {
     Gpu::open(0).inspect_err(|why| eprintln!("no GPU: skipped ({why})")).ok()
@@ -108,10 +108,10 @@ fn parts_of_a_capture_wait_for_those_that_they_name() {
     let graph = Graph::capture(&stream, |stream| {
         stream.fill(&one, 1)?;
         let Some(mut branches) = stream.branches()? else { return Ok(()) };
-        branches.part(&[], || stream.copy(&one, &left))?;
-        branches.part(&[], || stream.fill(&right, 2))?;
-        branches.part(&[], || Ok::<_, Error>(()))?;
-        branches.part(&[0, 1], || stream.copy(&both, &out))?;
+        branches.part(&[], Launched::After, || stream.copy(&one, &left))?;
+        branches.part(&[], Launched::After, || stream.fill(&right, 2))?;
+        branches.part(&[], Launched::After, || Ok::<_, Error>(()))?;
+        branches.part(&[0, 1], Launched::After, || stream.copy(&both, &out))?;
         branches.join()?;
         stream.fill(&both, 3)
     });

@@ -79,7 +79,7 @@ impl State<'_> {
                     self.body(&traverse.nest, traverse.path, &traverse.body, row, None)?;
                 }
             }
-            Kernel::Library(Library::Product { a, b, to }) => self.product(*a, *b, *to),
+            Kernel::Library(Library::Product { a, b, to }) => return self.product(a, b, *to),
         }
         Ok(())
     }
@@ -132,20 +132,22 @@ impl State<'_> {
         Ok(())
     }
 
-    fn product(&mut self, a: (BufferId, bool), b: (BufferId, bool), to: BufferId) {
-        let Shape::Matrix { heads, rows, cols } = self.program[to].shape else { return };
-        let inner = self.program[a.0].shape.len() / (heads * rows);
-        for kind in 0..self.graph.rows(self.program[to].domain) * heads {
-            for i in 0..rows {
-                for j in 0..cols {
-                    let left = |k: usize| kind * rows * inner + if a.1 { k * rows + i } else { i * inner + k };
-                    let right = |k: usize| kind * inner * cols + if b.1 { j * inner + k } else { k * cols + j };
-                    let (x, y) = (&self.buffers[a.0.at()], &self.buffers[b.0.at()]);
-                    let sum = (0..inner).map(|k| x[left(k)] * y[right(k)]).sum();
-                    self.buffers[to.at()][(kind * rows + i) * cols + j] = sum;
-                }
+    fn product(&mut self, a: &(Read, bool), b: &(Read, bool), to: BufferId) -> Result<()> {
+        let Shape::Matrix { heads, rows, cols } = self.program[to].shape else { return Ok(()) };
+        let inner = self.program[a.0.from].shape.len() / (heads * rows);
+        let types = self.program[to].domain;
+        for kind in 0..self.graph.rows(types) {
+            let (x, y) = (self.read(types, &a.0, kind)?, self.read(types, &b.0, kind)?);
+            for (at, sum) in
+                self.buffers[to.at()][kind * heads * rows * cols..][..heads * rows * cols].iter_mut().enumerate()
+            {
+                let (head, i, j) = (at / cols / rows, at / cols % rows, at % cols);
+                let left = |k: usize| head * rows * inner + if a.1 { k * rows + i } else { i * inner + k };
+                let right = |k: usize| head * inner * cols + if b.1 { j * inner + k } else { k * cols + j };
+                *sum = (0..inner).map(|k| x[left(k)] * y[right(k)]).sum();
             }
         }
+        Ok(())
     }
 
     fn body(&mut self, nest: &[Domain], path: Path, body: &Body, row: usize, product: Option<Vec<f64>>) -> Result<()> {

@@ -123,9 +123,7 @@ impl Nest<'_> {
         let group = self.rows.layout.group;
         let made: Vec<NodeId> = self.wide(acts);
         let loads: Vec<NodeId> = made.iter().copied().filter(|node| self.wide_load(*node).is_some()).collect();
-        let floats: usize = loads.iter().map(|node| self.rows.slots(*node)).sum();
-        let most = if let KernelSchedule::Walk { ahead, .. } = out.schedule { ahead } else { KernelSchedule::AHEAD };
-        let rows = prev_power_of_two(MOST_FLOATS / floats.max(1)).clamp(1, most);
+        let rows = self.rows_ahead(&loads, out.schedule);
         out.line(&format!("for (u32 from = 0; from < n; from += {rows}) {{"));
         out.indented(|out| {
             for node in &loads {
@@ -172,6 +170,13 @@ impl Nest<'_> {
             out.line("}");
         });
         out.line("}");
+    }
+
+    /// Rows of these vectors that are under way at once.
+    pub fn rows_ahead(&self, loads: &[NodeId], schedule: KernelSchedule) -> usize {
+        let floats: usize = loads.iter().map(|node| self.rows.slots(*node)).sum();
+        let most = if let KernelSchedule::Walk { ahead, .. } = schedule { ahead } else { KernelSchedule::AHEAD };
+        prev_power_of_two(MOST_FLOATS / floats.max(1)).clamp(1, most)
     }
 
     /// Vectors that are made a row at a time for some of the acts, in order: these, and vectors across lanes that they are made from.

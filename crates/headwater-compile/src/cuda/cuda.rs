@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use headwater_cuda::{Allocation, Defines, Element, Gemm, Grid, Kernel, Param, Source, Span, Stream};
+use headwater_cuda::{Allocation, Defines, Element, Gemm, Grid, Kernel, Launched, Param, Source, Span, Stream};
 
 use super::Precision;
 use super::depend::{self, Touched};
 use super::graph::DeviceGraph;
 use super::room::{Life, places};
 use super::tell::{self, tell};
-use super::text::{Blocks, Emitted, HEADERS, Launch, emit};
+use super::text::{Blocks, Copied, Emitted, HEADERS, Launch, emit};
 use crate::adjacency::{Adjacency, RelationEdges};
 use crate::error::{Error, Result};
 use crate::front::{self, Arguments, BUILTIN};
@@ -108,6 +108,8 @@ pub(super) struct Tables {
     buffers: Span,
     /// Words of the caller's behind them.
     pub more: Span,
+    /// What kernels are compiled with: kinds of what the tables have, which they need not look at then.
+    defines: Defines,
 }
 
 impl Bound {
@@ -198,7 +200,15 @@ impl Executor {
 
     /// Where temporary buffers begin.
     pub(super) fn begins(&self, graph: &DeviceGraph) -> Vec<usize> {
-        places(&self.lives(graph)).0
+        let mut begins = places(&self.lives(graph)).0;
+        self.copies(graph).for_each(|Copied { from, to }| begins[to.at()] = begins[from.at()]);
+        begins
+    }
+
+    /// Copies that are not made: both buffers are the same memory.
+    fn copies(&self, graph: &DeviceGraph) -> impl Iterator<Item = Copied> + '_ {
+        let is_whole = is_whole(graph);
+        self.emitted.launches.iter().filter_map(move |launch| launch.copy.filter(|_| is_whole))
     }
 
     /// Memory of all buffers: temporary ones begin where `begins` says.
@@ -242,7 +252,9 @@ impl Executor {
         own: &[DeviceRows],
         (room, more): (&Span, &[u64]),
     ) -> Result<Tables> {
-        stream.gpu().prepare(&self.sources)?;
+        let is_picked = own.iter().map(|rows| rows.rows.is_some()).collect::<Vec<_>>();
+        let defines = Defines::new().with("HW_KINDS", graph.kinds(&self.emitted.table, &is_picked));
+        stream.gpu().prepare(&self.sources, &defines)?;
         let mut words = graph.words(&self.emitted.table, room.pointer())?;
         let graph_words = words.len();
         let addresses =
@@ -253,13 +265,14 @@ impl Executor {
         let short = || Error::Binding { name: "tables".to_owned(), expected: words.len(), found: room.bytes() / 8 };
         let part = |first: usize, count: usize| room.part(8 * first, 8 * count).ok_or_else(short);
         let (buffers, last) = (part(graph_words, 2 * own.len())?, graph_words + 2 * own.len());
-        Ok(Tables { graph: part(0, graph_words)?, buffers, more: part(last, more.len())? })
+        Ok(Tables { graph: part(0, graph_words)?, buffers, more: part(last, more.len())?, defines })
     }
 
     /// How every launch is made over these.
     pub(super) fn ways(&self, stream: &Stream, graph: &DeviceGraph, own: &[DeviceRows]) -> Vec<Way> {
         let way = |launch: &Launch| match launch.dense.and_then(|dense| dense.call(graph, self.precision, own)) {
             Some(call) => Way::Cublas(Box::new(call)),
+            None if launch.copy.is_some() && is_whole(graph) => Way::Nothing,
             None => grid(stream, launch.blocks, graph).map_or(Way::Nothing, Way::Kernel),
         };
         self.emitted.launches.iter().map(way).collect()
@@ -291,20 +304,23 @@ impl Executor {
         step: &Span,
         waits: &dyn Fn() -> Vec<Vec<usize>>,
     ) -> Result<()> {
-        let defines = Defines::new();
         let one = |at: usize| -> Result<()> {
             let grid = match &ways[at] {
                 Way::Kernel(grid) => grid,
                 Way::Nothing => return Ok(()),
                 Way::Cublas(call) => return Ok(call.run(stream)?),
             };
-            let arguments = self.kernels[at].on(stream, &defines, *grid).bytes(&tables.graph).bytes(&tables.buffers);
+            let arguments =
+                self.kernels[at].on(stream, &tables.defines, *grid).bytes(&tables.graph).bytes(&tables.buffers);
             let arguments = arguments.buffer(step, Element::U64).touching(spans);
             Ok(arguments.called(&|| format!("{}, {}", self.label, self.emitted.launches[at].what)).go()?)
         };
         match stream.branches()? {
             Some(mut branches) => {
-                (0..).zip(waits()).try_for_each(|(at, after)| branches.part(&after, || one(at)))?;
+                (0..).zip(waits()).try_for_each(|(at, after)| {
+                    let is_own = matches!(ways[at], Way::Kernel(_));
+                    branches.part(&after, if is_own { Launched::Early } else { Launched::After }, || one(at))
+                })?;
                 Ok(branches.join()?)
             }
             None => (0..ways.len()).try_for_each(one),
@@ -321,7 +337,12 @@ impl Executor {
             let is_own = buffer.role == Role::Temporary;
             Life { bytes: if is_own { 4 * self.room(graph, at) * buffer.shape.len() } else { 0 }, first, last }
         };
-        self.emitted.buffers.iter().enumerate().map(life).collect()
+        let mut lives: Vec<Life> = self.emitted.buffers.iter().enumerate().map(life).collect();
+        for Copied { from, to } in self.copies(graph) {
+            lives[from.at()].last = lives[from.at()].last.max(lives[to.at()].last);
+            lives[to.at()].bytes = 0;
+        }
+        lives
     }
 
     /// The most rows that a buffer can have.
@@ -331,6 +352,11 @@ impl Executor {
             None => graph.room(self.emitted.buffers[at].domain),
         }
     }
+}
+
+/// Whether all nodes that are read are written, so that rows of both are the same.
+fn is_whole(graph: &DeviceGraph) -> bool {
+    graph.is_fixed && graph.room(Domain::SRC) == graph.room(Domain::DST)
 }
 
 /// All memory that kernels reach through tables over these, each piece once.

@@ -5,6 +5,15 @@
 
 #define HW_INFINITY hw_float(0x7f800000u)
 
+// What every kernel begins with. Where kernels are recorded as a graph, thread blocks of those behind this one may be launched once all
+// of its own are, and none goes on before all that it waits for is over and written.
+__device__ inline void hw_begin() {
+#if !defined(HEADWATER_EMULATED) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Which row of a coarser domain a row belongs to; see adjacency/mod.rs.
 #define HW_MAP_SAME 0u
 #define HW_MAP_FIRST 1u
@@ -106,6 +115,29 @@ __device__ inline u32 hw_member(const HwMembers &members, u32 at) {
 }
 
 __device__ inline u32 hw_row(const HwBuffer &buffer, u32 row) { return buffer.rows ? buffer.rows[row] : row; }
+
+// An entry of a table, or a buffer, of which a kernel that is compiled for one graph knows the kind: branches on it are gone. HW_KINDS has
+// those of the first map, list of members, list of tiles, order, chain and buffer (1 where it is rows of a larger table), then of the
+// second of each, and so on; a kernel for any graph is compiled without it.
+#ifdef HW_KINDS
+__device__ constexpr u32 hw_kind(u32 at) {
+    const u8 all[] = {HW_KINDS};
+    return all[at];
+}
+template <u32 AT, class Entry> __device__ inline Entry hw_known(Entry entry) {
+    constexpr u32 kind = hw_kind(AT);
+    entry.kind = kind;
+    return entry;
+}
+template <u32 AT> __device__ inline HwBuffer hw_known_rows(HwBuffer buffer) {
+    constexpr bool is_picked = hw_kind(AT);
+    if (!is_picked) buffer.rows = nullptr;
+    return buffer;
+}
+#else
+template <u32 AT, class Entry> __device__ inline Entry hw_known(Entry entry) { return entry; }
+template <u32 AT> __device__ inline HwBuffer hw_known_rows(HwBuffer buffer) { return buffer; }
+#endif
 
 // The lanes of this thread's group, as a mask.
 template <u32 G> __device__ inline u32 hw_group_lanes() {

@@ -29,7 +29,7 @@ const WORDS: usize = 6;
 const STRIDE: u32 = 1 << 20;
 
 /// Chunks of fewer rows are not worth a thread block; as `sums.cuh` has it.
-const ROWS_A_CHUNK: usize = 32;
+const ROWS_A_CHUNK: usize = 128;
 
 /// The kinds of maps, as `emitted.cuh` numbers them.
 pub(super) mod map {
@@ -245,6 +245,23 @@ impl DeviceGraph {
         let entries =
             table.maps.len() + table.members.len() + table.tiles.len() + table.orders.len() + table.chains.len();
         WORDS + size_of::<Entry>() / 8 * entries
+    }
+
+    /// Kinds of the entries of [`Self::words`], and which buffers are rows of larger tables: those of the first of every sort, of the
+    /// second and so on, as `emitted.cuh` reads them.
+    pub(super) fn kinds(&self, table: &Table, is_picked: &[bool]) -> String {
+        let kind = |entry: Option<&Entry>| entry.map_or(map::SAME, |entry| entry[0]);
+        let sorts: [Vec<u64>; 6] = [
+            table.maps.iter().map(|way| kind(self.maps.get(way))).collect(),
+            table.members.iter().map(|way| kind(self.members.get(way))).collect(),
+            table.tiles.iter().map(|tiling| kind(self.tile_entry(*tiling).as_ref())).collect(),
+            table.orders.iter().map(|rows| kind(self.orders.get(rows))).collect(),
+            table.chains.iter().map(|chain| kind(self.chains.get(chain))).collect(),
+            is_picked.iter().map(|is_picked| u64::from(*is_picked)).collect(),
+        ];
+        let longest = sorts.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        let one = |at: usize| sorts.iter().map(move |sort| sort.get(at).copied().unwrap_or(0).to_string());
+        (0..longest).flat_map(one).collect::<Vec<_>>().join(",")
     }
 
     /// Words of the struct that kernels get, of maps, members, tiles and orders, where these words lie at an address.

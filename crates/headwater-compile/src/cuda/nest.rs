@@ -14,6 +14,8 @@ use crate::intra::{KernelSchedule, Traverse};
 
 /// Threads of a block that walks rows; as `order.cuh` has it.
 const THREADS: usize = 256;
+/// Registers of a thread of a walk besides vectors, by what compilers make of walks.
+const OTHER_REGISTERS: usize = 44;
 
 /// Whose rows say how long the outermost rows of a nest are, where they are not all about as long.
 fn ordered_by(nest: &[Domain]) -> Option<Domain> {
@@ -36,7 +38,7 @@ pub(super) fn layout(nodes: &Nodes, schedule: KernelSchedule) -> Layout {
 }
 
 /// Writes the kernel of a nest, hubs included, and says how its rows are shared out to thread blocks.
-pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) -> Blocks {
+pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept, entry: &str) -> Blocks {
     let (rows, by) = (traverse.nest[0], ordered_by(&traverse.nest));
     let (mut groups, mut at_once) = (0, 2);
     Nest::with(traverse, kept, out.schedule, |nest, acts| {
@@ -56,7 +58,10 @@ pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept) -> B
         out.line(&format!("const u32 first0 = hubs, end0 = blockIdx.x < hubs ? 0 : {all};"));
         nest.walk(out, 0, acts, Share::OfGrid);
         if has_hubs(&traverse.nest) {
-            nest.each_hub(out, &all, acts);
+            out.last(&format!("hubs_{entry}"), |out| {
+                nest.heading(out);
+                nest.each_hub(out, &all, acts);
+            });
         }
     });
     match traverse.nest.len() {
@@ -109,18 +114,22 @@ impl Nest<'_> {
         out.line("(void)lane, (void)lanes, (void)part, (void)parts;");
     }
 
-    /// Blocks that an SM should have at once, by the floats that a lane has of vectors and of gathered rows under way. Without such a bound
-    /// what is done for hubs would take registers of all, and fewer groups would be under way.
+    /// Blocks that an SM should have at once, by the registers that a thread needs: gathered rows under way, sums, and vectors of outer rows
+    /// that stay while members are walked. Without such a bound what is done for hubs would take registers of all, and fewer groups would
+    /// be under way; with a tighter one registers would go to memory.
     fn blocks_at_once(&self, schedule: KernelSchedule, acts: &[Act]) -> usize {
-        let all = 0..self.nodes().all.len();
-        let widest = all.clone().map(|node| self.rows.slots(node)).max().unwrap_or(1);
-        let gathers = all.into_iter().any(|node| self.is_inner(node) && self.wide_load(node).is_some());
-        let ahead = if let KernelSchedule::Walk { ahead, .. } = schedule { ahead } else { 1 };
+        let (inner, outer): (Vec<NodeId>, Vec<NodeId>) =
+            (0..self.nodes().all.len()).partition(|node| self.is_inner(*node));
+        let loads: Vec<NodeId> = inner.into_iter().filter(|node| self.wide_load(*node).is_some()).collect();
+        let is_held = |node: &NodeId| self.wide_load(*node).is_some() || self.nodes().source(*node).is_some();
+        let floats = |nodes: &[NodeId]| nodes.iter().map(|node| self.rows.slots(*node)).sum::<usize>();
+        let held = floats(&outer.into_iter().filter(is_held).collect::<Vec<_>>());
+        let registers = OTHER_REGISTERS + floats(&loads) * self.rows_ahead(&loads, schedule) + held;
         let walks = acts.iter().filter(|act| matches!(act, Act::Walk(_))).count();
-        match (walks, if gathers { widest * ahead } else { widest }) {
-            (..=1, ..=4) => 4,
-            (..=1, ..=16) if gathers => 4,
-            (..=1, ..=16) => 3,
+        // Of 65,536 registers, 64 a thread are those of four blocks, 80 of three.
+        match (walks, registers) {
+            (..=1, ..=64) => 4,
+            (..=1, ..=80) => 3,
             _ => 2,
         }
     }

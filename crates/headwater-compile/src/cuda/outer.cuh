@@ -185,31 +185,46 @@ __device__ inline void hw_outer(const X &x, const Y &y, const HwTiles &tiles, u3
     }
 }
 
-// Products of weights, a matrix a type and head: small, so an element a thread.
-template <u32 ROWS, u32 INNER, u32 COLS, bool A_TURNED, bool B_TURNED>
-__device__ inline void hw_weights(const float *a, const float *b, u64 matrices, float *out) {
-    const u64 count = matrices * ROWS * COLS;
-    for (u64 at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += gridDim.x * blockDim.x) {
-        const u32 column = (u32)(at % COLS), row = (u32)(at / COLS % ROWS);
-        const u64 matrix = at / COLS / ROWS;
-        const float *left = a + matrix * ROWS * INNER + (A_TURNED ? row : row * INNER);
-        const float *right = b + matrix * INNER * COLS + (B_TURNED ? column * INNER : column);
-        float sum = 0.0f;
-        if (B_TURNED && INNER % 4 == 0) {
-            // Neighbouring threads read different rows, 16 bytes of each.
-#pragma unroll 4
-            for (u32 i = 0; i < INNER; i += 4) {
-                const float4 y = __ldg((const float4 *)(right + i));
-                const u32 APART = A_TURNED ? ROWS : 1;
-                sum += left[i * APART] * y.x;
-                sum += left[(i + 1) * APART] * y.y;
-                sum += left[(i + 2) * APART] * y.z;
-                sum += left[(i + 3) * APART] * y.w;
+// Products of weights, a matrix a type and head: 32 by 32 a thread block. Bytes: both sides once a tile, out of a cache where several
+// tiles of a matrix read them; flops: 2 * ROWS * INNER * COLS a matrix. Types are few, so what matters is how long one block takes: all
+// loads of 64 elements of the depth are under way at once.
+template <u32 HEADS, u32 ROWS, u32 INNER, u32 COLS, bool A_TURNED, bool B_TURNED, class A, class B>
+__device__ inline void hw_weights(const A &a, const B &b, u32 types, float *out) {
+    const u32 SIDE = 32, DEEP = 64, DOWN = (ROWS + SIDE - 1) / SIDE, ACROSS = (COLS + SIDE - 1) / SIDE;
+    // Four rows of the left side are read at once.
+    __shared__ __align__(16) float left[DEEP][SIDE + 4];
+    __shared__ float right[DEEP][SIDE + 1];
+    const u32 own_column = threadIdx.x % SIDE, top = threadIdx.x / SIDE * 4;
+    for (u32 at = blockIdx.x; at < types * HEADS * DOWN * ACROSS; at += gridDim.x) {
+        const HwPlace<HEADS, DOWN, ACROSS> place(at);
+        const u32 first_row = place.row * SIDE, first_column = place.column * SIDE;
+        const float *x = a.row(a.at(place.chunk)) + place.head * ROWS * INNER;
+        const float *y = b.row(b.at(place.chunk)) + place.head * INNER * COLS;
+        float sums[4] = {};
+        for (u32 start = 0; start < INNER; start += DEEP) {
+            __syncthreads();
+#pragma unroll
+            for (u32 i = threadIdx.x; i < DEEP * SIDE; i += HW_THREADS) {
+                // Neighbouring threads read neighbours of memory.
+                const u32 x_deep = A_TURNED ? i / SIDE : i % DEEP, row = A_TURNED ? i % SIDE : i / DEEP;
+                const u32 y_deep = B_TURNED ? i % DEEP : i / SIDE, column = B_TURNED ? i / DEEP : i % SIDE;
+                const u32 x_down = start + x_deep, y_down = start + y_deep, x_row = first_row + row, y_column = first_column + column;
+                const u32 x_place = A_TURNED ? x_down * ROWS + x_row : x_row * INNER + x_down;
+                const u32 y_place = B_TURNED ? y_column * INNER + y_down : y_down * COLS + y_column;
+                left[x_deep][row] = x_down < INNER && x_row < ROWS ? x[x_place] : 0.0f;
+                right[y_deep][column] = y_down < INNER && y_column < COLS ? y[y_place] : 0.0f;
             }
-        } else {
-#pragma unroll 8
-            for (u32 i = 0; i < INNER; i++) sum += left[A_TURNED ? i * ROWS : i] * right[B_TURNED ? i : i * COLS];
+            __syncthreads();
+#pragma unroll 16
+            for (u32 deep = 0; deep < DEEP; deep++) {
+                const float4 four = *(const float4 *)&left[deep][top];
+                const float own = right[deep][own_column];
+                sums[0] += four.x * own, sums[1] += four.y * own, sums[2] += four.z * own, sums[3] += four.w * own;
+            }
         }
-        out[at] = sum;
+        for (u32 i = 0; i < 4; i++) {
+            const u32 row = first_row + top + i, column = first_column + own_column;
+            if (row < ROWS && column < COLS) out[(place.matrix() * ROWS + row) * COLS + column] = sums[i];
+        }
     }
 }

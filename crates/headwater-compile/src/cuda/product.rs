@@ -9,7 +9,7 @@ use super::lower::{Chunks, OUTER_TILE};
 use super::split::{Sum, Sums};
 use super::text::{Blocks, Cut, PLACES, Tiling, Writer, domain_number};
 use crate::inter::{Domain, Path, Reduce, Shape};
-use crate::intra::{Buffer, BufferId, Gemm, Library, Outer, Read, StepOp};
+use crate::intra::{Buffer, Gemm, Library, Outer, Read, StepOp};
 
 impl Precision {
     fn name(self) -> &'static str {
@@ -32,6 +32,8 @@ const STEP: usize = 16;
 const AHEAD: usize = 4 * STEP;
 /// Shared memory that matrices get in a thread block: two blocks of an SM of the smallest GPUs have so much, or one of two.
 const KEPT_BYTES: usize = 96 << 10;
+/// Rows and columns that a thread block makes of a product of weights; as `outer.cuh` has it.
+const WEIGHTS_TILE: usize = 32;
 
 /// How much of a matrix lies in shared memory at once.
 struct Kept {
@@ -174,7 +176,7 @@ impl Writer<'_> {
             let none = format!("hw_sum_of_none<{}>()", how(sum.how));
             places.iter().for_each(|at| self.line(&format!("float {} = {none};", name(number, at))));
         }
-        self.line(&format!("#pragma unroll {}", 8 / places.len()));
+        self.line(&format!("#pragma unroll {}", 16 / places.len()));
         self.line(&format!(
             "for (u32 row = {} < {len} ? chunk.first + threadIdx.x / {side} : end; row < end; row += {}) {{",
             places[0],
@@ -219,19 +221,17 @@ impl Writer<'_> {
     }
 
     /// Products of weights.
-    pub fn library(&mut self, library: &Library) -> Blocks {
+    pub fn library(&mut self, library: &Library, entry: &str) -> Blocks {
         let Library::Product { a, b, to } = library;
         let Buffer { domain, shape, .. } = self.buffers[to.at()];
         let Shape::Matrix { heads, rows, cols } = shape else { return nothing(domain) };
-        let inner = self.buffers[a.0.at()].shape.len() / (heads * rows).max(1);
-        let data = |out: &mut Self, id: BufferId| out.buffer(id);
-        let (left, right, to) = (data(self, a.0), data(self, b.0), data(self, *to));
-        let matrices = format!("(u64)graph->rows[{}] * {heads}", domain_number(domain));
-        self.line(&format!(
-            "hw_weights<{rows}, {inner}, {cols}, {}, {}>({left}, {right}, {matrices}, {to});",
-            a.1, b.1
-        ));
-        Blocks::Rows(domain, 1, (heads * rows * cols).div_ceil(256))
+        let inner = self.buffers[a.0.from.at()].shape.len() / (heads * rows).max(1);
+        let left = self.rows(&format!("HwX_{entry}"), domain, &a.0, None);
+        let right = self.rows(&format!("HwY_{entry}"), domain, &b.0, None);
+        let (to, types) = (self.buffer(*to), domain_number(domain));
+        let sizes = format!("{heads}, {rows}, {inner}, {cols}, {}, {}", a.1, b.1);
+        self.line(&format!("hw_weights<{sizes}>({left}, {right}, graph->rows[{types}], {to});"));
+        Blocks::Rows(domain, 1, heads * rows.div_ceil(WEIGHTS_TILE) * cols.div_ceil(WEIGHTS_TILE))
     }
 }
 

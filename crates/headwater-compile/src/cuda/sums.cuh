@@ -15,7 +15,7 @@ template <int HOW> __device__ inline float hw_sum_of_none() { return HOW == HW_M
 template <int HOW> __device__ inline float hw_add(float a, float b) { return HOW == HW_MAX ? hw_max(a, b) : a + b; }
 
 // How many parts some rows are split into: parts of fewer rows than this are not worth a block.
-#define HW_ROWS_A_PART 32
+#define HW_ROWS_A_PART 128
 __device__ inline u32 hw_parts(u32 rows, u32 most) {
     const u32 parts = (u32)(((u64)rows + HW_ROWS_A_PART - 1) / HW_ROWS_A_PART);
     return parts < most ? parts : most;

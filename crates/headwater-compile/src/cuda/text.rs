@@ -8,7 +8,7 @@ use super::element::{Elements, is_flat};
 use super::loops::Kept;
 use super::lower::{Lowered, Work, lower};
 use super::{Precision, nest};
-use crate::inter::{Domain, Path, Side};
+use crate::inter::{Domain, Path, Reduce, Side};
 use crate::intra::{Body, Buffer, BufferId, Hop, KernelSchedule, Program, Read, Register, Role, StepOp, Traverse};
 
 /// What stands before every emitted text, in order.
@@ -64,6 +64,31 @@ pub struct Launch {
     pub what: String,
     /// What it is where it is a product and nothing else.
     pub dense: Option<Dense>,
+    /// What it is where it copies rows and nothing else.
+    pub copy: Option<Copied>,
+}
+
+/// Rows of written nodes as rows of read ones, 0 where a node is read and not written. Where all nodes are written, both are the same rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// Rows of written nodes.
+    pub from: BufferId,
+    /// Rows of read ones, which nothing outside the program needs.
+    pub to: BufferId,
+}
+
+impl Copied {
+    fn of(work: &Work, buffers: &[Buffer]) -> Option<Self> {
+        let Work::Nest(Traverse { nest, body, .. }, _) = work else { return None };
+        let ops: Vec<&StepOp> = body.steps.iter().map(|step| &step.op).collect();
+        let [StepOp::Load(Read { from, hops }), StepOp::Reduce(Reduce::Sum, x), StepOp::Store(sum, to)] = ops[..]
+        else {
+            return None;
+        };
+        let is_plain = hops.is_empty() && (x.at(), sum.at()) == (0, 1) && nest[..] == [Domain::SRC, Domain::DST];
+        let is_own = [from, to].into_iter().all(|id| buffers[id.at()].role == Role::Temporary);
+        (is_plain && is_own).then_some(Self { from: *from, to: *to })
+    }
 }
 
 /// What the thread blocks of a launch are for, so how many there are.
@@ -193,7 +218,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
             _ => "256".to_owned(),
         };
         let text = format!(
-            "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n{heading}{lines}}}\n\n",
+            "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n    hw_begin();\n{heading}{lines}}}\n\n",
             used.structs
         );
         found.launches.push(Launch {
@@ -205,6 +230,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
             writes: work.writes(),
             what: work.what(&found.buffers),
             dense: Dense::of(work, &found.buffers),
+            copy: Copied::of(work, &found.buffers),
         });
     }
     found
@@ -223,6 +249,9 @@ pub(super) struct Writer<'a> {
     used: Used,
 }
 
+/// Sorts of entries whose kinds a kernel may be compiled for; as `emitted.cuh` has it.
+const SORTS: usize = 6;
+
 /// What a kernel needs at its top.
 #[derive(Default)]
 struct Used {
@@ -238,14 +267,23 @@ struct Used {
 impl Used {
     fn heading(&self) -> String {
         let mut text = String::new();
-        self.maps.iter().for_each(|at| _ = writeln!(text, "    const HwMap map{at} = graph->maps[{at}];"));
-        self.members
-            .iter()
-            .for_each(|at| _ = writeln!(text, "    const HwMembers members{at} = graph->members[{at}];"));
-        self.tiles.iter().for_each(|at| _ = writeln!(text, "    const HwTiles tiles{at} = graph->tiles[{at}];"));
-        self.orders.iter().for_each(|at| _ = writeln!(text, "    const HwOrder order{at} = graph->orders[{at}];"));
-        self.chains.iter().for_each(|at| _ = writeln!(text, "    const HwChain chain{at} = graph->chains[{at}];"));
-        self.buffers.iter().for_each(|id| _ = writeln!(text, "    const HwBuffer buffer{0} = buffers[{0}];", id.at()));
+        let entries = [
+            ("HwMap", "map", "maps", &self.maps),
+            ("HwMembers", "members", "members", &self.members),
+            ("HwTiles", "tiles", "tiles", &self.tiles),
+            ("HwOrder", "order", "orders", &self.orders),
+            ("HwChain", "chain", "chains", &self.chains),
+        ];
+        for (sort, (of, name, all, used)) in entries.into_iter().enumerate() {
+            for at in used {
+                let place = SORTS * at + sort;
+                let _ = writeln!(text, "    const {of} {name}{at} = hw_known<{place}>(graph->{all}[{at}]);");
+            }
+        }
+        for at in self.buffers.iter().map(|id| id.at()) {
+            let place = SORTS * at + SORTS - 1;
+            let _ = writeln!(text, "    const HwBuffer buffer{at} = hw_known_rows<{place}>(buffers[{at}]);");
+        }
         text
     }
 }
@@ -260,15 +298,32 @@ fn place<T: PartialEq>(all: &mut Vec<T>, one: T) -> usize {
 impl Writer<'_> {
     fn work(&mut self, work: &Work, entry: &str, precision: Precision) -> Blocks {
         match work {
-            Work::Nest(traverse, kept) => self.nest(traverse, kept),
+            Work::Nest(traverse, kept) => self.nest(traverse, kept, entry),
             Work::Product(gemm) => self.product(gemm, entry, precision),
             Work::Rest(gemm, to) => self.rest(gemm, *to),
             Work::Sums(sums) => self.sums(sums),
             Work::Total(sums) => self.totals(sums),
             Work::Outer(outer, chunks) => self.outer(outer, *chunks, entry, precision),
             Work::OuterTotal(outer, chunks) => self.outer_total(outer, *chunks),
-            Work::Library(library) => self.library(library),
+            Work::Library(library) => self.library(library, entry),
         }
+    }
+
+    /// Writes a function that a kernel ends with, and calls it. It finds maps and buffers itself, so that the kernel does not keep what it
+    /// needs of them in registers all the time.
+    pub fn last(&mut self, name: &str, write: impl FnOnce(&mut Writer<'_>)) {
+        let (buffers, schedule) = (self.buffers, self.schedule);
+        let (lines, used) = (String::new(), Used::default());
+        let mut own = Writer { table: self.table, buffers, schedule, walked: None, lines, depth: 1, used };
+        write(&mut own);
+        let (lines, used) = (own.lines, own.used);
+        let parameters = "const HwGraph *graph, const HwBuffer *buffers, const u64 *step";
+        let heading = used.heading();
+        self.used.structs += &used.structs;
+        self.used.structs +=
+            &format!("__device__ __noinline__ void {name}({parameters}) {{\n    (void)step;\n{heading}{lines}}}\n");
+        used.buffers.iter().for_each(|id| _ = place(&mut self.used.buffers, *id));
+        self.line(&format!("{name}(graph, buffers, step);"));
     }
 
     /// Writes a struct of methods that know the maps and buffers they use; what comes back makes one.
@@ -349,7 +404,7 @@ impl Writer<'_> {
         if let Some(chain) = chain.filter(Chain::is_worth_it) {
             let at = place(&mut self.table.chains, chain);
             place(&mut self.used.chains, at);
-            row = format!("(chain{at}.list ? chain{at}.list[at_own] : {row})");
+            row = format!("(chain{at}.kind == HW_MAP_LISTED ? chain{at}.list[at_own] : {row})");
         }
         place(&mut self.used.buffers, read.from);
         // Only what a caller gives may be rows of a larger table.
@@ -360,11 +415,11 @@ impl Writer<'_> {
     }
 
     /// A group of lanes for every outermost row, or a thread for every element where lanes need not meet.
-    fn nest(&mut self, traverse: &Traverse, kept: &Kept) -> Blocks {
+    fn nest(&mut self, traverse: &Traverse, kept: &Kept, entry: &str) -> Blocks {
         if traverse.nest.len() == 1 && is_flat(&traverse.body) {
             return self.flat(traverse.nest[0], &traverse.body, None);
         }
-        nest::write(self, traverse, kept)
+        nest::write(self, traverse, kept, entry)
     }
 
     /// A thread for every element of what is stored or for four of them, of all rows or those of which something is true; vectors of one length are walked

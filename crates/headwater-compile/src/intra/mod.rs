@@ -121,10 +121,10 @@ pub struct Traverse {
 pub enum Library {
     /// `to[t] = a[t] x b[t]`, a head at a time.
     Product {
-        /// The left matrices and whether they are transposed first.
-        a: (BufferId, bool),
-        /// The right ones.
-        b: (BufferId, bool),
+        /// The left matrix of a type and whether it is transposed first.
+        a: (Read, bool),
+        /// The right one.
+        b: (Read, bool),
         /// The products.
         to: BufferId,
     },
@@ -199,7 +199,7 @@ impl Kernel {
             }
             Self::Outer(outer) => vec![outer.x.from, outer.y.from],
             Self::Traverse(traverse) => traverse.body.reads().collect(),
-            Self::Library(Library::Product { a, b, .. }) => vec![a.0, b.0],
+            Self::Library(Library::Product { a, b, .. }) => vec![a.0.from, b.0.from],
         }
     }
 

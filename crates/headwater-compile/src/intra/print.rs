@@ -53,8 +53,8 @@ fn print_kernel(text: &mut String, kernel: &Kernel) {
         }
         Kernel::Library(Library::Product { a, b, to }) => {
             let side =
-                |(id, transposed): (BufferId, bool)| format!("{}{}", buffer(id), if transposed { "'" } else { "" });
-            let _ = writeln!(text, "library: {} = product {} {}", buffer(*to), side(*a), side(*b));
+                |(from, transposed): &(Read, bool)| format!("{}{}", read(from), if *transposed { "'" } else { "" });
+            let _ = writeln!(text, "library: {} = product {} {}", buffer(*to), side(a), side(b));
         }
     }
 }

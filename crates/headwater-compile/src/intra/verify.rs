@@ -36,7 +36,8 @@ fn check(program: &Program, kernel: &Kernel) -> Result<(), String> {
         Kernel::Traverse(traverse) => check_traverse(program, traverse),
         Kernel::Library(Library::Product { a, b, to }) => {
             let is_matrix = |id: BufferId| matches!(program[id].shape, Shape::Matrix { .. });
-            ensure([a.0, b.0, *to].into_iter().all(is_matrix), || "expected matrices".to_owned())
+            ensure([a.0.from, b.0.from, *to].into_iter().all(is_matrix), || "expected matrices".to_owned())?;
+            [a, b].into_iter().try_for_each(|side| reach(program, program[*to].domain, &side.0))
         }
     }
 }

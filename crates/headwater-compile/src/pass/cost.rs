@@ -114,11 +114,11 @@ impl Counter<'_> {
                 self.body(nest, body);
             }
             Kernel::Library(Library::Product { a, b, to }) => {
-                let (left, to_shape) = (self.program[a.0].shape, self.program[*to].shape);
-                let rows = self.statistics.rows(self.program[*to].domain);
-                self.cost.flops += 2.0 * rows * multiplications(left, to_shape);
-                self.read_all(a.0);
-                self.read_all(b.0);
+                let (left, to_shape) = (self.program[a.0.from].shape, self.program[*to].shape);
+                let types = self.program[*to].domain;
+                self.cost.flops += 2.0 * self.statistics.rows(types) * multiplications(left, to_shape);
+                self.read(types, &a.0);
+                self.read(types, &b.0);
                 self.write(*to);
             }
         }

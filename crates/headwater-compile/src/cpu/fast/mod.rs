@@ -294,7 +294,7 @@ impl<'a> Context<'a> {
                 let code = Code::new(&traverse.body, actions, &loads, self.step);
                 traverse::run(self, traverse, &code, written)
             }
-            Kernel::Library(Library::Product { a, b, .. }) => self.product(*a, *b, &mut written[0]),
+            Kernel::Library(Library::Product { a, b, .. }) => self.product(a, b, &mut written[0]),
         }
     }
 
@@ -337,18 +337,25 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn product(&self, a: (BufferId, bool), b: (BufferId, bool), to: &mut Written) -> Result<()> {
+    fn product(&self, a: &(Read, bool), b: &(Read, bool), to: &mut Written) -> Result<()> {
         let Shape::Matrix { heads, rows, cols } = to.shape else { return Ok(()) };
-        let inner = self.program[a.0].shape.len() / (heads * rows);
-        let side = |(id, transposed): (BufferId, bool), at: usize, rows: usize, cols: usize| {
-            let own = &self.dense(id)[at * rows * cols..][..rows * cols];
-            if transposed { Strided::packed(own, cols, rows).transposed() } else { Strided::packed(own, rows, cols) }
-        };
+        let inner = self.program[a.0.from].shape.len() / (heads * rows);
+        let types = self.program[to.id].domain;
+        let (left, right) = (self.load(types, &a.0)?, self.load(types, &b.0)?);
         for (at, out) in to.values.chunks_exact_mut(rows * cols).enumerate() {
-            product_into(side(a, at, rows, inner), side(b, at, inner, cols), out, cols, Before::Replaced)?;
+            let own = |index: &Index<'_>| index.get(at / heads) * heads + at % heads;
+            let left = matrix(left.0, own(&left.1), (rows, inner), a.1);
+            let right = matrix(right.0, own(&right.1), (inner, cols), b.1);
+            product_into(left, right, out, cols, Before::Replaced)?;
         }
         Ok(())
     }
+}
+
+/// Matrix `at` of a table, or what lies there as its transpose, as one of so many rows and columns.
+fn matrix(table: &[f32], at: usize, (rows, cols): (usize, usize), transposed: bool) -> Strided<'_> {
+    let own = &table[at * rows * cols..][..rows * cols];
+    if transposed { Strided::packed(own, cols, rows).transposed() } else { Strided::packed(own, rows, cols) }
 }
 
 fn body(kernel: &Kernel) -> Option<&Body> {

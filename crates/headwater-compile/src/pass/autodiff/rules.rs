@@ -188,11 +188,38 @@ fn reduce(to: &mut Gradients, how: Reduce, (x, y): (ValueId, ValueId), path: Pat
 
 /// `dx = y (d - sum of y d)`, the sum over what shares a row of `by`.
 fn softmax(to: &mut Gradients, x: ValueId, y: ValueId, by: Domain, d: ValueId) -> Result<()> {
+    let weighted = weighted_sum(to, y, by);
     let b = &mut to.builder;
-    let part = b.binary(Binary::Mul, y, d)?;
-    let sum = b.reduce(part, by, Reduce::Sum)?;
+    let sum = match weighted {
+        Some((sum, gradient)) => b.dot(sum, gradient)?,
+        None => {
+            let part = b.binary(Binary::Mul, y, d)?;
+            b.reduce(part, by, Reduce::Sum)?
+        }
+    };
     let sum = b.lift(sum, b.value(y).domain)?;
     let rest = b.binary(Binary::Sub, d, sum)?;
     let dx = b.binary(Binary::Mul, y, rest)?;
     to.give(x, dx)
+}
+
+/// Where shares `y` are weights of a sum of vectors `v` and nothing else, that sum and its gradient `g`: the sum of `y d`, where `d` is the inner
+/// product of `v` and `g`, is that of the sum and `g`. So gradients of shares wait for no sum over them.
+fn weighted_sum(to: &Gradients, y: ValueId, by: Domain) -> Option<(ValueId, ValueId)> {
+    let only_reader = |of: ValueId| {
+        let forward = (0..to.of.len()).map(ValueId::new);
+        let mut readers = forward.filter(|id| to.builder.value(*id).op.operands().contains(&of));
+        readers.next().filter(|_| readers.next().is_none())
+    };
+    let product = only_reader(y)?;
+    let sum = only_reader(product)?;
+    let (Op::Binary { f: Binary::Mul, x: a, y: b }, Op::Reduce { how: Reduce::Sum, .. }) =
+        (&to.builder.value(product).op, &to.builder.value(sum).op)
+    else {
+        return None;
+    };
+    let (shares, vectors, summed) = (to.builder.value(y), to.builder.value(product), to.builder.value(sum));
+    let is_weight = a != b && shares.shape.heads() == vectors.shape.heads() && shares.shape.width() == Some(1);
+    let gradient = to.of[sum.at()].filter(|_| is_weight && summed.domain == by)?;
+    Some((sum, gradient))
 }

@@ -103,8 +103,7 @@ impl<'a> Emitter<'a> {
                 Ok(Kernel::Outer(Outer { rows: group.nest[0], x, y, path, to }))
             }
             (Kind::Product, &Op::Product { a, b, transpose_a, transpose_b }) => {
-                let (left, right) = (self.read(a)?, self.read(b)?);
-                let (a, b) = ((left.from, transpose_a), (right.from, transpose_b));
+                let (a, b) = ((self.read(a)?, transpose_a), (self.read(b)?, transpose_b));
                 Ok(Kernel::Library(Library::Product { a, b, to: self.place_of(first)? }))
             }
             (Kind::Gemm, &Op::Linear { x, w, transposed, path }) => {

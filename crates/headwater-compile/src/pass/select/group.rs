@@ -163,11 +163,14 @@ fn join(
         });
         let fits = match needs {
             Needs::Fed => is_fed,
-            // Rows that are visited anyway are worth a second look; single rows are not, and neither is another order of rows.
+            // Rows that are visited anyway are worth a second look; single rows are not, but those of types, which are few, and neither is
+            // another order of rows.
             Needs::Rows => {
                 let is_far = program[id].domain == Domain::Edge
                     && matches!(group.nest[0], Domain::Node(Side::Src) | Domain::Pair(Side::Src));
-                group.kind == Kind::Traverse && group.nest.len() > 1 && nest == group.nest && !is_far
+                let is_single = |id: &ValueId| is_single(&program[*id].op);
+                let are_weights = nest[0].is_type() && group.members.iter().chain([&id]).all(is_single);
+                group.kind == Kind::Traverse && (group.nest.len() > 1 || are_weights) && nest == group.nest && !is_far
             }
         };
         (may_read && fits).then_some((at, nest))
@@ -183,6 +186,11 @@ enum Needs {
     Fed,
     /// Its rows are visited there.
     Rows,
+}
+
+/// Whether every element of a value is made from single elements of others: then threads have elements, however long a row is.
+fn is_single(op: &Op) -> bool {
+    !matches!(op, Op::Dot { .. } | Op::SumHeads { .. } | Op::SumWidth { .. })
 }
 
 /// Whether a value is of a kind that shares kernels. What few rows make together is a kernel of its own: its rows are

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use crate::error::Result;
 use crate::inter;
-use crate::inter::{Domain, Op, Program, Shape, Side, Unary, Value, ValueId};
+use crate::inter::{Binary, Domain, Op, Output, Program, Shape, Side, Unary, Value, ValueId};
 use crate::intra;
 use crate::intra::Hop;
 use crate::pass::rewrite::{Rebuilt, rewrite};
@@ -43,7 +43,8 @@ impl Fusion {
 
 /// The kernels of a program.
 pub fn select(program: &Program, fusion: Fusion) -> Result<intra::Program> {
-    let program = &in_memory(program)?;
+    let program = in_memory(program)?;
+    let program = &if matches!(fusion, Fusion::Shallow { .. }) { in_order(&program) } else { program.into_owned() };
     let groups = group::group(program, fusion);
     let kernels = emit::emit(program, &groups)?;
     intra::verify(&kernels)?;
@@ -84,9 +85,51 @@ fn made(to: &mut Rebuilt, id: ValueId) -> ValueId {
     to.push(Op::Unary { f: Unary::Neg, x: rows }, domain, shape)
 }
 
-/// Whether a value is how others are read, and no more. Matrices are read as they lie, so a lifted one is copied.
+/// The program in the order that fills a GPU, which runs kernels beside each other that do not wait for each other. First stand values of
+/// types that depend on weights alone, which then share kernels, and products that are added to something later, which kernels that make
+/// the sum add; last, sums over the rows of types and what is made of these: gradients of weights, which nothing else waits for.
+fn in_order(program: &Program) -> Program {
+    let uses = program.uses();
+    let readers = |id: ValueId| program.iter().filter(move |(_, value)| value.op.operands().contains(&id));
+    let is_added = |id: ValueId| {
+        let is_sum = |value: &Value| matches!(value.op, Op::Binary { f: Binary::Add, .. });
+        uses[id.at()] == 1 && readers(id).all(|(_, value)| is_sum(value))
+    };
+    let mut is_early: Vec<bool> = Vec::with_capacity(program.values.len());
+    for (id, value) in program.iter() {
+        let may_be = match value.op {
+            Op::Linear { .. } => value.domain.is_type() || is_added(id),
+            Op::Lift { .. } => value.domain.is_type() || is_map(program, id),
+            Op::Outer { .. } | Op::Reduce { .. } => false,
+            _ => value.domain.is_type() || value.op.operands().is_empty(),
+        };
+        is_early.push(may_be && value.op.operands().iter().all(|operand| is_early[operand.at()]));
+    }
+    let mut is_late = vec![false; program.values.len()];
+    for (id, value) in program.iter().rev() {
+        let is_own = value.domain.is_type() && !is_early[id.at()];
+        is_late[id.at()] = is_own && readers(id).all(|(reader, _)| is_late[reader.at()]);
+    }
+    let mut order: Vec<ValueId> = program.iter().map(|(id, _)| id).collect();
+    order.sort_by_key(|id| (!is_early[id.at()], is_late[id.at()]));
+    let mut place = vec![ValueId::new(0); program.values.len()];
+    let mut found = Program { name: program.name.clone(), ..Program::default() };
+    for id in order {
+        let (value, at) = (&program[id], ValueId::new(found.values.len()));
+        place[id.at()] = at;
+        found.values.push(Value { op: value.op.with_operands(|operand| place[operand.at()]), ..value.clone() });
+    }
+    let moved = |output: &Output| Output { name: output.name.clone(), value: place[output.value.at()] };
+    found.outputs = program.outputs.iter().map(moved).collect();
+    found
+}
+
+/// Whether a value is how others are read, and no more. Products of weights find their matrices by maps, too; for other readers a lifted
+/// matrix is copied.
 fn is_map(program: &Program, id: ValueId) -> bool {
-    matches!(program[id].op, Op::Lift { .. }) && matches!(program[id].shape, Shape::Row { .. })
+    let is_found = |value: &Value| matches!(value.op, Op::Product { .. }) || !value.op.operands().contains(&id);
+    let is_lift = matches!(program[id].op, Op::Lift { .. });
+    is_lift && (matches!(program[id].shape, Shape::Row { .. }) || program.values.iter().all(is_found))
 }
 
 /// What is really read when a value is: lifts are maps on the way.

@@ -55,6 +55,9 @@ pub struct Optimisations {
     pub compact: bool,
     /// Cheap values are computed again in the backward pass instead of being saved.
     pub recompute: bool,
+    /// Gradients of a softmax may take the sum that they need from what its shares weigh, which is saved, and not from a walk of their own,
+    /// where nodes have several edges.
+    pub one_walk: bool,
     /// Values share kernels.
     pub fuse: bool,
     /// Kernels may nest three levels: a node, its pairs of an edge type, their edges.
@@ -78,11 +81,12 @@ impl Optimisations {
         merge: true,
         compact: true,
         recompute: true,
+        one_walk: true,
         fuse: true,
         deep: true,
     };
-    /// For the CPU, where merged products, rows a head and longer sums have not been seen to pay.
-    pub const CPU: Self = Self { merge: false, heads_first: false, flatten: false, ..Self::ALL };
+    /// For the CPU, where merged products, rows a head, longer sums and fewer walks have not been seen to pay.
+    pub const CPU: Self = Self { merge: false, heads_first: false, flatten: false, one_walk: false, ..Self::ALL };
     /// For a GPU, where pairs with an edge or two would leave most lanes of a group idle.
     pub const GPU: Self = Self { deep: false, ..Self::ALL };
     /// None: a kernel a value, everything on edges that a text writes there.
@@ -98,11 +102,12 @@ impl Optimisations {
         merge: false,
         compact: false,
         recompute: false,
+        one_walk: false,
         fuse: false,
         deep: false,
     };
     /// Every switch.
-    pub const SWITCHES: [Switch; 13] = [
+    pub const SWITCHES: [Switch; 14] = [
         ("one_type", |on| &mut on.one_type),
         ("linear_linear", |on| &mut on.linear_linear),
         ("dot_linear", |on| &mut on.dot_linear),
@@ -114,6 +119,7 @@ impl Optimisations {
         ("merge", |on| &mut on.merge),
         ("compact", |on| &mut on.compact),
         ("recompute", |on| &mut on.recompute),
+        ("one_walk", |on| &mut on.one_walk),
         ("fuse", |on| &mut on.fuse),
         ("deep", |on| &mut on.deep),
     ];
@@ -182,6 +188,10 @@ impl From<&Statistics> for Workload {
     }
 }
 
+/// Edges of a node, in the mean, from which on a walk over them takes longer than a row of the node that is saved and read: at 3 both took
+/// as long on an H200, at 7 the walk took a twentieth of a layer more.
+const LEAST_EDGES: f64 = 4.0;
+
 /// Compiles a layer whose output is called `out`.
 pub fn compile(layer: &Program, workload: impl Into<Workload>, on: Optimisations) -> Result<Compiled> {
     let Workload { training, inference, machine } = workload.into();
@@ -196,7 +206,8 @@ pub fn compile(layer: &Program, workload: impl Into<Workload>, on: Optimisations
     let trained = |program: &Program| apart(&clean(&autodiff::gradients(program, "out")?)?);
     let search = Search { on, clean: &clean, price: &trained, pairs: Pairs::On };
     let (forward, mut plan) = reorder(&clean(&of_types(layer, &training, on)?)?, &search)?;
-    let joint = clean(&autodiff::gradients(&forward, "out")?)?;
+    let one_walk = on.one_walk && training.edges >= LEAST_EDGES * training.destinations;
+    let joint = clean(&autodiff::gradients_by(&forward, "out", one_walk)?)?;
     let (joint, more) = reorder(&joint, &Search { price: &apart, pairs: Pairs::Off, ..search })?;
     plan.extend(more);
     let values = split(&joint, recompute);

@@ -4,7 +4,7 @@ use headwater_cuda::{Allocation, Span};
 
 use super::device::{check, check_over, check_within, gpu};
 use crate::adjacency::{Adjacency, RelationEdges, SelfLoops};
-use crate::cuda::{DeviceBlock, DeviceGraph, Lists, Precision, Room, Wants, emit};
+use crate::cuda::{DeviceBlock, DeviceGraph, Executor, Lists, Precision, Room, Wants, emit};
 use crate::inter::{Binary, Domain, Path, Program, Reduce, Shape, Side, Unary};
 use crate::intra::{
     self, Body, Buffer, BufferId, Hop, Kernel, KernelSchedule, Read, Role, StepOp, Traverse, most_alone,
@@ -291,5 +291,30 @@ fn inner_products_are_made_with_the_product() {
         assert_eq!(launches(Precision::Tf32x3) < launches(Precision::F32), is_one, "{}", intra::print(&all[1]));
         let Some(gpu) = gpu() else { continue };
         all.iter().for_each(|kernels| check_within(&gpu, kernels, &graph, &mut arrays, (Precision::default(), 1e-4)));
+    }
+}
+
+/// Rows of written nodes are rows of read ones where all are written, and a copy with zeros where some are not: by one program.
+#[test]
+fn copies_to_read_nodes_are_left_out_where_all_are_written() {
+    let source = "def f(g, x: node[d], a: vector[etype, d], c: vector[etype, d]):\n    for e in g.edges():\n        \
+                  e[\"s\"] = dot(e.dst.x, a[e.etype]) * dot(e.src.x, c[e.etype])\n    for n in g.dst_nodes():\n        \
+                  n[\"out\"] = sum(e[\"s\"] * e.src.x for e in n.incoming_edges())\n";
+    let program = read("f", source, &[("d", 12)], &[]);
+    let recipe = |written: [usize; 2]| Recipe { nodes: vec![(30, written[0]), (20, written[1])], ..Recipe::block() };
+    for (written, is_whole) in [([30, 20], true), ([30, 19], false), ([9, 20], false)] {
+        let graph = recipe(written).graph(3);
+        let (all, mut arrays) = directions(&program, &graph);
+        let emitted = emit(&all[2], Precision::default());
+        let copies: Vec<_> = emitted.launches.iter().filter_map(|launch| launch.copy).collect();
+        assert_eq!(copies.len(), 1, "{}", intra::print(&all[2]));
+        let Some(gpu) = gpu() else { return };
+        let stream = gpu.stream().unwrap();
+        let placed = DeviceGraph::of(stream, &graph, &[&emitted.table]).unwrap();
+        assert_eq!(is_whole, placed.room(Domain::SRC) == placed.room(DST));
+        all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
+        let executor = Executor::new(&all[2]);
+        let begins = executor.begins(&placed);
+        assert_eq!(begins[copies[0].from.at()] == begins[copies[0].to.at()], is_whole);
     }
 }

@@ -20,7 +20,12 @@ pub fn gradient_name(name: &str) -> String {
 /// A program that computes the gradients of all parameters, and of inputs that want one, from that of `output`: an input
 /// called `d.OUTPUT`. It has the program's own outputs too; [`split`](super::split()) cuts the two directions apart.
 pub fn gradients(program: &Program, output: &str) -> Result<Program> {
-    let mut found = Gradients::new(program);
+    gradients_by(program, output, false)
+}
+
+/// The same; `one_walk`: the sum of shares times their gradients is the inner product of what they weigh and its gradient.
+pub fn gradients_by(program: &Program, output: &str, one_walk: bool) -> Result<Program> {
+    let mut found = Gradients { one_walk, ..Gradients::new(program) };
     let Some(last) = program.output(output) else { return Ok(program.clone()) };
     let (domain, shape) = (program[last].domain, program[last].shape);
     let seed = found.builder.input(&gradient_name(output), domain, shape);
@@ -52,6 +57,8 @@ struct Gradients {
     of: Vec<Option<ValueId>>,
     /// Whether a value depends on something whose gradient is asked for.
     is_needed: Vec<bool>,
+    /// Whether gradients of shares wait for no sum over them.
+    one_walk: bool,
 }
 
 impl Gradients {
@@ -63,7 +70,7 @@ impl Gradients {
                 ref op => op.operands().iter().any(|operand| is_needed[operand.at()]),
             };
         }
-        Self { builder: Builder::on(program.clone()), of: vec![None; program.values.len()], is_needed }
+        Self { builder: Builder::on(program.clone()), of: vec![None; program.values.len()], is_needed, one_walk: false }
     }
 
     /// Adds to the gradient of a value.

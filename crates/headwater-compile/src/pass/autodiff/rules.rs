@@ -188,7 +188,7 @@ fn reduce(to: &mut Gradients, how: Reduce, (x, y): (ValueId, ValueId), path: Pat
 
 /// `dx = y (d - sum of y d)`, the sum over what shares a row of `by`.
 fn softmax(to: &mut Gradients, x: ValueId, y: ValueId, by: Domain, d: ValueId) -> Result<()> {
-    let weighted = weighted_sum(to, y, by);
+    let weighted = if to.one_walk { weighted_sum(to, y, by) } else { None };
     let b = &mut to.builder;
     let sum = match weighted {
         Some((sum, gradient)) => b.dot(sum, gradient)?,

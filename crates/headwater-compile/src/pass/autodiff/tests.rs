@@ -1,7 +1,9 @@
 //! Every operator against central differences, on a plain graph and on a block of several relations.
 
+use super::{gradient_name, gradients_by};
 use crate::inter::{Binary, Builder, Domain, Path, Reduce, Shape, Side, Unary, ValueId};
-use crate::testing::{Recipe, UNARY, check_gradients};
+use crate::pass::select::Fusion;
+use crate::testing::{Recipe, UNARY, check_gradients, given, interpret, numbers, read};
 
 /// Builds one program around rows of two heads, and checks its gradients on both graphs.
 fn check(build: impl Fn(&mut Builder, ValueId, ValueId) -> ValueId) {
@@ -143,4 +145,37 @@ fn what_the_output_does_not_read_has_a_gradient_of_zeros() {
         b.parameter("unused", Domain::EdgeType, Shape::matrix(2, 2));
         b.unary(Unary::Tanh, x)
     });
+}
+
+/// The sum that gradients of a softmax need is the same by a walk over its shares and by what they weigh; where shares are read twice, or
+/// weigh something that is no sum over the same rows, there is the walk alone.
+#[test]
+fn gradients_of_a_softmax_take_one_walk_or_two() {
+    let weighs = "sum(e[\"a\"] * e.src.x for e in n.incoming_edges())";
+    let twice =
+        "sum(e[\"a\"] * e.src.x for e in n.incoming_edges()) + sum(e[\"a\"] * e.dst.x for e in n.incoming_edges())";
+    let squared = "sum(e[\"a\"] * e[\"a\"] * e.src.x for e in n.incoming_edges())";
+    let mean = "mean(e[\"a\"] * e.src.x for e in n.incoming_edges())";
+    for (out, is_one) in [(weighs, true), (twice, false), (squared, false), (mean, false)] {
+        let source = format!(
+            "def f(g, x: node[heads, d], a: vector[etype, heads, d]):\n    for e in g.edges():\n        \
+             e[\"a\"] = edge_softmax(dot(e.src.x, a[e.etype]) * dot(e.dst.x, e.src.x))\n    \
+             for n in g.dst_nodes():\n        n[\"out\"] = {out}\n"
+        );
+        for heads in [1, 3] {
+            let program = read("f", &source, &[("d", 5), ("heads", heads)], &[]);
+            let [two, one] = [false, true].map(|one_walk| gradients_by(&program, "out", one_walk).unwrap());
+            assert_eq!(one != two, is_one, "{out}");
+            let graph = Recipe::block().graph(3);
+            let mut arrays = given(&program, &graph, 2);
+            let last = program.output("out").unwrap();
+            let count = graph.rows(program[last].domain) * program[last].shape.len();
+            arrays.insert(gradient_name("out"), numbers(7, "d.out", count));
+            let [two, one] = [two, one].map(|joint| interpret(&joint, Fusion::Off, &graph, &arrays));
+            for (name, wanted) in &two {
+                let far = wanted.iter().zip(&one[name]).find(|(a, b)| (*a - *b).abs() > 1e-10);
+                assert!(far.is_none(), "{out}, {heads} heads, {name}: {far:?}");
+            }
+        }
+    }
 }

@@ -3,9 +3,10 @@
 use super::{Fusion, select};
 use crate::error::Result;
 use crate::inter::{Binary, Builder, Domain, Path, Program, Reduce, Shape, Side, ValueId};
-use crate::intra::{Gemm, Kernel, StepOp};
+use crate::intra::{Gemm, Kernel, StepOp, print};
 use crate::models_test::check_fast;
-use crate::testing::{Recipe, given, interpret};
+use crate::pass::{Optimisations, Statistics, compile};
+use crate::testing::{Recipe, given, interpret, layer, text};
 
 const D_IN: usize = 6;
 const D_OUT: usize = 4;
@@ -102,4 +103,39 @@ fn products_of_written_nodes_go_to_the_nodes_that_are_read() {
             assert_eq!(select(&program, Fusion::On).unwrap().kernels.len(), 1);
         }
     }
+}
+
+/// On a GPU, a product that is added to a sum is made first and the walk adds it; weights are made in one kernel, and their gradients last.
+#[test]
+fn products_that_are_added_come_first_and_gradients_of_weights_last() {
+    let rows: [f64; 3] = [1e6, 3e6, 6e6];
+    let statistics = Statistics {
+        node_types: 3.0,
+        edge_types: 20.0,
+        sources: rows[0],
+        destinations: rows[0],
+        source_pairs: rows[1],
+        destination_pairs: rows[1],
+        edges: rows[2],
+        filled: 1.0,
+    };
+    let compiled =
+        compile(&layer("rgcn", &[("d_in", 64), ("d_out", 64)], &[]), &statistics, Optimisations::GPU).unwrap();
+    let forward = &compiled.forward.kernels;
+    assert!(matches!(&forward[0], Kernel::Gemm(gemm) if gemm.rows == Domain::DST), "{}", print(&compiled.forward));
+    let Some(Kernel::Traverse(last)) = forward.last() else { panic!("{}", print(&compiled.forward)) };
+    assert_eq!(last.nest[0], Domain::DST);
+    let backward = &compiled.backward.kernels;
+    let is_of_types = |kernel: &Kernel| kernel.writes().iter().all(|id| compiled.backward[*id].domain.is_type());
+    let first = backward.iter().position(is_of_types).unwrap();
+    assert!(backward[first..].iter().all(is_of_types), "{}", print(&compiled.backward));
+    let hector = [("variant", text("hector"))];
+    let compiled =
+        compile(&layer("hgt", &[("d_in", 64), ("d_out", 64), ("heads", 1)], &hector), &statistics, Optimisations::GPU);
+    let forward = compiled.unwrap().forward;
+    let of_types = forward
+        .kernels
+        .iter()
+        .filter(|kernel| matches!(kernel, Kernel::Traverse(walk) if walk.nest == [Domain::NodeType]));
+    assert_eq!(of_types.count(), 1, "{}", print(&forward));
 }

@@ -294,27 +294,49 @@ fn inner_products_are_made_with_the_product() {
     }
 }
 
+/// Twice the rows of written nodes, those as rows of read ones, and these with what was there.
+fn copied(width: usize) -> intra::Program {
+    let shape = Shape::vector(width);
+    let buffer = |name: &str, domain: Domain, role: Role| Buffer { name: name.to_owned(), domain, shape, role };
+    let (input, own, output) = (Role::Input, Role::Temporary, Role::Output);
+    let buffers = vec![
+        buffer("y", DST, input),
+        buffer("x", Domain::SRC, input),
+        buffer("twice", DST, own),
+        buffer("read", Domain::SRC, own),
+        buffer("out", Domain::SRC, output),
+    ];
+    let plain = |from: usize| StepOp::Load(Read { from: BufferId::new(from), hops: Vec::new() });
+    let traverse = |nest: Vec<Domain>, body: Body| Kernel::Traverse(Traverse { nest, path: Path::Only, body });
+    let (mut doubled, mut moved, mut added) = (Body::default(), Body::default(), Body::default());
+    let y = doubled.push(0, shape, plain(0));
+    let twice = doubled.push(0, shape, StepOp::Binary(Binary::Add, y, y));
+    doubled.push(0, shape, StepOp::Store(twice, BufferId::new(2)));
+    let own = moved.push(1, shape, plain(2));
+    let sum = moved.push(0, shape, StepOp::Reduce(Reduce::Sum, own));
+    moved.push(0, shape, StepOp::Store(sum, BufferId::new(3)));
+    let (read, x) = (added.push(0, shape, plain(3)), added.push(0, shape, plain(1)));
+    let out = added.push(0, shape, StepOp::Binary(Binary::Add, read, x));
+    added.push(0, shape, StepOp::Store(out, BufferId::new(4)));
+    let kernels =
+        vec![traverse(vec![DST], doubled), traverse(vec![Domain::SRC, DST], moved), traverse(vec![Domain::SRC], added)];
+    intra::Program { name: "copied".to_owned(), buffers, kernels, schedules: Vec::new() }
+}
+
 /// Rows of written nodes are rows of read ones where all are written, and a copy with zeros where some are not: by one program.
 #[test]
 fn copies_to_read_nodes_are_left_out_where_all_are_written() {
-    let source = "def f(g, x: node[d], a: vector[etype, d], c: vector[etype, d]):\n    for e in g.edges():\n        \
-                  e[\"s\"] = dot(e.dst.x, a[e.etype]) * dot(e.src.x, c[e.etype])\n    for n in g.dst_nodes():\n        \
-                  n[\"out\"] = sum(e[\"s\"] * e.src.x for e in n.incoming_edges())\n";
-    let program = read("f", source, &[("d", 12)], &[]);
-    let recipe = |written: [usize; 2]| Recipe { nodes: vec![(30, written[0]), (20, written[1])], ..Recipe::block() };
+    let program = copied(12);
+    let emitted = emit(&program, Precision::default());
+    let Some(copy) = emitted.launches[1].copy else { panic!("{}", intra::print(&program)) };
+    let Some(gpu) = gpu() else { return };
     for (written, is_whole) in [([30, 20], true), ([30, 19], false), ([9, 20], false)] {
-        let graph = recipe(written).graph(3);
-        let (all, mut arrays) = directions(&program, &graph);
-        let emitted = emit(&all[2], Precision::default());
-        let copies: Vec<_> = emitted.launches.iter().filter_map(|launch| launch.copy).collect();
-        assert_eq!(copies.len(), 1, "{}", intra::print(&all[2]));
-        let Some(gpu) = gpu() else { return };
-        let stream = gpu.stream().unwrap();
-        let placed = DeviceGraph::of(stream, &graph, &[&emitted.table]).unwrap();
-        assert_eq!(is_whole, placed.room(Domain::SRC) == placed.room(DST));
-        all.iter().for_each(|kernels| check(&gpu, kernels, &graph, &mut arrays));
-        let executor = Executor::new(&all[2]);
-        let begins = executor.begins(&placed);
-        assert_eq!(begins[copies[0].from.at()] == begins[copies[0].to.at()], is_whole);
+        let graph = Recipe { nodes: vec![(30, written[0]), (20, written[1])], ..Recipe::block() }.graph(3);
+        let rows = |name: &str, domain: Domain| (name.to_owned(), numbers(3, name, 12 * graph.rows(domain)));
+        let mut arrays: Arrays = [rows("x", Domain::SRC), rows("y", DST)].into_iter().collect();
+        check(&gpu, &program, &graph, &mut arrays);
+        let placed = DeviceGraph::of(gpu.stream().unwrap(), &graph, &[&emitted.table]).unwrap();
+        let begins = Executor::new(&program).begins(&placed);
+        assert_eq!(begins[copy.from.at()] == begins[copy.to.at()], is_whole, "{written:?}");
     }
 }

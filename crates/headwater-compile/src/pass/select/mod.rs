@@ -85,9 +85,9 @@ fn made(to: &mut Rebuilt, id: ValueId) -> ValueId {
     to.push(Op::Unary { f: Unary::Neg, x: rows }, domain, shape)
 }
 
-/// The program in the order that fills a GPU, which runs kernels beside each other that do not wait for each other. First stand values of
-/// types that depend on weights alone, which then share kernels, and products that are added to something later, which kernels that make
-/// the sum add; last, sums over the rows of types and what is made of these: gradients of weights, which nothing else waits for.
+/// The program in the order that fills a GPU, which runs kernels beside each other that do not wait for each other: first values of types
+/// that depend on weights alone, which then share kernels, and products that are added to something later, which the kernel that makes the
+/// sum adds.
 fn in_order(program: &Program) -> Program {
     let uses = program.uses();
     let readers = |id: ValueId| program.iter().filter(move |(_, value)| value.op.operands().contains(&id));
@@ -105,13 +105,8 @@ fn in_order(program: &Program) -> Program {
         };
         is_early.push(may_be && value.op.operands().iter().all(|operand| is_early[operand.at()]));
     }
-    let mut is_late = vec![false; program.values.len()];
-    for (id, value) in program.iter().rev() {
-        let is_own = value.domain.is_type() && !is_early[id.at()];
-        is_late[id.at()] = is_own && readers(id).all(|(reader, _)| is_late[reader.at()]);
-    }
     let mut order: Vec<ValueId> = program.iter().map(|(id, _)| id).collect();
-    order.sort_by_key(|id| (!is_early[id.at()], is_late[id.at()]));
+    order.sort_by_key(|id| !is_early[id.at()]);
     let mut place = vec![ValueId::new(0); program.values.len()];
     let mut found = Program { name: program.name.clone(), ..Program::default() };
     for id in order {

@@ -62,7 +62,10 @@ impl Stream {
         const SET: c_uint = 1;
         let driver = self.gpu().bind()?;
         let Some(update) = driver.cuStreamUpdateCaptureDependencies else { return Ok(()) };
-        if let Some(update) = driver.cuStreamUpdateCaptureDependencies_v2.filter(|_| nodes.iter().any(is_early)) {
+        // GPUs before compute capability 9.0 do not have it; events of a trace wait for kernels, not for their launch.
+        let may_be = self.gpu().facts().compute_capability >= (9, 0) && !self.is_traced();
+        let is_any = may_be && nodes.iter().any(is_early);
+        if let Some(update) = driver.cuStreamUpdateCaptureDependencies_v2.filter(|_| is_any) {
             let edge = |node| if is_early(node) { CUgraphEdgeData::PROGRAMMATIC } else { CUgraphEdgeData::default() };
             let edges: Vec<CUgraphEdgeData> = nodes.iter().map(edge).collect();
             let nodes_at = nodes.as_ptr().cast_mut().cast();

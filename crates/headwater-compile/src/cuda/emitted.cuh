@@ -5,12 +5,13 @@
 
 #define HW_INFINITY hw_float(0x7f800000u)
 
-// What every kernel begins with. Where kernels are recorded as a graph, thread blocks of those behind this one may be launched once all
-// of its own are, and none goes on before all that it waits for is over and written.
+// What every kernel begins with. Where kernels are recorded as a graph, a kernel goes on once all that it waits for is over and written;
+// from then on thread blocks of those behind it may be launched. In this order, since what is launched earlier could find lines in a cache
+// that are older than what it waits for: loads through the read-only path are not told of writes.
 __device__ inline void hw_begin() {
 #if !defined(HEADWATER_EMULATED) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 

@@ -218,7 +218,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
             _ => "256".to_owned(),
         };
         let text = format!(
-            "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}(const HwGraph *graph, const HwBuffer *buffers, const u64 *step) {{\n    (void)step;\n    hw_begin();\n{heading}{lines}}}\n\n",
+            "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}({PARAMETERS}) {{\n    (void)step;\n    hw_begin();\n{heading}{lines}}}\n\n",
             used.structs
         );
         found.launches.push(Launch {
@@ -248,6 +248,9 @@ pub(super) struct Writer<'a> {
     depth: usize,
     used: Used,
 }
+
+/// What kernels, and functions that they end with, are given.
+const PARAMETERS: &str = "const HwGraph *graph, const HwBuffer *buffers, const u64 *step";
 
 /// Sorts of entries whose kinds a kernel may be compiled for; as `emitted.cuh` has it.
 const SORTS: usize = 6;
@@ -309,30 +312,30 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a function that a kernel ends with, and calls it. It finds maps and buffers itself, so that the kernel does not keep what it
-    /// needs of them in registers all the time.
-    pub fn last(&mut self, name: &str, write: impl FnOnce(&mut Writer<'_>)) {
+    /// What is written apart from a kernel's own lines, and what it uses.
+    fn apart(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> (String, Used) {
         let (buffers, schedule) = (self.buffers, self.schedule);
         let (lines, used) = (String::new(), Used::default());
         let mut own = Writer { table: self.table, buffers, schedule, walked: None, lines, depth: 1, used };
         write(&mut own);
-        let (lines, used) = (own.lines, own.used);
-        let parameters = "const HwGraph *graph, const HwBuffer *buffers, const u64 *step";
+        (own.lines, own.used)
+    }
+
+    /// Writes a function that a kernel ends with, and calls it. It finds maps and buffers itself, so that the kernel does not keep what it
+    /// needs of them in registers all the time.
+    pub fn last(&mut self, name: &str, write: impl FnOnce(&mut Writer<'_>)) {
+        let (lines, used) = self.apart(write);
         let heading = used.heading();
         self.used.structs += &used.structs;
         self.used.structs +=
-            &format!("__device__ __noinline__ void {name}({parameters}) {{\n    (void)step;\n{heading}{lines}}}\n");
+            &format!("__device__ __noinline__ void {name}({PARAMETERS}) {{\n    (void)step;\n{heading}{lines}}}\n");
         used.buffers.iter().for_each(|id| _ = place(&mut self.used.buffers, *id));
         self.line(&format!("{name}(graph, buffers, step);"));
     }
 
     /// Writes a struct of methods that know the maps and buffers they use; what comes back makes one.
     pub fn methods(&mut self, name: &str, write: impl FnOnce(&mut Writer<'_>)) -> String {
-        let (buffers, schedule) = (self.buffers, self.schedule);
-        let (lines, used) = (String::new(), Used::default());
-        let mut own = Writer { table: self.table, buffers, schedule, walked: None, lines, depth: 1, used };
-        write(&mut own);
-        let (lines, used) = (own.lines, own.used);
+        let (lines, used) = self.apart(write);
         let mut text = format!("struct {name} {{\n    const u64 *step;\n");
         used.maps.iter().for_each(|at| _ = writeln!(text, "    HwMap map{at};"));
         used.buffers.iter().for_each(|id| _ = writeln!(text, "    HwBuffer buffer{};", id.at()));

@@ -90,7 +90,7 @@ pub struct CUgraphEdgeData {
     pub from_port: u8,
     /// What of the node behind waits: always 0.
     pub to_port: u8,
-    /// Such as `CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC`.
+    /// The type of the dependency: 0 for a full one, 1 for a programmatic one.
     pub kind: u8,
     _reserved: [u8; 5],
 }

@@ -114,11 +114,17 @@ impl Program {
                 value.op.operands().iter().for_each(|operand| needed[operand.at()] = true);
             }
         }
+        self.of_values(self.iter().map(|(id, _)| id).filter(|id| needed[id.at()]))
+    }
+
+    /// The program of some of its values, in an order in which operands come before their readers. Outputs are among them.
+    pub(crate) fn of_values(&self, ids: impl IntoIterator<Item = ValueId>) -> Self {
         let mut kept = Self { name: self.name.clone(), ..Self::default() };
         let mut place = vec![ValueId(u32::MAX); self.values.len()];
-        for (id, value) in self.iter().filter(|(id, _)| needed[id.at()]) {
+        for id in ids {
             place[id.at()] = ValueId::new(kept.values.len());
-            kept.values.push(Value { op: value.op.with_operands(|operand| place[operand.at()]), ..value.clone() });
+            let op = self[id].op.with_operands(|operand| place[operand.at()]);
+            kept.values.push(Value { op, ..self[id].clone() });
         }
         let moved = |output: &Output| Output { name: output.name.clone(), value: place[output.value.at()] };
         kept.outputs = self.outputs.iter().map(moved).collect();

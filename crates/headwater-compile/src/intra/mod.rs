@@ -123,7 +123,7 @@ pub enum Library {
     Product {
         /// The left matrix of a type and whether it is transposed first.
         a: (Read, bool),
-        /// The right one.
+        /// The right matrix, and whether it is transposed.
         b: (Read, bool),
         /// The products.
         to: BufferId,

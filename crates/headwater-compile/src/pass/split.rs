@@ -127,17 +127,9 @@ fn replaced(joint: &Program, saved: &[Output]) -> Program {
 /// With the inputs and parameters that `keep` says, by their names and whether anything reads them.
 fn only(program: &Program, keep: impl Fn(&str, bool) -> bool) -> Program {
     let uses = program.uses();
-    let mut place = vec![ValueId::new(0); program.values.len()];
-    let mut found = Program { name: program.name.clone(), ..Program::default() };
-    for (id, value) in program.iter() {
-        let is_read = uses[id.at()] > 0;
-        match &value.op {
-            Op::Input { name, .. } | Op::Parameter { name } if !keep(name, is_read) => continue,
-            _ => place[id.at()] = ValueId::new(found.values.len()),
-        }
-        found.values.push(Value { op: value.op.with_operands(|operand| place[operand.at()]), ..value.clone() });
-    }
-    let moved = |output: &Output| Output { name: output.name.clone(), value: place[output.value.at()] };
-    found.outputs = program.outputs.iter().map(moved).collect();
-    found
+    let is_kept = |(id, value): &(ValueId, &Value)| match &value.op {
+        Op::Input { name, .. } | Op::Parameter { name } => keep(name, uses[id.at()] > 0),
+        _ => true,
+    };
+    program.of_values(program.iter().filter(is_kept).map(|(id, _)| id))
 }

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use crate::error::Result;
 use crate::inter;
-use crate::inter::{Binary, Domain, Op, Output, Program, Shape, Side, Unary, Value, ValueId};
+use crate::inter::{Binary, Domain, Op, Program, Shape, Side, Unary, Value, ValueId};
 use crate::intra;
 use crate::intra::Hop;
 use crate::pass::rewrite::{Rebuilt, rewrite};
@@ -107,16 +107,7 @@ fn in_order(program: &Program) -> Program {
     }
     let mut order: Vec<ValueId> = program.iter().map(|(id, _)| id).collect();
     order.sort_by_key(|id| !is_early[id.at()]);
-    let mut place = vec![ValueId::new(0); program.values.len()];
-    let mut found = Program { name: program.name.clone(), ..Program::default() };
-    for id in order {
-        let (value, at) = (&program[id], ValueId::new(found.values.len()));
-        place[id.at()] = at;
-        found.values.push(Value { op: value.op.with_operands(|operand| place[operand.at()]), ..value.clone() });
-    }
-    let moved = |output: &Output| Output { name: output.name.clone(), value: place[output.value.at()] };
-    found.outputs = program.outputs.iter().map(moved).collect();
-    found
+    program.of_values(order)
 }
 
 /// Whether a value is how others are read, and no more. Products of weights find their matrices by maps, too; for other readers a lifted

@@ -47,7 +47,10 @@ open = Dataset.open
 # What needs torch is imported when it is asked for.
 _OF_TORCH = {
     "LayerGraph": "layer_graph",
+    "Offload": "offload",
+    "OffloadError": "offload",
     "UnifiedTensor": "_unified",
+    "checkpoint": "offload",
     "device": "_unified_device",
     "disable_unified_device": "_unified_device",
     "enable_unified_device": "_unified_device",

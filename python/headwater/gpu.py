@@ -128,6 +128,14 @@ class Place:
             if tensor.device == self.device:
                 tensor.record_stream(current)
 
+    def use(self, tensor: Tensor) -> None:
+        """Whoever frees a tensor does so behind what the current stream has to do now."""
+        tensor.record_stream(torch.cuda.current_stream(self.device))
+
+    def allocated_bytes(self) -> int:
+        """Memory that tensors lie in."""
+        return torch.cuda.memory_allocated(self.device)
+
     def __repr__(self) -> str:
         return f"Place({self.device})"
 

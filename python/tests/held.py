@@ -248,9 +248,15 @@ class Held(headwater.gpu.Place):
     def meet(self, mark, tensors):
         driver("cuStreamWaitEvent", ctypes.c_void_p(stream()), ctypes.c_void_p(mark), 0)
         for tensor in tensors:
-            memory = memory_of(tensor)
-            if memory is not None and memory.stream != stream():
-                memory.used_by.add(stream())
+            self.use(tensor)
+
+    def use(self, tensor):
+        memory = memory_of(tensor)
+        if memory is not None and memory.stream != stream():
+            memory.used_by.add(stream())
+
+    def allocated_bytes(self):
+        return sum(memory.nbytes for memory in _memories.values())
 
 
 # Races that a test made on purpose.

@@ -279,9 +279,11 @@ impl Allocation {
     }
 
     /// Marks the present end of each stream that may still use the memory, and forgets the streams: the caller now
-    /// answers for them. Streams under capture cannot be marked and stay noted.
+    /// answers for them. Streams under capture cannot be marked and stay noted. A use that an event is known to have passed is over,
+    /// whatever else its stream has to do.
     pub fn pending(&self) -> Result<Vec<Event>> {
         let mut uses = lock(&self.uses);
+        uses.retain(|used| used.number >= used.stream.passed());
         let (captured, free): (Vec<Use>, Vec<Use>) =
             uses.iter().cloned().partition(|used| used.stream.capture().is_some());
         let events = free.iter().map(|used| used.stream.record()).collect::<Result<Vec<Event>>>()?;
@@ -296,7 +298,7 @@ impl Allocation {
     }
 
     /// Makes `stream` wait for every other stream that uses the memory, after which only its order counts.
-    pub(crate) fn settle_on(&self, stream: &Stream) -> Result<()> {
+    pub fn settle_on(&self, stream: &Stream) -> Result<()> {
         self.end_uses(|used| stream.wait_for(&used.stream))
     }
 

@@ -165,7 +165,7 @@ impl<T: Pod, P> Buffer<T, P> {
         self.len == 0
     }
 
-    fn over(span: Span, len: usize) -> Self {
+    pub(crate) fn over(span: Span, len: usize) -> Self {
         Self { backing: Backing::Span(span), len, kind: PhantomData }
     }
 

@@ -8,8 +8,8 @@
 //! | Which memories are there, and how much is left? | [`Tier`], [`Capacity`] |
 //! | An array in one of them | [`Buffer`], with the place in its type |
 //! | Short-lived arrays, again and again | [`Pool`], which hands out [`Lease`]s |
-//! | A lot of pinned memory, fast | [`pinned_arena`] |
-//! | Memory somebody else owns | [`Foreign`], [`map_file`], [`lay_over`], [`Registered`] |
+//! | A lot of pinned memory, fast | [`pinned_arena`], [`pinned_slots`] |
+//! | Memory somebody else owns | [`Foreign`], [`LentHost`], [`map_file`], [`lay_over`], [`Registered`] |
 //! | Memory of another process | [`SharedHost`], [`send_device`], [`receive_device`] |
 //! | Files | [`io`] |
 //!
@@ -32,6 +32,7 @@ mod foreign;
 mod gathered;
 mod huge;
 pub mod io;
+mod lent;
 mod map_file;
 mod mapping;
 mod nontemporal;
@@ -43,12 +44,13 @@ mod share;
 mod tier;
 mod upload;
 
-pub use arena::pinned_arena;
+pub use arena::{pinned_arena, pinned_slots};
 pub use buffer::{Buffer, Device, GpuVisible, Host, HostReadable, HostWritable, Managed, Pinned, WriteCombined};
 pub use error::{Error, Result};
 pub use foreign::{Foreign, Moved, Owner};
 pub use gathered::add_gathered;
 pub use huge::{filled, read_tail};
+pub use lent::LentHost;
 pub use map_file::{map_file, map_file_for_writers};
 pub use mapping::Mapping;
 pub use nontemporal::{prefetch_element, stream_copy, stream_fence};

@@ -6,10 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::ops::{Deref, RangeInclusive};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use headwater::cuda::{Allocation, Gpu, PassingStream, Span, Stream};
+use headwater::memory::LentHost;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
@@ -180,9 +182,16 @@ pub fn on_gpu(array: &Bound<'_, PyAny>, gpu: &Gpu, name: &str) -> PyResult<OnGpu
 /// Device memory at an address that Headwater's own Python passes on: `data_ptr()` of a tensor that it has looked at. Asking
 /// tensors for more than that takes longer than the work on them.
 pub fn at(gpu: &Gpu, address: usize, bytes: usize) -> Span {
-    // SAFETY: `gpu.py`, `autograd.py` and `layer_graph.py` of `python/headwater` alone call this, with tensors of this GPU and of
+    // SAFETY: `gpu.py`, `autograd.py`, `layer_graph.py` and `offload.py` of `python/headwater` alone call this, with tensors of this GPU and of
     // this length that torch keeps until the stream is past the work that is queued here.
     Span::whole(unsafe { Allocation::lent(gpu, address as u64, bytes, Arc::new(())) })
+}
+
+/// Host memory at an address that `offload.py` passes on: bytes of a tensor that it holds until they have left, or that it has just made.
+pub fn host_at(address: usize, bytes: usize) -> LentHost {
+    let start = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).unwrap_or(NonNull::dangling());
+    // SAFETY: torch's tensors are initialised memory, of this length, and held meanwhile. An address of 0 has no bytes.
+    unsafe { LentHost::new(start, if address == 0 { 0 } else { bytes }) }
 }
 
 /// Whether tests run on the emulator, whose devices read the host's memory.

@@ -14,6 +14,7 @@
 //! | Rows of features? | `rows.rs`, into memory of `recycle.rs` |
 //! | Which nodes are read most, and where do their rows lie? | `score.rs`, `plan.rs` |
 //! | Runs, and what they leave? | `trainer.rs`, `run.rs`, with the plain values of `value.rs` |
+//! | What leaves a device between forward and backward? | `offload.rs` |
 //! | Which exception? | `error.rs` |
 //! | On which threads? | `threads.rs` |
 //! | Who hears warnings? | `warnings.rs` |
@@ -35,6 +36,7 @@ mod graph;
 mod kernels;
 mod lender;
 mod mapped;
+mod offload;
 mod plan;
 mod recycle;
 mod rows;
@@ -79,6 +81,10 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(cuda::gpu_memory, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::synchronize, module)?)?;
     module.add_function(wrap_pyfunction!(cuda::_lasting_stream, module)?)?;
+    module.add("OffloadError", module.py().get_type::<offload::OffloadError>())?;
+    module.add_class::<offload::RawOffloader>()?;
+    module.add_class::<offload::CopyMark>()?;
+    module.add_function(wrap_pyfunction!(offload::_host_bytes_available, module)?)?;
     module.add_class::<compile::Layer>()?;
     module.add_class::<compile::BoundLayer>()?;
     module.add_class::<kernels::LayerGraph>()?;

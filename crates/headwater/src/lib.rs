@@ -10,6 +10,7 @@
 //! | Who is next to whom, and which neighbours today? | [`graph`] |
 //! | Which rows are hot, and where do they lie? | [`feature`] |
 //! | What does this layer compute, and as which kernels? | [`compile`] |
+//! | What leaves the GPU between forward and backward? | [`offload`] |
 //! | One epoch after the other? | [`train`] |
 
 #[cfg(doctest)]
@@ -21,5 +22,6 @@ pub use headwater_cuda as cuda;
 pub use headwater_feature as feature;
 pub use headwater_graph as graph;
 pub use headwater_memory as memory;
+pub use headwater_offload as offload;
 pub use headwater_tensor as tensor;
 pub use headwater_train as train;

@@ -8,7 +8,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
 use super::error::Error;
@@ -30,6 +30,17 @@ pub unsafe trait IoBuffer: Send + 'static {
     fn start(&mut self) -> *mut u8;
     /// Length in bytes.
     fn len_bytes(&self) -> usize;
+}
+
+/// The CRC-32 of the bytes of a buffer in `span`; `None` when that leaves the buffer.
+pub fn checksum<B: IoBuffer>(buffer: &mut B, span: Range<usize>) -> Option<u32> {
+    let length = span.end.checked_sub(span.start).filter(|_| span.end <= buffer.len_bytes())?;
+    let mut sum = crc32fast::Hasher::new();
+    if length > 0 {
+        // SAFETY: the implementor has so many initialised bytes there, and the borrow keeps everybody else away.
+        sum.update(unsafe { std::slice::from_raw_parts(buffer.start().add(span.start), length) });
+    }
+    Some(sum.finalize())
 }
 
 /// Zeroed memory on a page boundary, owned.

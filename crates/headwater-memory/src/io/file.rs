@@ -160,6 +160,16 @@ impl IoFile {
         done.map_err(|errno| file_error("resize", &self.path, errno))
     }
 
+    /// Reserves blocks for the first `bytes`, so that writes there find room; false where the file system cannot and the file was
+    /// only made that long.
+    pub fn reserve(&self, bytes: u64) -> Result<bool, Error> {
+        let done = match &self.backing {
+            Backing::Os(fd) => reserve(fd, bytes),
+            Backing::Ram(ram) => ram.set_len(bytes).map(|()| true),
+        };
+        done.map_err(|errno| file_error("preallocate", &self.path, errno))
+    }
+
     /// Waits until what was written is on the device.
     pub fn sync_data(&self) -> Result<(), Error> {
         match &self.backing {

@@ -27,7 +27,7 @@ mod uring;
 #[cfg(test)]
 mod tests;
 
-pub use buffer::{AlignedBuffer, IoBuffer, PAGE_BYTES};
+pub use buffer::{AlignedBuffer, IoBuffer, PAGE_BYTES, checksum};
 pub use counters::Counts;
 pub use engine::{Choice, Engine, EngineConfig, EngineKind};
 pub use error::{Error, Place};

@@ -8,12 +8,13 @@ const MOST_LINES: usize = 500;
 const MOST_FUNCTION_LINES: usize = 70;
 const NAMES_THAT_SAY_NOTHING: [&str; 5] = ["utils.rs", "util.rs", "base.rs", "common.rs", "other.rs"];
 /// Who may depend on whom: each crate may use those listed and nothing else of ours.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("headwater-cuda", &[]),
     ("headwater-memory", &["headwater-cuda"]),
     ("headwater-tensor", &["headwater-cuda", "headwater-memory"]),
     ("headwater-graph", &["headwater-cuda", "headwater-memory", "headwater-tensor"]),
     ("headwater-feature", &["headwater-cuda", "headwater-memory", "headwater-tensor"]),
+    ("headwater-offload", &["headwater-cuda", "headwater-memory"]),
     ("headwater-compile", &["headwater-cuda", "headwater-memory", "headwater-tensor", "headwater-graph"]),
     (
         "headwater-train",
@@ -35,6 +36,7 @@ const ARROWS: [(&str, &[&str]); 10] = [
             "headwater-graph",
             "headwater-feature",
             "headwater-compile",
+            "headwater-offload",
             "headwater-train",
         ],
     ),

@@ -1,0 +1,241 @@
+//! The thread that keeps disks busy.
+//!
+//! Pieces of several jobs are under way at once, so that a disk has requests while checksums of the next are computed. Pieces that
+//! could not be read, or whose checksum is wrong, are read once more: what failed on the way may not fail twice.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use headwater_memory::io::{Completion, Engine, Error as IoError, IoBuffer, IoFile, Queue, Request, checksum};
+
+use super::{DEPTH, Done, Job, Piece, Shared, Way};
+use crate::error::{Error, Result};
+
+pub(super) struct Worker<S: IoBuffer> {
+    shared: Arc<Shared<S>>,
+    queue: Queue<S>,
+    files: Vec<Arc<IoFile>>,
+    unit_bytes: usize,
+    open: BTreeMap<u32, Open<S>>,
+    serial: u32,
+    /// Dropped behind the queue.
+    _engine: Engine,
+}
+
+/// A job with pieces under way.
+struct Open<S> {
+    job: Job<S>,
+    /// Pieces before this were submitted.
+    next: usize,
+    flying: usize,
+    again: Vec<usize>,
+    /// Pieces that were read twice.
+    repeated: Vec<usize>,
+    fault: Option<Error>,
+}
+
+impl<S: IoBuffer> Worker<S> {
+    pub fn new(
+        shared: Arc<Shared<S>>,
+        (engine, queue): (Engine, Queue<S>),
+        files: Vec<Arc<IoFile>>,
+        unit_bytes: usize,
+    ) -> Self {
+        Self { shared, queue, files, unit_bytes, open: BTreeMap::new(), serial: 0, _engine: engine }
+    }
+
+    /// Works until the disk is closed.
+    pub fn run(mut self) {
+        let _alive = Alive(Arc::clone(&self.shared));
+        loop {
+            while self.queue.held() < DEPTH && self.submit_one() {}
+            if self.queue.held() > 0 {
+                match self.queue.next() {
+                    Ok(Some(completion)) => self.settle(completion),
+                    Ok(None) => {}
+                    Err(why) => self.give_up(&why),
+                }
+            } else if !self.wait_for_work() {
+                return;
+            }
+        }
+    }
+
+    /// False when the disk was closed.
+    fn wait_for_work(&self) -> bool {
+        let mut desk = self.shared.lock();
+        loop {
+            if desk.is_closed {
+                return false;
+            }
+            if !desk.reads.is_empty() || !desk.writes.is_empty() {
+                return true;
+            }
+            desk = self.shared.work.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Submits the next piece of somebody's; false when there is none.
+    fn submit_one(&mut self) -> bool {
+        let Some(serial) = self.next_job() else { return false };
+        let Some(open) = self.open.get_mut(&serial) else { return false };
+        let at = open.again.pop().unwrap_or_else(|| {
+            open.next += 1;
+            open.next - 1
+        });
+        if let Err(why) = start(&self.queue, &self.files, self.unit_bytes, (serial, at), open) {
+            open.fault.get_or_insert(why);
+        }
+        self.finish_if_over(serial);
+        true
+    }
+
+    /// An open job with pieces left, or one that is opened: reads first.
+    fn next_job(&mut self) -> Option<u32> {
+        let of = |open: &BTreeMap<u32, Open<S>>, way: Way| {
+            open.iter().find(|(_, open)| open.job.way == way && open.has_more()).map(|(serial, _)| *serial)
+        };
+        let mut desk = self.shared.lock();
+        if desk.is_closed {
+            return None;
+        }
+        let job = match of(&self.open, Way::Read) {
+            Some(serial) => return Some(serial),
+            None => match desk.reads.pop_front() {
+                Some(job) => job,
+                None => match of(&self.open, Way::Write) {
+                    Some(serial) => return Some(serial),
+                    None => desk.writes.pop_front()?,
+                },
+            },
+        };
+        drop(desk);
+        self.serial = self.serial.wrapping_add(1);
+        let open = Open { job, next: 0, flying: 0, again: Vec::new(), repeated: Vec::new(), fault: None };
+        self.open.insert(self.serial, open);
+        Some(self.serial)
+    }
+
+    fn settle(&mut self, completion: Completion<S>) {
+        let (serial, at) = split(completion.tag);
+        // A job that was given up has no use for what comes late.
+        let Some(open) = self.open.get_mut(&serial) else { return };
+        open.flying -= 1;
+        let block = open.job.block;
+        let way = open.job.way;
+        let Some(piece) = open.job.pieces.get_mut(at) else { return };
+        let mut slot = completion.buffer;
+        let result = match completion.result {
+            Err(why) => Err(why.into()),
+            Ok(_) if way == Way::Read => check(&self.files, self.unit_bytes, (block, at), piece, &mut slot),
+            Ok(_) => Ok(()),
+        };
+        piece.slot = Some(slot);
+        match result {
+            Err(_) if way == Way::Read && !open.repeated.contains(&at) => {
+                open.repeated.push(at);
+                open.again.push(at);
+            }
+            Err(why) => {
+                open.fault.get_or_insert(why);
+            }
+            Ok(()) => {}
+        }
+        self.finish_if_over(serial);
+    }
+
+    fn finish_if_over(&mut self, serial: u32) {
+        let is_over = |open: &Open<S>| open.flying == 0 && !open.has_more();
+        if self.open.get(&serial).is_some_and(is_over)
+            && let Some(open) = self.open.remove(&serial)
+        {
+            self.tell(open);
+        }
+    }
+
+    /// Nothing answers any more: whatever is under way is lost.
+    fn give_up(&mut self, why: &IoError) {
+        for (_, mut open) in std::mem::take(&mut self.open) {
+            open.fault = Some(Error::Lost { block: open.job.block, why: why.to_string() });
+            self.tell(open);
+        }
+    }
+
+    fn tell(&self, open: Open<S>) {
+        let result = open.fault.map_or(Ok(()), Err);
+        self.shared.lock().done.push(Done { job: open.job, result });
+        self.shared.news.notify_all();
+    }
+}
+
+impl<S> Open<S> {
+    /// Whether pieces wait. After a fault, those that were not begun never are.
+    fn has_more(&self) -> bool {
+        self.fault.is_none() && (self.next < self.job.pieces.len() || !self.again.is_empty())
+    }
+}
+
+fn start<S: IoBuffer>(
+    queue: &Queue<S>,
+    files: &[Arc<IoFile>],
+    unit_bytes: usize,
+    (serial, at): (u32, usize),
+    open: &mut Open<S>,
+) -> Result<()> {
+    let (block, way) = (open.job.block, open.job.way);
+    let lost = || Error::Lost { block, why: "a piece has no memory".to_owned() };
+    let piece = open.job.pieces.get_mut(at).ok_or_else(lost)?;
+    let file = files.get(piece.unit.file).ok_or_else(lost)?;
+    let mut slot = piece.slot.take().ok_or_else(lost)?;
+    if way == Way::Write {
+        piece.sum = checksum(&mut slot, 0..piece.bytes).ok_or_else(lost)?;
+    }
+    let offset = piece.unit.at * unit_bytes as u64;
+    let request = match way {
+        Way::Write => Request::write(file, offset, slot),
+        Way::Read => Request::read(file, offset, slot),
+    };
+    let length = piece.bytes.next_multiple_of(file.alignment().offset_bytes).min(unit_bytes);
+    match queue.try_submit(request.span(0..length).tag(join(serial, at))) {
+        Ok(_) => open.flying += 1,
+        Err(rejected) => {
+            piece.slot = Some(rejected.request.buffer);
+            return Err(rejected.error.into());
+        }
+    }
+    Ok(())
+}
+
+fn check<S: IoBuffer>(
+    files: &[Arc<IoFile>],
+    unit_bytes: usize,
+    (block, at): (u64, usize),
+    piece: &Piece<S>,
+    slot: &mut S,
+) -> Result<()> {
+    let (got, wanted) = (checksum(slot, 0..piece.bytes).unwrap_or(!piece.sum), piece.sum);
+    if got == wanted {
+        return Ok(());
+    }
+    let path = files.get(piece.unit.file).map_or_else(Default::default, |file| file.path().to_owned());
+    let (from, offset) = (at * unit_bytes, piece.unit.at * unit_bytes as u64);
+    Err(Error::Damaged { block, from, to: from + piece.bytes, path, offset, wanted, got })
+}
+
+fn join(serial: u32, at: usize) -> u64 {
+    (u64::from(serial) << 32) | at as u64
+}
+
+fn split(tag: u64) -> (u32, usize) {
+    ((tag >> 32) as u32, (tag & 0xffff_ffff) as usize)
+}
+
+/// Tells callers when the thread ends, a panic included.
+struct Alive<S>(Arc<Shared<S>>);
+
+impl<S> Drop for Alive<S> {
+    fn drop(&mut self) {
+        self.0.lock().is_alive = false;
+        self.0.news.notify_all();
+    }
+}

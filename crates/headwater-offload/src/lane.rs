@@ -1,0 +1,170 @@
+//! How bytes get from a device to slots of host memory and back.
+//!
+//! A GPU has two streams for that, one a direction, so that what leaves never waits for what comes back. Copies begin behind a mark
+//! of the caller's stream, and the caller's stream goes on behind theirs: nobody waits on the host. Tensors in host memory are copied
+//! at once; for them only the disk is another memory.
+
+use std::sync::Arc;
+
+use headwater_cuda::{Event, Gpu, Span, Stream};
+use headwater_memory::io::{AlignedBuffer, IoBuffer};
+use headwater_memory::{Buffer, LentHost, Pinned, pinned_slots};
+
+use crate::error::{Error, Result};
+
+/// A device, and its way to host memory. Two kinds ship; tests have a third, whose copies end when they say so.
+pub trait Lane: Send + Sync + 'static {
+    /// A piece of host memory that copies go to and disks read.
+    type Slot: IoBuffer;
+    /// A block's bytes on the device. Valid until the copy that was asked for is over, or the block is released before it began.
+    type Memory: Send;
+    /// The caller's stream.
+    type Queue;
+    /// A point in the order of a stream.
+    type Mark: Clone + Send + Sync;
+
+    /// Host memory in pieces of `bytes`.
+    fn slots(&self, count: usize, bytes: usize) -> Result<Vec<Self::Slot>>;
+    /// Length of a block's memory.
+    fn bytes(memory: &Self::Memory) -> usize;
+    /// Where `queue` stands.
+    fn mark(&self, queue: &Self::Queue) -> Result<Self::Mark>;
+    /// Copies `from` into slots, behind `after`.
+    fn down(&self, after: &Self::Mark, from: &Self::Memory, slots: &mut [Self::Slot]) -> Result<Self::Mark>;
+    /// Copies slots into `to`, behind all of `after`.
+    fn up(&self, after: &[Self::Mark], slots: &[Self::Slot], to: &Self::Memory) -> Result<Self::Mark>;
+    /// Whether the host may rely on what lies before a mark.
+    fn has_passed(&self, mark: &Self::Mark) -> Result<bool>;
+    /// Makes `queue` wait for a mark.
+    fn follow(&self, queue: &Self::Queue, mark: &Self::Mark) -> Result<()>;
+}
+
+/// A GPU's memory.
+#[derive(Debug)]
+pub struct GpuLane {
+    gpu: Gpu,
+    down: Stream,
+    up: Stream,
+}
+
+impl GpuLane {
+    /// Two streams of their own.
+    pub fn new(gpu: &Gpu) -> Result<Self> {
+        Ok(Self { gpu: gpu.clone(), down: Stream::new(gpu)?, up: Stream::new(gpu)? })
+    }
+}
+
+impl Lane for GpuLane {
+    type Slot = Buffer<u8, Pinned>;
+    type Memory = Span;
+    type Queue = Stream;
+    type Mark = Arc<Event>;
+
+    fn slots(&self, count: usize, bytes: usize) -> Result<Vec<Self::Slot>> {
+        Ok(pinned_slots(&self.gpu, count, bytes)?)
+    }
+
+    fn bytes(memory: &Span) -> usize {
+        memory.bytes()
+    }
+
+    fn mark(&self, queue: &Stream) -> Result<Arc<Event>> {
+        Ok(Arc::new(queue.record()?))
+    }
+
+    fn down(&self, after: &Arc<Event>, from: &Span, slots: &mut [Self::Slot]) -> Result<Arc<Event>> {
+        self.down.wait(after)?;
+        for (slot, part) in pairs(slots, from) {
+            // Its last block may still be on its way up.
+            slot.allocation().settle_on(&self.down)?;
+            self.down.copy(&part, &slot)?;
+        }
+        self.mark(&self.down)
+    }
+
+    fn up(&self, after: &[Arc<Event>], slots: &[Self::Slot], to: &Span) -> Result<Arc<Event>> {
+        after.iter().try_for_each(|mark| self.up.wait(mark))?;
+        for (slot, part) in pairs(slots, to) {
+            self.up.copy(&slot, &part)?;
+        }
+        self.mark(&self.up)
+    }
+
+    fn has_passed(&self, mark: &Arc<Event>) -> Result<bool> {
+        Ok(mark.has_passed()?)
+    }
+
+    fn follow(&self, queue: &Stream, mark: &Arc<Event>) -> Result<()> {
+        Ok(queue.wait(mark)?)
+    }
+}
+
+/// Slots and parts of the memory that are as long.
+fn pairs<'a>(slots: &'a [Buffer<u8, Pinned>], memory: &'a Span) -> impl Iterator<Item = (Span, Span)> + 'a {
+    let mut at = 0;
+    slots.iter().filter_map(move |slot| {
+        let bytes = slot.len().min(memory.bytes() - at);
+        let pair = (slot.part(0..bytes)?, memory.part(at, bytes)?);
+        at += bytes;
+        Some(pair)
+    })
+}
+
+/// Tensors in host memory.
+#[derive(Debug, Default)]
+pub struct HostLane;
+
+impl Lane for HostLane {
+    type Slot = AlignedBuffer;
+    type Memory = LentHost;
+    type Queue = ();
+    type Mark = ();
+
+    fn slots(&self, count: usize, bytes: usize) -> Result<Vec<AlignedBuffer>> {
+        (0..count).map(|_| Ok(AlignedBuffer::new(bytes)?)).collect()
+    }
+
+    fn bytes(memory: &LentHost) -> usize {
+        memory.bytes()
+    }
+
+    fn mark(&self, (): &()) -> Result<()> {
+        Ok(())
+    }
+
+    fn down(&self, (): &(), from: &LentHost, slots: &mut [AlignedBuffer]) -> Result<()> {
+        let mut at = 0;
+        for slot in slots {
+            let bytes = slot.len().min(from.bytes() - at);
+            if !from.copy_to(at, &mut slot[..bytes]) {
+                return Err(misfit(from));
+            }
+            at += bytes;
+        }
+        Ok(())
+    }
+
+    fn up(&self, _: &[()], slots: &[AlignedBuffer], to: &LentHost) -> Result<()> {
+        let mut at = 0;
+        for slot in slots {
+            let bytes = slot.len().min(to.bytes() - at);
+            if !to.copy_from(at, &slot[..bytes]) {
+                return Err(misfit(to));
+            }
+            at += bytes;
+        }
+        Ok(())
+    }
+
+    fn has_passed(&self, (): &()) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn follow(&self, (): &(), (): &()) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn misfit(memory: &LentHost) -> Error {
+    Error::Memory(headwater_memory::Error::Misfit { bytes: memory.bytes(), element_bytes: 1 })
+}

@@ -1,0 +1,29 @@
+//! What leaves a GPU between forward and backward?
+//!
+//! Activations that the forward pass saves are needed much later, by the backward pass. In between, their bytes may lie in pinned
+//! host memory or on disk. They leave while the GPU computes and are back before they are needed.
+//!
+//! | the question | the room |
+//! | --- | --- |
+//! | What may happen to a block, and when? | [`block`] |
+//! | How do its bytes get to the host and back? | [`Lane`] |
+//! | And from there to disk? | [`DiskConfig`] |
+//! | Who keeps count of all blocks? | [`Offloader`] |
+//!
+//! A block is the bytes of one storage as they were when it was saved. At every moment one whole copy of it is valid, and what is
+//! read from a disk is compared with its checksum before anybody sees it. The crate knows nothing of layers or of autograd.
+
+pub mod block;
+mod disk;
+pub mod error;
+mod lane;
+mod offloader;
+mod slots;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use disk::DiskConfig;
+pub use error::{Error, Result};
+pub use lane::{GpuLane, HostLane, Lane};
+pub use offloader::{BlockId, Counts, Offloader, OffloaderConfig, Stored};

@@ -1,0 +1,104 @@
+//! Host memory in pieces of one length.
+
+use crate::error::Result;
+use crate::lane::Lane;
+
+/// Pieces that are free, and how many there may be.
+pub(crate) struct Slots<S> {
+    free: Vec<S>,
+    /// Pieces that there are.
+    made: usize,
+    /// Pieces that there may be; less than at first once the system has refused some.
+    most: usize,
+    bytes: usize,
+    most_used: usize,
+}
+
+/// Memory that is asked for at a time.
+const GROWTH_BYTES: usize = 256 << 20;
+
+impl<S> Slots<S> {
+    /// None yet, and at most `most` of `bytes` each.
+    pub fn new(most: usize, bytes: usize) -> Self {
+        Self { free: Vec::new(), made: 0, most, bytes, most_used: 0 }
+    }
+
+    /// Length of one.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many hold so many bytes.
+    pub fn for_bytes(&self, bytes: usize) -> usize {
+        bytes.div_ceil(self.bytes)
+    }
+
+    /// How many there may be.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Free ones.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Free ones, and those that may still be made.
+    pub fn left(&self) -> usize {
+        self.free.len() + self.most.saturating_sub(self.made)
+    }
+
+    /// Bytes of those that there are, and the most that were in use at once.
+    pub fn used(&self) -> (u64, u64) {
+        ((self.made * self.bytes) as u64, (self.most_used * self.bytes) as u64)
+    }
+
+    /// Makes new ones until so many are free, or there are as many as there may be.
+    pub fn grow<L: Lane<Slot = S>>(&mut self, lane: &L, count: usize) {
+        while self.free.len() < count && self.made < self.most {
+            let count = (GROWTH_BYTES / self.bytes).max(1).min(self.most - self.made);
+            match lane.slots(count, self.bytes) {
+                Ok(mut slots) => {
+                    self.made += slots.len();
+                    self.free.append(&mut slots);
+                }
+                Err(why) => {
+                    let got = self.made * self.bytes;
+                    log::warn!("activations get {got} bytes of host memory, not more: {why}");
+                    self.most = self.made;
+                }
+            }
+        }
+    }
+
+    /// So many free ones.
+    pub fn take(&mut self, count: usize) -> Option<Vec<S>> {
+        let first = self.free.len().checked_sub(count)?;
+        let taken = self.free.split_off(first);
+        self.most_used = self.most_used.max(self.made - self.free.len());
+        Some(taken)
+    }
+
+    /// So many beyond the limit.
+    pub fn overdraw<L: Lane<Slot = S>>(&mut self, lane: &L, count: usize) -> Result<Vec<S>> {
+        let slots = lane.slots(count, self.bytes)?;
+        self.made += count;
+        Ok(slots)
+    }
+
+    /// Takes some back. What there is beyond the limit goes to the system.
+    pub fn give(&mut self, slots: Vec<S>) {
+        for slot in slots {
+            if self.made > self.most {
+                self.made -= 1;
+            } else {
+                self.free.push(slot);
+            }
+        }
+    }
+
+    /// One will not come back.
+    pub fn lose(&mut self) {
+        self.made = self.made.saturating_sub(1);
+    }
+}

@@ -1,0 +1,251 @@
+"""The context: which saved tensors leave, and what autograd holds in their place."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterable
+from os import PathLike
+from typing import Any, Optional, Union
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .. import gpu as _gpu
+from .._headwater import OffloadError
+from .report import Report, Tally
+from .site import Block, Site, open_site
+
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
+_EMPTY: dict[torch.dtype, Tensor] = {}
+
+Size = Union[int, str]
+Folder = Union[str, "PathLike[str]"]
+
+
+def in_bytes(name: str, size: Size) -> int:
+    """A number of bytes, as 4096 or "16GB"."""
+    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
+        return size
+    text = str(size).strip().upper()
+    unit = next((unit for unit in sorted(_UNITS, key=len, reverse=True) if text.endswith(unit)), "")
+    try:
+        count = float(text[: len(text) - len(unit)])
+    except ValueError:
+        count = -1.0
+    if isinstance(size, bool) or not unit or not 0 <= count < 1e15:
+        raise ValueError(f"{name} is {size!r}; it should be a number of bytes, or text such as '16GB' or '512MiB'")
+    return int(count * _UNITS[unit])
+
+
+class Offload:
+    """A context around forward passes. What they save leaves, and comes back by itself, inside of the context or outside.
+
+    `host` is the most host memory that activations lie in, and pass through on their way to `disk`: a folder or several, on disks of
+    their own, which files without a name lie in. Above `gpu` bytes of memory the GPU waits for copies that are under way, so that
+    what they read can be used again. All are optional; without a disk, half of the host memory that is free may be used.
+
+    `device="cpu"` is for models on the CPU, whose activations go to disk.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: Optional[Size] = None,
+        disk: Union[Folder, Iterable[Folder], None] = None,
+        gpu: Optional[Size] = None,
+        device: str = "cuda",
+        smallest: Size = "1MiB",
+        disk_bytes: Optional[Size] = None,
+        allow_buffered: bool = False,
+        allow_network: bool = False,
+        slot: Size = "4MiB",
+    ) -> None:
+        if device not in ("cuda", "cpu"):
+            raise ValueError(f"device is {device!r}; it should be 'cuda' or 'cpu'")
+        if device == "cpu" and disk is None:
+            raise ValueError("disk is not given, and activations of a model on the CPU lie in host memory already")
+        if device == "cpu" and gpu is not None:
+            raise ValueError("gpu is given, but device is 'cpu'")
+        if disk is None and disk_bytes is not None:
+            raise ValueError("disk_bytes is given, but disk is not")
+        folders = [disk] if isinstance(disk, (str, PathLike)) else list(disk or ())
+        if disk is not None and not folders:
+            raise ValueError("disk names no folder")
+        self._settings = {
+            "host": None if host is None else in_bytes("host", host),
+            "folders": [str(folder) for folder in folders],
+            "disk_bytes": None if disk_bytes is None else in_bytes("disk_bytes", disk_bytes),
+            "allow_buffered": allow_buffered,
+            "allow_network": allow_network,
+            "slot": in_bytes("slot", slot),
+        }
+        self._most = None if gpu is None else in_bytes("gpu", gpu)
+        self._smallest = in_bytes("smallest", smallest)
+        self._is_on_cpu = device == "cpu"
+        self._sites: dict[torch.device, Site] = {}
+        self._tally = Tally()
+        # Storages that live longer than a step: parameters, buffers, and what else was still there when a block was gone.
+        self._lasting: dict[int, StorageWeakRef] = {}
+        self._has_looked = False
+        self._entered = threading.local()
+        if self._is_on_cpu:
+            # A folder that cannot be used is told of now, and not in the middle of a step.
+            self._sites[torch.device("cpu")] = open_site(None, **self._settings)
+
+    def __enter__(self) -> Offload:
+        if not self._has_looked:
+            self._has_looked = True
+            self._look_for_modules()
+        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+        hooks.__enter__()
+        self._stack().append(hooks)
+        return self
+
+    def __exit__(self, *why: Any) -> None:
+        self._stack().pop().__exit__(*why)
+
+    def report(self) -> Report:
+        """What was moved so far, what was kept, and why."""
+        return self._tally.report(self._sites.values())
+
+    def _stack(self) -> list:
+        if not hasattr(self._entered, "hooks"):
+            self._entered.hooks = []
+        return self._entered.hooks
+
+    def _look_for_modules(self) -> None:
+        for found in gc.get_objects():
+            if issubclass(type(found), torch.nn.Module):
+                for own in (*found._parameters.values(), *found._buffers.values()):
+                    if type(own) in (Tensor, torch.nn.Parameter) and own.layout == torch.strided:
+                        self._remember(own.untyped_storage())
+
+    def _remember(self, storage: torch.UntypedStorage) -> None:
+        if len(self._lasting) > 4096:
+            self._lasting = {key: own for key, own in self._lasting.items() if not own.expired()}
+        self._lasting[storage._cdata] = StorageWeakRef(storage)
+
+    def _pack(self, tensor: Tensor) -> Union[Kept, Saved]:
+        why = self._why_kept(tensor)
+        if why is None:
+            try:
+                saved = self._store(tensor)
+            except (OffloadError, MemoryError) as error:
+                saved, why = None, str(error)
+            if saved is not None:
+                return saved
+        self._tally.keep(why or "no room", tensor)
+        return Kept(tensor)
+
+    def _why_kept(self, tensor: Tensor) -> Optional[str]:
+        """Why a tensor should stay, or none. Counted by these words in the report."""
+        if type(tensor) not in (Tensor, torch.nn.Parameter) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return "not a plain tensor"
+        if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.is_neg() or tensor.is_conj():
+            return "not plain memory"
+        if tensor.nbytes < self._smallest:
+            return "small"
+        owner = tensor if tensor._base is None else tensor._base
+        if isinstance(owner, torch.nn.Parameter) or (owner.is_leaf and owner.requires_grad):
+            return "parameter"
+        if tensor.untyped_storage()._cdata in self._lasting and self._still_lasts(tensor):
+            return "held by others"
+        if torch._C._current_graph_task_id() != -1:
+            return "recomputed"
+        site = self._site(tensor)
+        if site is None:
+            return "not on the device"
+        return "stream capture" if site.is_capturing() else None
+
+    def _still_lasts(self, tensor: Tensor) -> bool:
+        return not self._lasting[tensor.untyped_storage()._cdata].expired()
+
+    def _site(self, tensor: Tensor) -> Optional[Site]:
+        site = self._sites.get(tensor.device)
+        if site is None and not self._is_on_cpu:
+            place = _gpu.holding({"tensor": tensor})
+            if place is not None:
+                site = self._sites[tensor.device] = open_site(place, **self._settings)
+        return site
+
+    def _store(self, tensor: Tensor) -> Optional[Saved]:
+        site = self._sites[tensor.device]
+        storage, size = tensor.untyped_storage(), tensor.element_size()
+        first = tensor.storage_offset() * size
+        extent = (1 + sum((count - 1) * step for count, step in zip(tensor.shape, tensor.stride()))) * size
+        whole = storage.nbytes()
+        # Views of one storage share a block, unless they see a small part of it.
+        start, nbytes = (0, whole) if 2 * extent >= whole else (first, extent)
+        block = site.known(tensor, storage, start, nbytes)
+        if block is None:
+            block = site.store(tensor, storage, start, nbytes, self._most)
+            if block is None:
+                return None
+            self._tally.leave(nbytes)
+            block.on_gone = self._note_gone
+        else:
+            self._tally.share()
+        return Saved(block, tensor)
+
+    def _note_gone(self, block: Block) -> None:
+        """What is still there when nobody needs it saved any more has an owner who keeps it."""
+        if not block.origin.expired():
+            self._lasting[block.origin.cdata] = block.origin
+
+    def _unpack(self, saved: Union[Kept, Saved]) -> Tensor:
+        saved.check()
+        if isinstance(saved, Kept):
+            return saved.tensor
+        return saved.block.site.bring(saved, self._tally)
+
+
+def _counter(tensor: Tensor) -> Tensor:
+    """Nothing of a tensor but the count of its changes."""
+    empty = _EMPTY.get(tensor.dtype)
+    if empty is None or empty.device != tensor.device:
+        empty = _EMPTY[tensor.dtype] = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    counter = tensor.detach()
+    counter.data = empty
+    return counter
+
+
+class _Version:
+    """Notices changes in place, which torch does not where hooks are."""
+
+    def __init__(self, tensor: Tensor, counter: Tensor) -> None:
+        self._counter, self._version = counter, tensor._version
+        node = tensor.grad_fn
+        self._what = f"[{tensor.dtype} {list(tensor.shape)}], which is output of {node.name() if node is not None else 'no operation'}"
+
+    def check(self) -> None:
+        if self._counter._version != self._version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"{self._what}, is at version {self._counter._version}; expected version {self._version} instead."
+            )
+
+
+class Kept(_Version):
+    """A tensor that stays."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor.detach()
+        super().__init__(tensor, self.tensor)
+
+
+class Saved(_Version):
+    """A tensor whose bytes are a block's."""
+
+    def __init__(self, block: Block, tensor: Tensor) -> None:
+        super().__init__(tensor, _counter(tensor))
+        self.block, self.dtype, self.size, self.stride = block, tensor.dtype, tensor.shape, tensor.stride()
+        self.offset = tensor.storage_offset()
+        self.was_asked = False
+        block.waiting += 1
+
+    def over(self, storage: torch.UntypedStorage, start: int) -> Tensor:
+        """The tensor, in a storage whose first byte is byte `start` of the one that it was saved from."""
+        offset = self.offset - start // self.dtype.itemsize
+        return torch.empty(0, dtype=self.dtype, device=storage.device).set_(storage, offset, self.size, self.stride)

@@ -1,0 +1,204 @@
+"""One device, and the blocks that have left it."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from .._headwater import CopyMark, RawOffloader, _host_bytes_available
+from ..gpu import Place
+
+if TYPE_CHECKING:
+    from .context import Saved
+    from .report import Tally
+
+# Copies that are under way at once: enough for the link to be busy, and little beside what is saved.
+_WINDOW = 256 << 20
+# Blocks that are looked at ahead of the one that is needed.
+_AHEAD = 32
+
+
+def open_site(
+    place: Optional[Place],
+    *,
+    host: Optional[int],
+    folders: list[str],
+    disk_bytes: Optional[int],
+    allow_buffered: bool,
+    allow_network: bool,
+    slot: int,
+) -> Site:
+    if host is None:
+        host = (1 << 30) if folders else _host_bytes_available() // 2
+    disks = None
+    if folders:
+        # Without a limit, files grow until a disk is full.
+        limit = (1 << 62) if disk_bytes is None else disk_bytes
+        disks = (folders, limit, disk_bytes is not None, allow_buffered, allow_network)
+    return Site(RawOffloader(None if place is None else place.ordinal, host, slot, disks), place)
+
+
+class Block:
+    """Bytes of a storage as they were when they were saved, wherever they are now."""
+
+    on_gone: Optional[Callable[[Block], None]] = None
+
+    def __init__(self, site: Site, number: int, tensor: Tensor, storage: torch.UntypedStorage, start: int, nbytes: int) -> None:
+        self.site, self.number, self.start, self.nbytes = site, number, start, nbytes
+        self.origin = StorageWeakRef(storage)
+        self.owner = weakref.ref(_owner(tensor))
+        self.version = tensor._version
+        # Tensors over it that nobody has asked for yet: until all were, what was brought back stays.
+        self.waiting = 0
+        self.back: Optional[torch.UntypedStorage] = None
+        self.last_back: Optional[StorageWeakRef] = None
+        self.mark: Optional[CopyMark] = None
+        self.at = 0
+
+    def is_of(self, tensor: Tensor) -> bool:
+        """Whether a tensor is over the same bytes: it has to count changes with the one that was saved."""
+        return self.version == tensor._version and self.owner() is _owner(tensor)
+
+    def here(self) -> Optional[torch.UntypedStorage]:
+        """What was brought back, as long as somebody has it."""
+        if self.back is not None:
+            return self.back
+        return None if self.last_back is None else torch.UntypedStorage._new_with_weak_ptr(self.last_back.cdata)
+
+    def __del__(self) -> None:
+        self.site.forget(self)
+        if self.on_gone is not None:
+            self.on_gone(self)
+
+
+def _owner(tensor: Tensor) -> Tensor:
+    return tensor if tensor._base is None else tensor._base
+
+
+class Site:
+    """Blocks of one device, and the storages that copies still read."""
+
+    def __init__(self, raw: RawOffloader, place: Optional[Place]) -> None:
+        self.raw, self.place = raw, place
+        self._leaving: dict[int, torch.UntypedStorage] = {}
+        self._known: weakref.WeakValueDictionary[tuple[int, int, int], Block] = weakref.WeakValueDictionary()
+        # Blocks in the order in which they were saved; they are needed in the other.
+        self._line: list[weakref.ref[Block]] = []
+        self._alive = 0
+        self._largest = 0
+        # Bytes that were brought back before anybody needed them.
+        self._early: dict[int, int] = {}
+
+    def is_capturing(self) -> bool:
+        return self.place is not None and self.place.is_capturing()
+
+    def known(self, tensor: Tensor, storage: torch.UntypedStorage, start: int, nbytes: int) -> Optional[Block]:
+        block = self._known.get((storage._cdata, start, nbytes))
+        return block if block is not None and block.is_of(tensor) else None
+
+    def store(self, tensor: Tensor, storage: torch.UntypedStorage, start: int, nbytes: int, most: Optional[int]) -> Optional[Block]:
+        self._let_go(self.raw.drained())
+        stream = self._stream()
+        number = self.raw.store(storage.data_ptr() + start, nbytes, stream)
+        if number is None:
+            return None
+        self._leaving[number] = storage
+        block = Block(self, number, tensor, storage, start, nbytes)
+        if self._alive == 0:
+            self._line.clear()
+        self._alive += 1
+        block.at = len(self._line)
+        self._line.append(weakref.ref(block))
+        self._known[storage._cdata, start, nbytes] = block
+        self._largest = max(self._largest, nbytes)
+        if self.place is not None:
+            # Whoever frees it does so behind this stream, which goes on behind the copies that it follows.
+            self.place.use(tensor)
+        self._let_go(self.raw.follow(stream, self._window(most)))
+        return block
+
+    def bring(self, saved: Saved, tally: Tally) -> Tensor:
+        """A tensor that is needed now."""
+        block = saved.block
+        storage, start = self._leaving.get(block.number), 0
+        if storage is not None:
+            tally.forward(block.nbytes)
+        else:
+            storage, start = self._brought(block, tally), block.start
+        if not saved.was_asked:
+            saved.was_asked = True
+            block.waiting -= 1
+        if block.waiting == 0:
+            block.back = None
+        self._look_ahead(block.at)
+        return saved.over(storage, start)
+
+    def _brought(self, block: Block, tally: Tally) -> torch.UntypedStorage:
+        storage = block.here()
+        if storage is None:
+            storage = self._load(block)
+            tally.late(block.nbytes)
+        elif self._early.pop(block.number, None) is not None:
+            tally.early(block.nbytes)
+        stream = self._stream()
+        if block.mark is not None:
+            self.raw.join(block.mark, stream)
+        if self.place is not None:
+            self.place.use(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage))
+        return storage
+
+    def _load(self, block: Block) -> torch.UntypedStorage:
+        if self.place is None:
+            made = torch.empty(block.nbytes, dtype=torch.uint8)
+        else:
+            made = self.place.empty((block.nbytes,), torch.uint8)
+        block.mark = self.raw.load(block.number, made.data_ptr(), block.nbytes, self._stream())
+        block.back = made.untyped_storage()
+        block.last_back = StorageWeakRef(block.back)
+        return block.back
+
+    def _look_ahead(self, at: int) -> None:
+        room = self._window(None) - sum(self._early.values())
+        for own in reversed(self._line[max(0, at - _AHEAD) : at]):
+            block = own()
+            if block is None or block.number in self._leaving or block.here() is not None:
+                continue
+            if not self.raw.is_near(block.number):
+                if not self.raw.prefetch(block.number):
+                    return
+                continue
+            if self.place is None or block.nbytes > room:
+                return
+            try:
+                self._load(block)
+            except (torch.OutOfMemoryError, MemoryError):
+                return
+            self._early[block.number] = block.nbytes
+            room -= block.nbytes
+
+    def forget(self, block: Block) -> None:
+        self._alive -= 1
+        self._early.pop(block.number, None)
+        try:
+            is_read = self.raw.release(block.number)
+        except Exception:  # noqa: BLE001, where an object ends there is nobody to tell
+            return
+        if not is_read:
+            self._leaving.pop(block.number, None)
+
+    def _window(self, most: Optional[int]) -> int:
+        """Bytes that may be under way before the current stream waits for them."""
+        if most is not None and self.place is not None and self.place.allocated_bytes() > most:
+            return 0
+        return max(_WINDOW, 2 * self._largest)
+
+    def _let_go(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._leaving.pop(number, None)
+
+    def _stream(self) -> Any:
+        return 0 if self.place is None else self.place.stream()

@@ -1,0 +1,90 @@
+"""Activations that leave a GPU for host memory and disk and come back."""
+
+import gc
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import headwater  # noqa: E402
+from offload_cases import CASES, ROWS, WIDTH, data, gradients, mlp, same  # noqa: E402
+
+WAYS = {
+    "host": {"host": 8 << 20},
+    "little": {"host": 64 << 10},
+    "disk": {"host": 32 << 10, "disk": True},
+    "both": {"host": 256 << 10, "disk": True},
+}
+
+
+def device_of(gpu):
+    return gpu if torch.cuda.is_available() else "cpu"
+
+
+def offload(folder, **settings):
+    if settings.get("disk"):
+        settings["disk"] = folder
+    return headwater.Offload(**{"slot": 4096, "smallest": 0, "allow_buffered": "disk" in settings, **settings})
+
+
+def held(off):
+    gc.collect()
+    return [site.raw.held() for site in off._sites.values()]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("way", WAYS)
+def test_gradients_are_the_same_to_the_bit(case, way, gpu, tmp_path, monkeypatch):
+    from headwater.offload import site
+
+    # Whatever is under way, so that streams wait for copies.
+    monkeypatch.setattr(site, "_WINDOW", 0 if way == "little" else 16 << 10)
+    device, off = device_of(gpu), offload(tmp_path, **WAYS[way])
+    for ways in ({}, {"inside": True}, {"twice": True}):
+        expected = gradients(case, device, **({} if "inside" in ways else ways))
+        assert same(gradients(case, device, off, **ways), expected), ways
+    assert off.report().blocks > 0
+    assert held(off) == [(0, 0)]
+
+
+def test_gradients_of_gradients(gpu, tmp_path):
+    device = device_of(gpu)
+    for way in WAYS.values():
+        assert same(gradients(mlp, device, offload(tmp_path, **way), second=True), gradients(mlp, device, second=True))
+
+
+def test_what_came_back_early_is_counted(gpu, tmp_path):
+    device, off = device_of(gpu), offload(tmp_path, host=8 << 20)
+    weight = data(device, ROWS, WIDTH, requires_grad=True)
+
+    def loss():
+        x = weight * 2
+        for _ in range(8):
+            x = x.exp().tanh()
+        return x.sum()
+
+    loss().backward()
+    expected, weight.grad = weight.grad, None
+    with off:
+        made = loss()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    for site in off._sites.values():
+        site._let_go(site.raw.drained())
+    made.backward()
+    assert torch.equal(weight.grad, expected)
+    report = off.report()
+    assert report.came_early > 0 and report.forwarded + report.came_early + report.came_late >= report.left
+    assert "before they were needed" in str(report)
+
+
+def test_pinned_memory_that_is_refused_leaves_everything_where_it_is(gpu, tmp_path):
+    device, off = device_of(gpu), offload(tmp_path, host=0)
+    assert same(gradients(mlp, device, off), gradients(mlp, device))
+    report = off.report()
+    assert report.blocks == 0 and "no room" in report.kept and report.warnings == ["nothing has left the device"]
+
+
+def test_a_limit_for_the_gpu_makes_streams_wait(gpu, tmp_path):
+    device, off = device_of(gpu), offload(tmp_path, host=8 << 20, gpu=0)
+    assert same(gradients(mlp, device, off), gradients(mlp, device))

@@ -14,7 +14,7 @@ import torch
 from headwater._headwater import _lasting_stream
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 _NON_BLOCKING = 1
 # Calls that the host waits for and that torch makes no operator of, for tensors in host memory.
@@ -163,6 +163,27 @@ class Operators(TorchDispatchMode):
         if any(isinstance(own, (bool, int, float)) for own in tree_leaves(found)) and there(given):
             driver("cuStreamSynchronize", ctypes.c_void_p(stream()))
         return found
+
+
+class Homes(Operators):
+    """As `Operators`, and what they make lies in the emulator's memory, as everything does that a model on a GPU makes."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = super().__torch_dispatch__(func, types, args, kwargs)
+        is_new = [returned.alias_info is None for returned in func._schema.returns]
+        if not any(is_new):
+            return found
+        name = func._schema.name.removeprefix("aten::")
+        return tree_map(lambda own: homed(own, name) if isinstance(own, torch.Tensor) else own, found)
+
+
+def homed(own, name):
+    if own.numel() == 0 or own.layout != torch.strided or own.device.type != "cpu" or memory_of(own) is not None:
+        return own
+    length = 1 + sum((size - 1) * step for size, step in zip(own.shape, own.stride()))
+    made = empty((length,), own.dtype).as_strided(own.shape, own.stride()).copy_(own)
+    touch(made, True, name)
+    return made
 
 
 class Calls(TorchFunctionMode):

@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from .. import gpu as _gpu
 from .._headwater import OffloadError
 from .report import Report, Tally
-from .site import Block, Site, open_site
+from .site import Block, Extent, Site, open_site, owner_of
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
 _EMPTY: dict[torch.dtype, Tensor] = {}
@@ -147,7 +147,7 @@ class Offload:
             return "not plain memory"
         if tensor.nbytes < self._smallest:
             return "small"
-        owner = tensor if tensor._base is None else tensor._base
+        owner = owner_of(tensor)
         if isinstance(owner, torch.nn.Parameter) or (owner.is_leaf and owner.requires_grad):
             return "parameter"
         if tensor.untyped_storage()._cdata in self._lasting and self._still_lasts(tensor):
@@ -171,23 +171,25 @@ class Offload:
         return site
 
     def _store(self, tensor: Tensor) -> Optional[Saved]:
-        site = self._sites[tensor.device]
-        storage, size = tensor.untyped_storage(), tensor.element_size()
-        first = tensor.storage_offset() * size
-        extent = (1 + sum((count - 1) * step for count, step in zip(tensor.shape, tensor.stride()))) * size
-        whole = storage.nbytes()
-        # Views of one storage share a block, unless they see a small part of it.
-        start, nbytes = (0, whole) if 2 * extent >= whole else (first, extent)
-        block = site.known(tensor, storage, start, nbytes)
+        site, memory = self._sites[tensor.device], tensor
+        owner, own, whole = owner_of(tensor), Extent(tensor), Extent(owner_of(tensor))
+        if whole.is_dense and whole.has(own) and 2 * own.nbytes >= whole.nbytes:
+            # Views of one tensor share a block, unless they see a small part of it.
+            own = whole
+        elif not own.is_dense:
+            # Bytes in between belong to others, who may change them: they are not read.
+            memory = tensor.contiguous()
+            owner, own = memory, Extent(memory)
+        block = site.known(owner, own)
         if block is None:
-            block = site.store(tensor, storage, start, nbytes, self._most)
+            block = site.store(memory, owner, own, self._most)
             if block is None:
                 return None
-            self._tally.leave(nbytes)
+            self._tally.leave(own.nbytes)
             block.on_gone = self._note_gone
         else:
             self._tally.share()
-        return Saved(block, tensor)
+        return Saved(block, tensor, memory)
 
     def _note_gone(self, block: Block) -> None:
         """What is still there when nobody needs it saved any more has an owner who keeps it."""
@@ -236,16 +238,19 @@ class Kept(_Version):
 
 
 class Saved(_Version):
-    """A tensor whose bytes are a block's."""
+    """A tensor whose bytes, or those of a dense copy of it, are a block's."""
 
-    def __init__(self, block: Block, tensor: Tensor) -> None:
+    def __init__(self, block: Block, tensor: Tensor, memory: Tensor) -> None:
         super().__init__(tensor, _counter(tensor))
         self.block, self.dtype, self.size, self.stride = block, tensor.dtype, tensor.shape, tensor.stride()
-        self.offset = tensor.storage_offset()
+        self.offset, self.memory_stride = memory.storage_offset(), memory.stride()
         self.was_asked = False
         block.waiting += 1
 
     def over(self, storage: torch.UntypedStorage, start: int) -> Tensor:
         """The tensor, in a storage whose first byte is byte `start` of the one that it was saved from."""
         offset = self.offset - start // self.dtype.itemsize
-        return torch.empty(0, dtype=self.dtype, device=storage.device).set_(storage, offset, self.size, self.stride)
+        made = torch.empty(0, dtype=self.dtype, device=storage.device).set_(storage, offset, self.size, self.memory_stride)
+        if self.stride == self.memory_stride:
+            return made
+        return torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=storage.device).copy_(made)

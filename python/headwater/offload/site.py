@@ -42,16 +42,34 @@ def open_site(
     return Site(RawOffloader(None if place is None else place.ordinal, host, slot, disks), place)
 
 
+class Extent:
+    """The bytes of its storage that a tensor reaches from the first to the last."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        count = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride())) if tensor.numel() > 0 else 0
+        size = tensor.element_size()
+        self.start, self.nbytes = tensor.storage_offset() * size, count * size
+        # Whether all of them are the tensor's.
+        self.is_dense = count <= tensor.numel()
+
+    def has(self, other: Extent) -> bool:
+        return self.start <= other.start and other.start + other.nbytes <= self.start + self.nbytes
+
+
+def owner_of(tensor: Tensor) -> Tensor:
+    """The tensor that a view is of. All views of one count changes together."""
+    return tensor if tensor._base is None else tensor._base
+
+
 class Block:
     """Bytes of a storage as they were when they were saved, wherever they are now."""
 
     on_gone: Optional[Callable[[Block], None]] = None
 
-    def __init__(self, site: Site, number: int, tensor: Tensor, storage: torch.UntypedStorage, start: int, nbytes: int) -> None:
-        self.site, self.number, self.start, self.nbytes = site, number, start, nbytes
-        self.origin = StorageWeakRef(storage)
-        self.owner = weakref.ref(_owner(tensor))
-        self.version = tensor._version
+    def __init__(self, site: Site, number: int, owner: Tensor, extent: Extent) -> None:
+        self.site, self.number, self.start, self.nbytes = site, number, extent.start, extent.nbytes
+        self.origin = StorageWeakRef(owner.untyped_storage())
+        self.owner, self.version = weakref.ref(owner), owner._version
         # Tensors over it that nobody has asked for yet: until all were, what was brought back stays.
         self.waiting = 0
         self.back: Optional[torch.UntypedStorage] = None
@@ -59,9 +77,9 @@ class Block:
         self.mark: Optional[CopyMark] = None
         self.at = 0
 
-    def is_of(self, tensor: Tensor) -> bool:
-        """Whether a tensor is over the same bytes: it has to count changes with the one that was saved."""
-        return self.version == tensor._version and self.owner() is _owner(tensor)
+    def is_of(self, owner: Tensor) -> bool:
+        """Whether views of a tensor see what they saw when this was saved."""
+        return self.version == owner._version and self.owner() is owner
 
     def here(self) -> Optional[torch.UntypedStorage]:
         """What was brought back, as long as somebody has it."""
@@ -73,10 +91,6 @@ class Block:
         self.site.forget(self)
         if self.on_gone is not None:
             self.on_gone(self)
-
-
-def _owner(tensor: Tensor) -> Tensor:
-    return tensor if tensor._base is None else tensor._base
 
 
 class Site:
@@ -96,25 +110,25 @@ class Site:
     def is_capturing(self) -> bool:
         return self.place is not None and self.place.is_capturing()
 
-    def known(self, tensor: Tensor, storage: torch.UntypedStorage, start: int, nbytes: int) -> Optional[Block]:
-        block = self._known.get((storage._cdata, start, nbytes))
-        return block if block is not None and block.is_of(tensor) else None
+    def known(self, owner: Tensor, extent: Extent) -> Optional[Block]:
+        block = self._known.get((owner.untyped_storage()._cdata, extent.start, extent.nbytes))
+        return block if block is not None and block.is_of(owner) else None
 
-    def store(self, tensor: Tensor, storage: torch.UntypedStorage, start: int, nbytes: int, most: Optional[int]) -> Optional[Block]:
+    def store(self, tensor: Tensor, owner: Tensor, extent: Extent, most: Optional[int]) -> Optional[Block]:
         self._let_go(self.raw.drained())
-        stream = self._stream()
-        number = self.raw.store(storage.data_ptr() + start, nbytes, stream)
+        storage, stream = owner.untyped_storage(), self._stream()
+        number = self.raw.store(storage.data_ptr() + extent.start, extent.nbytes, stream)
         if number is None:
             return None
         self._leaving[number] = storage
-        block = Block(self, number, tensor, storage, start, nbytes)
+        block = Block(self, number, owner, extent)
         if self._alive == 0:
             self._line.clear()
         self._alive += 1
         block.at = len(self._line)
         self._line.append(weakref.ref(block))
-        self._known[storage._cdata, start, nbytes] = block
-        self._largest = max(self._largest, nbytes)
+        self._known[storage._cdata, extent.start, extent.nbytes] = block
+        self._largest = max(self._largest, extent.nbytes)
         if self.place is not None:
             # Whoever frees it does so behind this stream, which goes on behind the copies that it follows.
             self.place.use(tensor)
@@ -144,12 +158,20 @@ class Site:
             tally.late(block.nbytes)
         elif self._early.pop(block.number, None) is not None:
             tally.early(block.nbytes)
-        stream = self._stream()
+        self._join(block, storage)
+        return storage
+
+    def _join(self, block: Block, storage: torch.UntypedStorage) -> None:
+        """The current stream goes on behind the copy that fills a storage, and whoever frees that does so behind the stream."""
         if block.mark is not None:
-            self.raw.join(block.mark, stream)
+            self.raw.join(block.mark, self._stream())
         if self.place is not None:
             self.place.use(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage))
-        return storage
+
+    def _land(self, block: Block) -> None:
+        """Nobody has asked for what was brought back early: its memory goes when it was filled."""
+        if block.number in self._early and block.back is not None:
+            self._join(block, block.back)
 
     def _load(self, block: Block) -> torch.UntypedStorage:
         if self.place is None:
@@ -182,8 +204,9 @@ class Site:
 
     def forget(self, block: Block) -> None:
         self._alive -= 1
-        self._early.pop(block.number, None)
         try:
+            self._land(block)
+            self._early.pop(block.number, None)
             is_read = self.raw.release(block.number)
         except Exception:  # noqa: BLE001, where an object ends there is nobody to tell
             return

@@ -3,7 +3,7 @@
 # of the whole workspace, which other stages have built: those of a few crates would be compiled with other features.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-crates='^(headwater_cuda|headwater_memory|headwater_feature|headwater_graph|headwater_compile|it) '
+crates='^(headwater_cuda|headwater_memory|headwater_feature|headwater_graph|headwater_compile|headwater_offload|it) '
 # Types of elements do not matter to streams, and there are many.
 skipped='--skip every_type_in_and_out'
 cargo test --workspace --lib --tests --no-run --message-format=json 2>/dev/null |

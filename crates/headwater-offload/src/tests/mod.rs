@@ -1,5 +1,6 @@
 //! Blocks against the plainest model of them: bytes in a map.
 
+mod device;
 mod faults;
 mod folders;
 mod random;

@@ -9,6 +9,8 @@
 //! | How do its bytes get to the host and back? | [`Lane`] |
 //! | And from there to disk? | [`DiskConfig`] |
 //! | Who keeps count of all blocks? | [`Offloader`] |
+//! | Which blocks should leave, and what does that cost? | [`plan`] |
+//! | What would a transformer need? | [`model`] |
 //!
 //! A block is the bytes of one storage as they were when it was saved. At every moment one whole copy of it is valid, and what is
 //! read from a disk is compared with its checksum before anybody sees it. The crate knows nothing of layers or of autograd.
@@ -17,7 +19,9 @@ pub mod block;
 mod disk;
 pub mod error;
 mod lane;
+pub mod model;
 mod offloader;
+pub mod plan;
 mod slots;
 mod table;
 #[cfg(test)]

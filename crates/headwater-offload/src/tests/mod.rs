@@ -3,6 +3,7 @@
 mod device;
 mod faults;
 mod folders;
+mod planning;
 mod random;
 
 use std::collections::HashSet;

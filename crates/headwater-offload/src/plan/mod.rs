@@ -1,0 +1,171 @@
+//! Which blocks should leave, and what does that cost? All from numbers.
+//!
+//! Blocks are needed in the opposite order of that in which they are saved. So the newest are kept: they would hardly have left before
+//! they are needed. Of the others the newest lie in host memory and the oldest on disk, which has the most time for them. What is left to
+//! choose is two numbers, and each choice is played through by [`forecast`].
+
+mod forecast;
+mod pause;
+
+pub use forecast::{Forecast, forecast};
+pub use pause::{PauseForm, pause_point};
+
+use serde::Serialize;
+
+/// A block of a step in which nothing left: how long it is, and when it was saved and needed. Seconds since the step began.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SavedBlock {
+    /// Length.
+    pub bytes: u64,
+    /// When the forward pass has made it.
+    pub saved_s: f64,
+    /// When the backward pass begins to need it.
+    pub needed_s: f64,
+    /// When the backward pass is done with it.
+    pub freed_s: f64,
+}
+
+/// What a step saves, in the order in which it does.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trace {
+    /// The blocks.
+    pub blocks: Vec<SavedBlock>,
+    /// How long the step takes.
+    pub step_s: f64,
+}
+
+/// How fast bytes move, a second. A disk of 0 is none.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Rates {
+    /// From the GPU to the host.
+    pub down: f64,
+    /// From the host to the GPU.
+    pub up: f64,
+    /// To disks.
+    pub write: f64,
+    /// From disks.
+    pub read: f64,
+}
+
+/// How much room there is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Room {
+    /// Host memory.
+    pub host_bytes: u64,
+    /// Disks.
+    pub disk_bytes: u64,
+    /// Bytes of saved blocks that should lie on the GPU at most, if there is such a wish.
+    pub gpu_bytes: Option<u64>,
+    /// Bytes of copies each way that may be under way at once.
+    pub window_bytes: u64,
+}
+
+/// Where a block goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Goes {
+    /// It stays on the GPU.
+    Nowhere,
+    /// To host memory.
+    Host,
+    /// Through host memory to disk.
+    Disk,
+}
+
+/// Where blocks should go, and what that leads to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OffloadPlan {
+    /// One for each block.
+    pub goes: Vec<Goes>,
+    /// What is expected of it.
+    pub forecast: Forecast,
+    /// What is expected when nothing leaves.
+    pub kept: Forecast,
+    /// Why not more leaves.
+    pub limit: Limit,
+}
+
+/// What keeps the rest of the blocks on the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Nothing: all leave.
+    Nothing,
+    /// More would make the step longer than it may be.
+    Time,
+    /// There is no room for more.
+    Space,
+    /// What should fit on the GPU does.
+    Enough,
+}
+
+/// Where blocks should go so that the step takes at most `slack` of its time longer (0.02 is two in a hundred). With a wish for the GPU
+/// as few leave as it takes, and the step takes as long as that needs.
+#[must_use]
+pub fn plan(trace: &Trace, rates: &Rates, room: &Room, slack: f64) -> OffloadPlan {
+    let count = trace.blocks.len();
+    let kept = forecast(trace, &vec![Goes::Nowhere; count], rates, room);
+    let mut best = OffloadPlan { goes: vec![Goes::Nowhere; count], forecast: kept, kept, limit: Limit::Time };
+    let is_enough = |found: &Forecast| room.gpu_bytes.is_some_and(|most| found.peak_bytes <= most);
+    if count == 0 || is_enough(&kept) {
+        best.limit = if count == 0 { Limit::Nothing } else { Limit::Enough };
+        return best;
+    }
+    let mut limit = Limit::Nothing;
+    for leaving in cuts(count) {
+        let Some((goes, found)) = with_room(trace, rates, room, leaving) else {
+            limit = Limit::Space;
+            break;
+        };
+        if room.gpu_bytes.is_none() && found.stall_s > slack * trace.step_s {
+            limit = Limit::Time;
+            // Fewer bytes may still leave in time when more do not, but not the other way round.
+            break;
+        }
+        if found.peak_bytes < best.forecast.peak_bytes {
+            (best.goes, best.forecast) = (goes, found);
+        }
+        if is_enough(&found) {
+            limit = Limit::Enough;
+            break;
+        }
+    }
+    best.limit = limit;
+    best
+}
+
+/// How many blocks leave, from few to all: every number for few blocks, some for many.
+fn cuts(count: usize) -> impl Iterator<Item = usize> {
+    let steps = count.min(256);
+    (1..=steps).map(move |step| step * count / steps)
+}
+
+/// The first `leaving` blocks leave, as many of them to host memory as have room; `None` when disks have no room for the rest.
+fn with_room(trace: &Trace, rates: &Rates, room: &Room, leaving: usize) -> Option<(Vec<Goes>, Forecast)> {
+    let goes = |to_disk: usize| -> Vec<Goes> {
+        let tier = |at: usize| match at {
+            at if at < to_disk => Goes::Disk,
+            at if at < leaving => Goes::Host,
+            _ => Goes::Nowhere,
+        };
+        (0..trace.blocks.len()).map(tier).collect()
+    };
+    // Blocks in host memory lie there at the same time, when the forward pass ends.
+    let mut hosted: u64 = trace.blocks.iter().take(leaving).map(|block| block.bytes).sum();
+    let (mut to_disk, mut on_disk) = (0, 0);
+    let has_disk = rates.write > 0.0 && rates.read > 0.0;
+    // What goes to disk passes through host memory, which needs room for it.
+    let passing = |to_disk: usize| if to_disk > 0 { room.window_bytes } else { 0 };
+    while hosted + passing(to_disk) > room.host_bytes {
+        let block = trace.blocks.get(to_disk).filter(|_| has_disk && to_disk < leaving)?;
+        hosted -= block.bytes;
+        on_disk += block.bytes;
+        to_disk += 1;
+    }
+    if on_disk > room.disk_bytes {
+        return None;
+    }
+    let goes = goes(to_disk);
+    let found = forecast(trace, &goes, rates, room);
+    Some((goes, found))
+}

@@ -8,6 +8,7 @@ mod compile;
 mod generate;
 mod infer;
 mod ingest;
+mod offload;
 mod tier;
 mod train;
 
@@ -25,6 +26,7 @@ pub use self::compile::{CompileArgs, Level, Target};
 pub use self::generate::{GenerateArgs, GenerateKind, LikeArgs, MadeArgs, PlantedArgs, RmatArgs};
 pub use self::infer::{CheckpointChoice, InferArgs};
 pub use self::ingest::{IngestArgs, IngestIds, IngestLayout, LabelsAre, SparseAs};
+pub use self::offload::{OffloadCommand, OffloadPlanArgs};
 pub use self::tier::{RoomArgs, ScoreChoice, TierArgs};
 pub use self::train::TrainArgs;
 
@@ -43,6 +45,7 @@ pub use self::train::TrainArgs;
   headwater reorder data/p -o hot    nodes that are read most first
   headwater tier data/p              which rows should lie in which memory
   headwater compile rgat             what a layer becomes, and what its kernels will cost
+  headwater offload plan             what a model saves for its backward pass, and what of that should leave the GPU
   headwater bench gather             gather scattered rows out of host memory, every way there is
 
 Exit codes: 0 when it is done, 1 when it failed, 2 when it was not understood. A run that a signal stopped ends with 128 and
@@ -153,6 +156,9 @@ those that are asked for. The file appears when it is whole.")]
 Nothing is run: bytes and operations follow from how many rows there are. Without --graph these are those of
 FB15k-237 with inverse relations.")]
     Compile(CompileArgs),
+    /// Plan what leaves a GPU between forward and backward.
+    #[command(subcommand)]
+    Offload(OffloadCommand),
     /// Make batches for a trainer, which starts this by itself and is the other end of the standard input.
     #[command(hide = true)]
     Produce,

@@ -8,6 +8,7 @@ mod infer;
 mod info;
 mod ingest;
 mod inspect;
+mod offload;
 mod reorder;
 mod tier;
 mod train;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use headwater::train::threads;
 
-use crate::args::{BenchCommand, Command};
+use crate::args::{BenchCommand, Command, OffloadCommand};
 use crate::given::Given;
 use crate::stop;
 
@@ -58,6 +59,7 @@ fn run_verb(command: Command, given: &Given) -> anyhow::Result<()> {
         Command::Infer(args) => infer::run(&args),
         Command::Compile(args) => compile::run(&args),
         Command::Generate(args) => generate::run(&args.kind),
+        Command::Offload(OffloadCommand::Plan(args)) => offload::plan_transformer(&args),
         Command::Bench(BenchCommand::Gather(args)) => bench::gather(&args, given),
         Command::Bench(BenchCommand::Sample(args)) => bench::sample(&args, given),
         Command::Bench(BenchCommand::Reorder(args)) => bench::reorder(&args),

@@ -1,5 +1,7 @@
 //! A step played through: when copies are made, when the GPU waits for them, and how much lies where.
 
+use std::collections::VecDeque;
+
 use serde::Serialize;
 
 use super::{Goes, Rates, Room, Trace};
@@ -65,12 +67,19 @@ impl Level {
     }
 }
 
-/// When a block was saved, when its copy to the host was over, and when the disk had it; never, where it does not go.
+/// When a block was saved, when there was host memory for it, when its copy was over, and when the disk had it; never, where it does not go.
 #[derive(Clone, Copy)]
 struct Left {
     saved_s: f64,
+    room_s: f64,
     down_s: f64,
     written_s: f64,
+}
+
+impl Left {
+    fn never(saved_s: f64) -> Self {
+        Self { saved_s, room_s: f64::INFINITY, down_s: f64::INFINITY, written_s: f64::INFINITY }
+    }
 }
 
 /// Plays a step in which blocks go where `goes` says.
@@ -83,46 +92,76 @@ pub fn forecast(trace: &Trace, goes: &[Goes], rates: &Rates, room: &Room) -> For
     found
 }
 
+/// Copies to the host, which host memory has to have room for: blocks stay there, or until a disk has them.
+struct Leaving<'a> {
+    down: Link,
+    write: Link,
+    room: &'a Room,
+    /// Bytes that stay in host memory, and those that a disk will have, with the moment.
+    hosted_bytes: u64,
+    passing: VecDeque<(f64, u64)>,
+    /// Copies: when they are queued and when they end, and their bytes.
+    under_way: VecDeque<(f64, f64, u64)>,
+}
+
+impl Leaving<'_> {
+    /// Lets a block leave that is saved at `now`; never, where there is no room for it.
+    fn leave(&mut self, now: f64, bytes: u64, goes: Goes) -> Left {
+        let mut from = now;
+        while self.hosted_bytes + self.passing.iter().map(|(_, bytes)| bytes).sum::<u64>() + bytes
+            > self.room.host_bytes
+        {
+            let Some((until, _)) = self.passing.pop_front() else { return Left::never(now) };
+            from = from.max(until);
+        }
+        let (_, down_s) = self.down.move_from(from, bytes);
+        self.under_way.push_back((from, down_s, bytes));
+        let written_s = if goes == Goes::Disk { self.write.move_from(down_s, bytes).1 } else { f64::INFINITY };
+        match goes {
+            Goes::Disk => self.passing.push_back((written_s, bytes)),
+            _ => self.hosted_bytes += bytes,
+        }
+        Left { saved_s: now, room_s: from, down_s, written_s }
+    }
+
+    /// For how long the GPU waits at `now` until few enough bytes are under way.
+    fn wait(&mut self, now: f64, window_bytes: u64) -> f64 {
+        let mut until = now;
+        while let Some((_, end, _)) = self.under_way.front() {
+            let queued = self.under_way.iter().filter(|(queued, ..)| *queued <= until);
+            if *end > until && queued.map(|(.., bytes)| bytes).sum::<u64>() <= window_bytes {
+                break;
+            }
+            until = until.max(*end);
+            self.under_way.pop_front();
+        }
+        until - now
+    }
+}
+
 /// When blocks have left, and by how much the forward pass is late when it ends.
 fn forward(trace: &Trace, goes: &[Goes], rates: &Rates, room: &Room, found: &mut Forecast) -> (Vec<Left>, f64) {
-    let (mut down, mut write) = (Link::new(rates.down), Link::new(rates.write));
-    let (mut late, mut under_way) = (0.0, std::collections::VecDeque::new());
-    let mut left = Vec::with_capacity(trace.blocks.len());
-    for (at, block) in trace.blocks.iter().enumerate() {
+    let (down, write) = (Link::new(rates.down), Link::new(rates.write));
+    let (passing, under_way) = (VecDeque::new(), VecDeque::new());
+    let mut leaving = Leaving { down, write, room, hosted_bytes: 0, passing, under_way };
+    let (mut left, mut late) = (Vec::with_capacity(trace.blocks.len()), 0.0);
+    for (block, goes) in trace.blocks.iter().zip(goes) {
         let now = block.saved_s + late;
-        let Some(goes) = goes.get(at).filter(|goes| **goes != Goes::Nowhere) else {
-            left.push(Left { saved_s: now, down_s: f64::INFINITY, written_s: f64::INFINITY });
+        if *goes == Goes::Nowhere {
+            left.push(Left::never(now));
             continue;
-        };
-        let (_, down_s) = down.move_from(now, block.bytes);
-        let written_s = if *goes == Goes::Disk { write.move_from(down_s, block.bytes).1 } else { f64::INFINITY };
-        found.moved_bytes += block.bytes;
-        if *goes == Goes::Disk {
-            found.written_bytes += block.bytes;
         }
-        left.push(Left { saved_s: now, down_s, written_s });
-        under_way.push_back((down_s, block.bytes));
-        late += wait_for_window(&mut under_way, now, room.window_bytes.max(2 * block.bytes));
+        left.push(leaving.leave(now, block.bytes, *goes));
+        // Only where little should lie on the GPU does it wait for copies.
+        if room.gpu_bytes.is_some() {
+            late += leaving.wait(now, room.window_bytes.max(2 * block.bytes));
+        }
     }
     found.stall_s += late;
     (left, late)
 }
 
-/// The GPU waits for the oldest copies until at most so many bytes are under way; for how long.
-fn wait_for_window(under_way: &mut std::collections::VecDeque<(f64, u64)>, now: f64, window_bytes: u64) -> f64 {
-    let mut until = now;
-    while let Some((end, _)) = under_way.front() {
-        let bytes: u64 = under_way.iter().map(|(_, bytes)| bytes).sum();
-        if *end > until && bytes <= window_bytes {
-            break;
-        }
-        until = until.max(*end);
-        under_way.pop_front();
-    }
-    until - now
-}
-
-/// Brings blocks back in the order in which they are needed, each as soon as those before it are used, and counts what lies where.
+/// Brings blocks back in the order in which they are needed, each as late as it may come, a window earlier; and counts what lies where.
 fn backward(
     trace: &Trace,
     goes: &[Goes],
@@ -133,40 +172,30 @@ fn backward(
 ) {
     let mut order: Vec<usize> = (0..trace.blocks.len()).collect();
     order.sort_by(|one, other| trace.blocks[*one].needed_s.total_cmp(&trace.blocks[*other].needed_s));
-    let begun = trace.blocks.iter().map(|block| block.needed_s).fold(f64::INFINITY, f64::min) + late;
+    let begun = order.first().map_or(0.0, |first| trace.blocks[*first].needed_s) + late;
+    let latest = latest_starts(trace, &order, (left, goes), rates);
+    let margin = |rate| Link::new(rate).move_from(0.0, room.window_bytes).1;
     let (mut up, mut read) = (Link::new(rates.up), Link::new(rates.read));
     let (mut gpu, mut host) = (Level::default(), Level::default());
-    // Blocks that came back and are not used up: when they will be, and their bytes.
-    let mut ahead: std::collections::VecDeque<(f64, u64)> = std::collections::VecDeque::new();
     for at in order {
         let block = trace.blocks[at];
-        let needed = block.needed_s + late;
-        let Left { saved_s, down_s, written_s } = left[at];
+        let (needed, Left { saved_s, room_s, down_s, written_s }) = (block.needed_s + late, left[at]);
         if down_s >= needed {
             // It has not gone yet, or never goes: it is taken as it is.
             gpu.hold(saved_s, block.freed_s + late, block.bytes);
-            if goes[at] != Goes::Nowhere {
-                host.hold(saved_s, block.freed_s + late, block.bytes);
-            }
             continue;
         }
-        let is_read = goes[at] == Goes::Disk && written_s <= begun;
-        let mut from = begun.max(down_s);
-        let bytes_ahead: u64 = ahead.iter().map(|(_, bytes)| bytes).sum();
-        let mut over = (bytes_ahead + block.bytes).saturating_sub(room.window_bytes.max(2 * block.bytes));
-        while over > 0
-            && let Some((end, bytes)) = ahead.pop_front()
-        {
-            from = from.max(end);
-            over = over.saturating_sub(bytes);
-        }
-        if is_read {
-            let (read_begun, read_s) = read.move_from(begun, block.bytes);
-            host.hold(saved_s, written_s, block.bytes);
+        found.moved_bytes += block.bytes;
+        let mut from = begun.max(down_s).max(latest[at].0 + late - margin(rates.up));
+        if goes[at] == Goes::Disk && written_s <= needed {
+            found.written_bytes += block.bytes;
+            let soonest = written_s.max(begun).max(latest[at].1 + late - margin(rates.read));
+            let (read_begun, read_s) = read.move_from(soonest, block.bytes);
+            host.hold(room_s, written_s, block.bytes);
             host.hold(read_begun, read_s.max(from), block.bytes);
             from = from.max(read_s);
         } else {
-            host.hold(saved_s, block.freed_s + late, block.bytes);
+            host.hold(room_s, block.freed_s + late, block.bytes);
         }
         let (up_begun, up_s) = up.move_from(from, block.bytes);
         if up_s > needed {
@@ -175,7 +204,22 @@ fn backward(
         }
         gpu.hold(saved_s, down_s, block.bytes);
         gpu.hold(up_begun, block.freed_s + late, block.bytes);
-        ahead.push_back((block.freed_s + late, block.bytes));
     }
     (found.peak_bytes, found.host_bytes) = (gpu.most(), host.most());
+}
+
+/// When each copy to the GPU, and each read before it, has to begin so that it and all behind it are in time.
+fn latest_starts(trace: &Trace, order: &[usize], (left, goes): (&[Left], &[Goes]), rates: &Rates) -> Vec<(f64, f64)> {
+    let takes = |rate, bytes| Link::new(rate).move_from(0.0, bytes).1;
+    let mut latest = vec![(0.0, 0.0); trace.blocks.len()];
+    let (mut next_up, mut next_read) = (f64::INFINITY, f64::INFINITY);
+    for at in order.iter().copied().rev().filter(|at| left[*at].down_s.is_finite()) {
+        let block = trace.blocks[at];
+        next_up = next_up.min(block.needed_s) - takes(rates.up, block.bytes);
+        if goes[at] == Goes::Disk {
+            next_read = next_read.min(next_up) - takes(rates.read, block.bytes);
+        }
+        latest[at] = (next_up, next_read);
+    }
+    latest
 }

@@ -56,7 +56,7 @@ pub struct Room {
     pub disk_bytes: u64,
     /// Bytes of saved blocks that should lie on the GPU at most, if there is such a wish.
     pub gpu_bytes: Option<u64>,
-    /// Bytes of copies each way that may be under way at once.
+    /// Bytes of copies that may be under way at once where there is such a wish, and that blocks come back ahead of their need.
     pub window_bytes: u64,
 }
 
@@ -95,6 +95,8 @@ pub enum Limit {
     Time,
     /// There is no room for more.
     Space,
+    /// More would not lower the peak: it would not have left by then.
+    Peak,
     /// What should fit on the GPU does.
     Enough,
 }
@@ -130,7 +132,8 @@ pub fn plan(trace: &Trace, rates: &Rates, room: &Room, slack: f64) -> OffloadPla
             break;
         }
     }
-    best.limit = limit;
+    let leaves_some = best.goes.contains(&Goes::Nowhere);
+    best.limit = if limit == Limit::Nothing && leaves_some { Limit::Peak } else { limit };
     best
 }
 

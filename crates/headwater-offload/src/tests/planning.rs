@@ -86,7 +86,7 @@ fn a_slow_link_makes_the_gpu_wait_for_as_long_as_bytes_take() {
     let found = forecast(&trace, &[Goes::Host, Goes::Host, Goes::Nowhere, Goes::Nowhere], &rates, &ROOM);
     // The first is down at 3 s, the second at 5: neither is waited for, since two may be under way.
     assert!(found.stall_s.abs() < 1e-12, "{found:?}");
-    let found = forecast(&trace, &[Goes::Host; 4], &rates, &ROOM);
+    let found = forecast(&trace, &[Goes::Host; 4], &rates, &Room { gpu_bytes: Some(0), ..ROOM });
     // The third waits until the first is down, 3 s: it is then. The fourth is saved at 4 s and waits for the second, until 5.
     assert!((found.stall_s - 1.0).abs() < 1e-9, "{found:?}");
 }
@@ -103,6 +103,25 @@ fn a_plan_keeps_what_would_not_be_in_time() {
     assert_eq!(made.limit, Limit::Space);
     let made = plan(&Trace { blocks: Vec::new(), step_s: 1.0 }, &RATES, &ROOM, 0.02);
     assert_eq!((made.limit, made.goes.len()), (Limit::Nothing, 0));
+}
+
+/// By the end of the forward pass, so much has left as host memory holds and disks have taken.
+#[test]
+fn a_disk_lowers_the_peak_by_what_it_takes_in_time() {
+    let room = Room { host_bytes: 2 * GB, ..ROOM };
+    let trace = layers(20, GB);
+    let made = plan(&trace, &Rates { write: 0.5e9, read: 5e9, ..RATES }, &room, 0.02);
+    let bound = 2 * GB + 20 * GB / 2;
+    assert!(made.kept.peak_bytes - made.forecast.peak_bytes <= bound, "{made:?}");
+    assert!(made.forecast.peak_bytes < 12 * GB, "{made:?}");
+    assert!(made.forecast.host_bytes <= 2 * GB, "{made:?}");
+}
+
+#[test]
+fn one_block_that_leaves_is_not_there_at_the_peak() {
+    let goes = [[Goes::Host].as_slice(), &[Goes::Nowhere; 9]].concat();
+    let found = forecast(&layers(10, GB), &goes, &RATES, &ROOM);
+    assert_eq!((found.peak_bytes, found.moved_bytes), (9 * GB, GB));
 }
 
 #[test]
@@ -168,7 +187,8 @@ proptest! {
             prop_assert!(made.forecast.stall_s <= 0.02 * trace.step_s + 1e-9);
         }
         let stays: u64 = made.goes.iter().zip(&sizes).filter(|(goes, _)| **goes == Goes::Nowhere).map(|(_, bytes)| bytes).sum();
-        prop_assert_eq!(stays + made.forecast.moved_bytes, total);
+        // What should leave may still be there when it is needed.
+        prop_assert!(stays + made.forecast.moved_bytes <= total);
         prop_assert!(made.forecast.peak_bytes >= stays);
     }
 }

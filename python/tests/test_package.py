@@ -107,7 +107,7 @@ def test_examples_of_docstrings_run(name):
     assert found.attempted > 0 and found.failed == 0
 
 
-PAGES = ["README.md", "docs/compile-a-layer.md", "docs/training.md", "docs/unified-tensors.md"]
+PAGES = ["README.md", "docs/compile-a-layer.md", "docs/offload.md", "docs/training.md", "docs/unified-tensors.md"]
 PAGES += [f"docs/from-{name}.md" for name in ("pyg", "glt", "dgl", "quiver")]
 
 

@@ -90,9 +90,10 @@ class Offload:
         self._lasting: dict[int, StorageWeakRef] = {}
         self._has_looked = False
         self._entered = threading.local()
+        # What cannot be used is told of now, and not in the middle of a step.
+        site = open_site(None, **self._settings)
         if self._is_on_cpu:
-            # A folder that cannot be used is told of now, and not in the middle of a step.
-            self._sites[torch.device("cpu")] = open_site(None, **self._settings)
+            self._sites[torch.device("cpu")] = site
 
     def __enter__(self) -> Offload:
         if not self._has_looked:

@@ -20,6 +20,25 @@ fn commands_of_the_page_on_layers_run() {
     commands_run("docs/compile-a-layer.md", 2);
 }
 
+#[test]
+fn commands_of_the_page_on_activations_run() {
+    commands_run("docs/offload.md", 3);
+}
+
+#[test]
+fn plans_for_models_that_are_none_are_refused() {
+    for (words, said) in [
+        ("--hidden 0", "--hidden is 0"),
+        ("--batches 4,0", "a batch of 0 sequences"),
+        ("--tflops 0", "--tflops is 0"),
+        ("--host-gb nan", "--host-gb is NaN"),
+        ("--slack -1", "unexpected argument"),
+        ("--plot rok.txt", "rok.txt"),
+    ] {
+        fails_with(&["offload", "plan"].into_iter().chain(words.split(' ')).collect::<Vec<_>>(), said);
+    }
+}
+
 /// Runs all commands of a page, of which there are at least so many, one after the other.
 fn commands_run(page: &str, least: usize) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)).unwrap();

@@ -17,6 +17,7 @@
 
 pub mod block;
 mod disk;
+mod entry;
 pub mod error;
 mod lane;
 pub mod model;

@@ -106,7 +106,8 @@ impl<L: Lane> Offloader<L> {
         table.store(&self.lane, self.disk.as_ref(), memory, ready)
     }
 
-    /// Blocks whose bytes nobody reads on the device any more, since this was asked last.
+    /// Blocks whose bytes nobody reads on the device any more, since this was asked last. Every block is named once, here or by
+    /// [`Offloader::follow`].
     pub fn drained(&self) -> Result<Vec<BlockId>> {
         let mut table = self.lock()?;
         table.advance(&self.lane, self.disk.as_ref())?;
@@ -163,10 +164,11 @@ impl<L: Lane> Offloader<L> {
         Ok(table.is_near(block))
     }
 
-    /// Forgets a block, and says whether a copy still reads its memory on the device: then [`Offloader::drained`] or
-    /// [`Offloader::follow`] will name it. A block that is unknown is forgotten already.
-    pub fn release(&self, block: BlockId) -> Result<bool> {
-        Ok(self.lock()?.release(self.disk.as_ref(), block))
+    /// Forgets a block. One that is unknown is forgotten already. Its memory on the device stays whose it is until [`Offloader::drained`]
+    /// or [`Offloader::follow`] has named it.
+    pub fn release(&self, block: BlockId) -> Result<()> {
+        self.lock()?.release(self.disk.as_ref(), block);
+        Ok(())
     }
 
     /// Blocks that are not released, and their bytes.

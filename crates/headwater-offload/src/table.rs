@@ -4,18 +4,19 @@
 //! as less than half of the memory is free or will be; and their memory goes to others when it is asked for, not before: a block that is
 //! needed meanwhile does not have to be read.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::block::{Event, State};
 use crate::disk::{Disk, Done, Job, Piece, Unit, Units, Way};
+use crate::entry::{Draining, Entry};
 use crate::error::{Error, Result};
 use crate::lane::Lane;
 use crate::offloader::{BlockId, Counts, Stored};
 use crate::slots::Slots;
 
 pub(crate) struct Table<L: Lane> {
-    blocks: BTreeMap<u64, Block<L>>,
+    blocks: BTreeMap<u64, Entry<L>>,
     slots: Slots<L::Slot>,
     /// Blocks that wait for slots, first come first.
     queued: VecDeque<u64>,
@@ -27,32 +28,12 @@ pub(crate) struct Table<L: Lane> {
     live: usize,
     most_live: usize,
     most_live_before: Option<usize>,
+    /// Blocks in host memory alone, and those that a disk has as well.
+    hosted: BTreeSet<u64>,
+    mirrored: BTreeSet<u64>,
+    /// Slots of blocks that a disk has, or will have.
+    coming: usize,
     counts: Counts,
-}
-
-struct Block<L: Lane> {
-    bytes: usize,
-    state: State,
-    slots: Vec<L::Slot>,
-    /// Where it lies on disk, with the checksum of each piece.
-    places: Vec<(Unit, u32)>,
-    /// The end of the copy to host memory.
-    left: Option<L::Mark>,
-    /// Its memory on the device, and when that is ready, until the copy begins.
-    source: Option<(L::Memory, L::Mark)>,
-    /// It was read, or is, for somebody who has not come yet.
-    is_awaited: bool,
-    /// It was loaded: it will be the last to be needed again.
-    was_loaded: bool,
-    fault: Option<Error>,
-}
-
-struct Draining<L: Lane> {
-    block: u64,
-    bytes: usize,
-    mark: L::Mark,
-    /// Its memory on the device was given up in the order of a stream.
-    is_followed: bool,
 }
 
 /// Where a block was found.
@@ -75,6 +56,9 @@ impl<L: Lane> Table<L> {
             live: 0,
             most_live: 0,
             most_live_before: None,
+            hosted: BTreeSet::new(),
+            mirrored: BTreeSet::new(),
+            coming: 0,
             counts: Counts::default(),
         }
     }
@@ -98,7 +82,7 @@ impl<L: Lane> Table<L> {
         self.counts.blocks += 1;
         self.live += need;
         self.most_live = self.most_live.max(self.live);
-        self.blocks.insert(block, Block::new(bytes, (memory, ready)));
+        self.blocks.insert(block, Entry::new(bytes, (memory, ready)));
         match slots {
             Some(slots) => self.start(lane, block, slots)?,
             None => self.queued.push_back(block),
@@ -209,18 +193,19 @@ impl<L: Lane> Table<L> {
         self.blocks.get(&id).is_some_and(|block| block.state.is_in_host_memory())
     }
 
-    pub fn release(&mut self, disk: Option<&Disk<L::Slot>>, BlockId(id): BlockId) -> bool {
-        let is_read = self.draining.iter().any(|copy| copy.block == id && !copy.is_followed);
-        let Some(block) = self.blocks.get(&id).filter(|block| block.state != State::Leaving) else { return is_read };
+    pub fn release(&mut self, disk: Option<&Disk<L::Slot>>, BlockId(id): BlockId) {
+        let Some(block) = self.blocks.get(&id).filter(|block| block.state != State::Leaving) else { return };
+        if block.state == State::Queued {
+            self.queued.retain(|queued| *queued != id);
+            self.drained.push(BlockId(id));
+        }
         if block.state.is_with_disk()
             && let Some(job) = disk.and_then(|disk| disk.cancel(id))
         {
             self.take_back(job, Event::Cancel);
         }
-        self.queued.retain(|queued| *queued != id);
         self.happen(id, Event::Release);
         self.forget_if_gone(id);
-        is_read
     }
 
     pub fn held(&self) -> (usize, usize) {
@@ -274,12 +259,8 @@ impl<L: Lane> Table<L> {
         // Steps are alike: where the last one fitted, nothing is written for this one.
         let fitted = self.most_live_before.is_some_and(|before| before.max(self.live) <= self.slots.most());
         let wanted = if fitted { need } else { (self.slots.most() / 2).max(need).max(1) };
-        let is_coming = |state| matches!(state, State::Writing | State::Mirrored);
-        let coming = self.blocks.values().filter(|block| is_coming(block.state));
-        let coming = coming.map(|block| self.slots.for_bytes(block.bytes));
-        let mut room = self.slots.left() + coming.sum::<usize>();
-        let hosted: Vec<u64> =
-            self.blocks.iter().filter(|(_, block)| block.state == State::Hosted).map(|(id, _)| *id).collect();
+        let mut room = self.slots.left() + self.coming;
+        let hosted: Vec<u64> = if room < wanted { self.hosted.iter().copied().collect() } else { Vec::new() };
         for id in hosted {
             if room >= wanted {
                 return;
@@ -443,11 +424,16 @@ impl<L: Lane> Table<L> {
     }
 
     fn happen(&mut self, id: u64, event: Event) {
-        if let Some(block) = self.blocks.get_mut(&id) {
-            let after = block.state.after(event);
-            debug_assert!(after.is_some(), "{event:?} happened to a block that is {:?}", block.state);
-            block.state = after.unwrap_or(block.state);
-        }
+        let Some(block) = self.blocks.get_mut(&id) else { return };
+        let (before, after) = (block.state, block.state.after(event));
+        debug_assert!(after.is_some(), "{event:?} happened to a block that is {before:?}");
+        block.state = after.unwrap_or(before);
+        let (after, slots) = (block.state, self.slots.for_bytes(block.bytes));
+        note(&mut self.hosted, id, after == State::Hosted);
+        note(&mut self.mirrored, id, after == State::Mirrored);
+        let is_coming = |state| matches!(state, State::Writing | State::Mirrored);
+        self.coming += if is_coming(after) { slots } else { 0 };
+        self.coming -= if is_coming(before) { slots } else { 0 };
     }
 
     /// So many slots: free ones, new ones, or those of blocks that are on disk as well.
@@ -464,9 +450,9 @@ impl<L: Lane> Table<L> {
 
     /// Frees slots of blocks that are on disk as well: those that were loaded first, then the oldest.
     fn evict(&mut self, count: usize) {
-        let may_go = |block: &Block<L>| block.state == State::Mirrored && !block.is_awaited;
-        let mut ids: Vec<(bool, u64)> =
-            self.blocks.iter().filter(|(_, block)| may_go(block)).map(|(id, block)| (!block.was_loaded, *id)).collect();
+        let known = self.mirrored.iter().filter_map(|id| Some((id, self.blocks.get(id)?)));
+        let may_go = known.filter(|(_, block)| !block.is_awaited);
+        let mut ids: Vec<(bool, u64)> = may_go.map(|(id, block)| (!block.was_loaded, *id)).collect();
         ids.sort_unstable();
         for (_, id) in ids {
             if self.slots.free() >= count {
@@ -481,18 +467,10 @@ impl<L: Lane> Table<L> {
     }
 }
 
-impl<L: Lane> Block<L> {
-    fn new(bytes: usize, source: (L::Memory, L::Mark)) -> Self {
-        Self {
-            bytes,
-            state: State::Queued,
-            slots: Vec::new(),
-            places: Vec::new(),
-            left: None,
-            source: Some(source),
-            is_awaited: false,
-            was_loaded: false,
-            fault: None,
-        }
+fn note(set: &mut BTreeSet<u64>, id: u64, belongs: bool) {
+    if belongs {
+        set.insert(id);
+    } else {
+        set.remove(&id);
     }
 }

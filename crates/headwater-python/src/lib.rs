@@ -84,6 +84,7 @@ fn _headwater(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OffloadError", module.py().get_type::<offload::OffloadError>())?;
     module.add_class::<offload::RawOffloader>()?;
     module.add_class::<offload::CopyMark>()?;
+    module.add_class::<offload::StoredBlock>()?;
     module.add_function(wrap_pyfunction!(offload::_host_bytes_available, module)?)?;
     module.add_class::<compile::Layer>()?;
     module.add_class::<compile::BoundLayer>()?;

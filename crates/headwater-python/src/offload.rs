@@ -17,19 +17,6 @@ create_exception!(headwater, OffloadError, PyRuntimeError, "Bytes that left a de
 /// Folders, the most bytes in them, and whether these are reserved at once, may lie in the page cache, and on other machines.
 type Disks = (Vec<PathBuf>, u64, bool, bool, bool);
 
-/// Blocks of one device.
-#[pyclass(frozen, module = "headwater")]
-pub struct RawOffloader(Kind);
-
-enum Kind {
-    Gpu(Gpu, Offloader<GpuLane>),
-    Host(Offloader<HostLane>),
-}
-
-/// The end of a copy to a GPU.
-#[pyclass(frozen, module = "headwater")]
-pub struct CopyMark(Option<Arc<Event>>);
-
 /// The same call for either device.
 macro_rules! on_either {
     ($kind:expr, $name:ident => $call:expr) => {
@@ -39,6 +26,34 @@ macro_rules! on_either {
         }
     };
 }
+
+/// Blocks of one device.
+#[pyclass(frozen, module = "headwater")]
+pub struct RawOffloader(Arc<Kind>);
+
+/// A block, released when this goes: where Python could be interrupted, it cannot be forgotten.
+#[pyclass(frozen, module = "headwater")]
+pub struct StoredBlock {
+    #[pyo3(get)]
+    number: u64,
+    kind: Arc<Kind>,
+}
+
+impl Drop for StoredBlock {
+    fn drop(&mut self) {
+        // An error means another process, or a lost device: nothing is left to be released.
+        let _ = on_either!(&*self.kind, offloader => offloader.release(BlockId(self.number)));
+    }
+}
+
+enum Kind {
+    Gpu(Gpu, Offloader<GpuLane>),
+    Host(Offloader<HostLane>),
+}
+
+/// The end of a copy to a GPU.
+#[pyclass(frozen, module = "headwater")]
+pub struct CopyMark(Option<Arc<Event>>);
 
 #[pymethods]
 impl RawOffloader {
@@ -62,12 +77,12 @@ impl RawOffloader {
             Some(gpu) => Ok(Kind::Gpu(gpu.clone(), Offloader::new(GpuLane::new(&gpu)?, &config)?)),
             None => Ok(Kind::Host(Offloader::new(HostLane, &config)?)),
         });
-        made.map(Self).map_err(raised)
+        made.map(|kind| Self(Arc::new(kind))).map_err(raised)
     }
 
-    /// Lets bytes leave; the block's number, or none when there is no room.
-    fn store(&self, py: Python<'_>, address: usize, bytes: usize, named: NamedStream) -> PyResult<Option<u64>> {
-        let stored = match &self.0 {
+    /// Lets bytes leave; none when there is no room.
+    fn store(&self, py: Python<'_>, address: usize, bytes: usize, named: NamedStream) -> PyResult<Option<StoredBlock>> {
+        let stored = match &*self.0 {
             Kind::Gpu(gpu, offloader) => {
                 let (queue, memory) = (stream(gpu, named)?, at(gpu, address, bytes));
                 py.detach(|| offloader.store(memory, &queue))
@@ -78,20 +93,20 @@ impl RawOffloader {
             }
         };
         Ok(match stored.map_err(raised)? {
-            Stored::Leaving(BlockId(block)) => Some(block),
+            Stored::Leaving(BlockId(number)) => Some(StoredBlock { number, kind: Arc::clone(&self.0) }),
             Stored::NoRoom => None,
         })
     }
 
     /// Blocks whose memory nobody reads any more, since this was asked last.
     fn drained(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
-        let drained = py.detach(|| on_either!(&self.0, offloader => offloader.drained()));
+        let drained = py.detach(|| on_either!(&*self.0, offloader => offloader.drained()));
         numbers(drained)
     }
 
     /// Makes a stream wait until at most so many bytes are under way, and names the blocks that it waits for.
     fn follow(&self, py: Python<'_>, named: NamedStream, most_bytes: usize) -> PyResult<Vec<u64>> {
-        numbers(match &self.0 {
+        numbers(match &*self.0 {
             Kind::Gpu(gpu, offloader) => {
                 let queue = stream(gpu, named)?;
                 py.detach(|| offloader.follow(&queue, most_bytes))
@@ -102,7 +117,7 @@ impl RawOffloader {
 
     /// Brings a block back to memory that is free behind what the stream has to do now.
     fn load(&self, py: Python<'_>, block: u64, address: usize, bytes: usize, named: NamedStream) -> PyResult<CopyMark> {
-        let mark = match &self.0 {
+        let mark = match &*self.0 {
             Kind::Gpu(gpu, offloader) => {
                 let (queue, memory) = (stream(gpu, named)?, at(gpu, address, bytes));
                 py.detach(|| offloader.load(BlockId(block), &memory, &queue)).map(Some)
@@ -117,7 +132,7 @@ impl RawOffloader {
 
     /// Makes a stream wait for the end of a copy.
     fn join(&self, mark: &CopyMark, named: NamedStream) -> PyResult<()> {
-        match (&self.0, &mark.0) {
+        match (&*self.0, &mark.0) {
             (Kind::Gpu(gpu, offloader), Some(mark)) => offloader.join(&*stream(gpu, named)?, mark).map_err(raised),
             _ => Ok(()),
         }
@@ -125,27 +140,22 @@ impl RawOffloader {
 
     /// Starts to read a block from disk; whether it is, or will be, in host memory.
     fn prefetch(&self, py: Python<'_>, block: u64) -> PyResult<bool> {
-        py.detach(|| on_either!(&self.0, offloader => offloader.prefetch(BlockId(block)))).map_err(raised)
+        py.detach(|| on_either!(&*self.0, offloader => offloader.prefetch(BlockId(block)))).map_err(raised)
     }
 
     /// Whether a block can be loaded without waiting for a disk.
     fn is_near(&self, py: Python<'_>, block: u64) -> PyResult<bool> {
-        py.detach(|| on_either!(&self.0, offloader => offloader.is_near(BlockId(block)))).map_err(raised)
-    }
-
-    /// Forgets a block; whether a copy still reads its memory.
-    fn release(&self, py: Python<'_>, block: u64) -> PyResult<bool> {
-        py.detach(|| on_either!(&self.0, offloader => offloader.release(BlockId(block)))).map_err(raised)
+        py.detach(|| on_either!(&*self.0, offloader => offloader.is_near(BlockId(block)))).map_err(raised)
     }
 
     /// Blocks that are not released, and their bytes.
     fn held(&self) -> PyResult<(usize, usize)> {
-        on_either!(&self.0, offloader => offloader.held()).map_err(raised)
+        on_either!(&*self.0, offloader => offloader.held()).map_err(raised)
     }
 
     /// What was done so far, as JSON.
     fn counts(&self) -> PyResult<String> {
-        let counts = on_either!(&self.0, offloader => offloader.counts()).map_err(raised)?;
+        let counts = on_either!(&*self.0, offloader => offloader.counts()).map_err(raised)?;
         serde_json::to_string(&counts).map_err(|why| PyRuntimeError::new_err(why.to_string()))
     }
 }

@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch.utils.checkpoint import checkpoint as _of_torch
+
+# What torch's function takes for itself.
+_OPTIONS = ("preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop", "respect_saved_tensors_hooks")
 
 
 def checkpoint(function: Callable, *args: Any, **kwargs: Any) -> Any:
     """`torch.utils.checkpoint.checkpoint` without reentry, whose boundary can leave however it is passed: torch shows hooks only
-    tensors that are positional arguments, so all tensors in `args` and `kwargs` become some."""
-    leaves, spec = tree_flatten((args, kwargs))
+    tensors that are positional arguments, so all tensors in `args` and `kwargs` become some. A list or dictionary that has tensors in
+    it reaches the function as another one with the same content. Torch's own options are passed on."""
+    if kwargs.pop("use_reentrant", False):
+        raise ValueError("use_reentrant is True; torch.utils.checkpoint.checkpoint does that")
+    options = {name: kwargs.pop(name) for name in _OPTIONS if name in kwargs}
+    leaves, spec = tree_flatten((args, kwargs), is_leaf=_has_no_tensors)
     at = [number for number, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
     rest = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
 
@@ -23,4 +30,8 @@ def checkpoint(function: Callable, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = tree_unflatten(given, spec)
         return function(*args, **kwargs)
 
-    return _of_torch(run, *(leaves[number] for number in at), use_reentrant=False)
+    return _of_torch(run, *(leaves[number] for number in at), use_reentrant=False, **options)
+
+
+def _has_no_tensors(node: Any) -> bool:
+    return not any(isinstance(leaf, Tensor) for leaf in tree_leaves(node))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterable
 from os import PathLike
@@ -26,17 +27,34 @@ Folder = Union[str, "PathLike[str]"]
 
 def in_bytes(name: str, size: Size) -> int:
     """A number of bytes, as 4096 or "16GB"."""
-    if isinstance(size, int) and not isinstance(size, bool) and size >= 0:
-        return size
-    text = str(size).strip().upper()
-    unit = next((unit for unit in sorted(_UNITS, key=len, reverse=True) if text.endswith(unit)), "")
-    try:
-        count = float(text[: len(text) - len(unit)])
-    except ValueError:
-        count = -1.0
-    if isinstance(size, bool) or not unit or not 0 <= count < 1e15:
+    count = -1.0
+    if isinstance(size, str):
+        text = size.strip().upper()
+        unit = next((unit for unit in sorted(_UNITS, key=len, reverse=True) if text.endswith(unit)), None)
+        try:
+            count = float(text.removesuffix(unit or "")) * _UNITS[unit] if unit else -1.0
+        except ValueError:
+            pass
+    elif hasattr(size, "__index__") and not isinstance(size, bool):
+        count = size.__index__()
+    if not 0 <= count < 1 << 60:
         raise ValueError(f"{name} is {size!r}; it should be a number of bytes, or text such as '16GB' or '512MiB'")
-    return int(count * _UNITS[unit])
+    return int(count)
+
+
+def _folders(disk: Union[Folder, Iterable[Folder], None]) -> list[str]:
+    if disk is None:
+        return []
+    folders = [disk] if isinstance(disk, (str, bytes, PathLike)) or not isinstance(disk, Iterable) else list(disk)
+    for folder in folders:
+        if not isinstance(folder, (str, PathLike)) or not str(folder):
+            raise ValueError(f"disk is {disk!r}; it should be a folder, or several")
+    named = [str(folder) for folder in folders]
+    if not named:
+        raise ValueError("disk names no folder")
+    if len({os.path.realpath(folder) for folder in named}) < len(named):
+        raise ValueError(f"disk is {disk!r}; it should name every folder once")
+    return named
 
 
 class Offload:
@@ -55,39 +73,49 @@ class Offload:
         host: Optional[Size] = None,
         disk: Union[Folder, Iterable[Folder], None] = None,
         gpu: Optional[Size] = None,
-        device: str = "cuda",
+        device: Union[str, torch.device] = "cuda",
         smallest: Size = "1MiB",
         disk_bytes: Optional[Size] = None,
         allow_buffered: bool = False,
         allow_network: bool = False,
         slot: Size = "4MiB",
     ) -> None:
-        if device not in ("cuda", "cpu"):
-            raise ValueError(f"device is {device!r}; it should be 'cuda' or 'cpu'")
-        if device == "cpu" and disk is None:
+        kind = str(device).partition(":")[0]
+        if kind not in ("cuda", "cpu"):
+            raise ValueError(f"device is {str(device)!r}; it should be 'cuda' or 'cpu'")
+        if kind == "cpu" and disk is None:
             raise ValueError("disk is not given, and activations of a model on the CPU lie in host memory already")
-        if device == "cpu" and gpu is not None:
+        if kind == "cpu" and gpu is not None:
             raise ValueError("gpu is given, but device is 'cpu'")
-        if disk is None and disk_bytes is not None:
-            raise ValueError("disk_bytes is given, but disk is not")
-        folders = [disk] if isinstance(disk, (str, PathLike)) else list(disk or ())
-        if disk is not None and not folders:
-            raise ValueError("disk names no folder")
+        if disk is None and (disk_bytes is not None or allow_buffered or allow_network):
+            raise ValueError("disk_bytes, allow_buffered or allow_network is given, but disk is not")
+        folders, slot_bytes = _folders(disk), in_bytes("slot", slot)
+        if not 4096 <= slot_bytes <= 1 << 30 or slot_bytes % 4096 != 0:
+            raise ValueError(f"slot is {slot!r}; it should be a multiple of 4096 bytes, and at most 1 GiB")
+        least = slot_bytes * (2 if folders else 1)
+        if host is not None and in_bytes("host", host) < least:
+            raise ValueError(f"host is {host!r}; it should be {least} bytes at least: a slot, or two on the way to disk")
+        if disk_bytes is not None and in_bytes("disk_bytes", disk_bytes) < slot_bytes * len(folders):
+            raise ValueError(f"disk_bytes is {disk_bytes!r}; it should be a slot for each folder at least")
+        for name, flag in (("allow_buffered", allow_buffered), ("allow_network", allow_network)):
+            if not isinstance(flag, bool):
+                raise ValueError(f"{name} is {flag!r}; it should be True or False")
         self._settings = {
             "host": None if host is None else in_bytes("host", host),
-            "folders": [str(folder) for folder in folders],
+            "folders": folders,
             "disk_bytes": None if disk_bytes is None else in_bytes("disk_bytes", disk_bytes),
             "allow_buffered": allow_buffered,
             "allow_network": allow_network,
-            "slot": in_bytes("slot", slot),
+            "slot": slot_bytes,
         }
         self._most = None if gpu is None else in_bytes("gpu", gpu)
         self._smallest = in_bytes("smallest", smallest)
-        self._is_on_cpu = device == "cpu"
+        self._is_on_cpu = kind == "cpu"
         self._sites: dict[torch.device, Site] = {}
         self._tally = Tally()
         # Storages that live longer than a step: parameters, buffers, and what else was still there when a block was gone.
         self._lasting: dict[int, StorageWeakRef] = {}
+        self._lasting_limit = 256
         self._has_looked = False
         self._entered = threading.local()
         # What cannot be used is told of now, and not in the middle of a step.
@@ -105,7 +133,12 @@ class Offload:
         return self
 
     def __exit__(self, *why: Any) -> None:
+        if not self._stack():
+            raise RuntimeError("this thread has not entered the context that it leaves")
         self._stack().pop().__exit__(*why)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an Offload belongs to its process and cannot be copied: make another with the same settings")
 
     def report(self) -> Report:
         """What was moved so far, what was kept, and why."""
@@ -119,14 +152,17 @@ class Offload:
     def _look_for_modules(self) -> None:
         for found in gc.get_objects():
             if issubclass(type(found), torch.nn.Module):
-                for own in (*found._parameters.values(), *found._buffers.values()):
+                # One that is being made may have none yet.
+                made = vars(found)
+                for own in (*made.get("_parameters", {}).values(), *made.get("_buffers", {}).values()):
                     if type(own) in (Tensor, torch.nn.Parameter) and own.layout == torch.strided:
-                        self._remember(own.untyped_storage())
+                        self._remember(StorageWeakRef(own.untyped_storage()))
 
-    def _remember(self, storage: torch.UntypedStorage) -> None:
-        if len(self._lasting) > 4096:
-            self._lasting = {key: own for key, own in self._lasting.items() if not own.expired()}
-        self._lasting[storage._cdata] = StorageWeakRef(storage)
+    def _remember(self, storage: StorageWeakRef) -> None:
+        if len(self._lasting) >= self._lasting_limit:
+            self._lasting = {key: own for key, own in self._lasting.copy().items() if not own.expired()}
+            self._lasting_limit = max(256, 2 * len(self._lasting))
+        self._lasting[storage.cdata] = storage
 
     def _pack(self, tensor: Tensor) -> Union[Kept, Saved]:
         why = self._why_kept(tensor)
@@ -144,14 +180,16 @@ class Offload:
         """Why a tensor should stay, or none. Counted by these words in the report."""
         if type(tensor) not in (Tensor, torch.nn.Parameter) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             return "not a plain tensor"
-        if tensor.layout != torch.strided or tensor.device.type == "meta" or tensor.is_neg() or tensor.is_conj():
+        if tensor.is_nested or tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
             return "not plain memory"
-        if tensor.nbytes < self._smallest:
+        if tensor._is_zerotensor() or tensor.is_neg() or tensor.is_conj():
+            return "not plain memory"
+        if tensor.nbytes < self._smallest or tensor.numel() == 0:
             return "small"
         owner = owner_of(tensor)
         if isinstance(owner, torch.nn.Parameter) or (owner.is_leaf and owner.requires_grad):
             return "parameter"
-        if tensor.untyped_storage()._cdata in self._lasting and self._still_lasts(tensor):
+        if self._lasts(tensor):
             return "held by others"
         if torch._C._current_graph_task_id() != -1:
             return "recomputed"
@@ -160,8 +198,9 @@ class Offload:
             return "not on the device"
         return "stream capture" if site.is_capturing() else None
 
-    def _still_lasts(self, tensor: Tensor) -> bool:
-        return not self._lasting[tensor.untyped_storage()._cdata].expired()
+    def _lasts(self, tensor: Tensor) -> bool:
+        known = self._lasting.get(tensor.untyped_storage()._cdata)
+        return known is not None and not known.expired()
 
     def _site(self, tensor: Tensor) -> Optional[Site]:
         site = self._sites.get(tensor.device)
@@ -186,7 +225,7 @@ class Offload:
             block = site.store(memory, owner, own, self._most)
             if block is None:
                 return None
-            self._tally.leave(own.nbytes)
+            self._tally.leave()
             block.on_gone = self._note_gone
         else:
             self._tally.share()
@@ -195,7 +234,7 @@ class Offload:
     def _note_gone(self, block: Block) -> None:
         """What is still there when nobody needs it saved any more has an owner who keeps it."""
         if not block.origin.expired():
-            self._lasting[block.origin.cdata] = block.origin
+            self._remember(block.origin)
 
     def _unpack(self, saved: Union[Kept, Saved]) -> Tensor:
         saved.check()
@@ -218,15 +257,17 @@ class _Version:
     """Notices changes in place, which torch does not where hooks are."""
 
     def __init__(self, tensor: Tensor, counter: Tensor) -> None:
-        self._counter, self._version = counter, tensor._version
-        node = tensor.grad_fn
-        self._what = f"[{tensor.dtype} {list(tensor.shape)}], which is output of {node.name() if node is not None else 'no operation'}"
+        self.counter, self._version = counter, tensor._version
+        self._dtype, self._shape = tensor.dtype, None if tensor.is_nested else tensor.shape
+        self._node = None if tensor.grad_fn is None else tensor.grad_fn.name()
 
     def check(self) -> None:
-        if self._counter._version != self._version:
+        if self.counter._version != self._version:
+            shape = "" if self._shape is None else f" {list(self._shape)}"
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                f"{self._what}, is at version {self._counter._version}; expected version {self._version} instead."
+                f"[{self._dtype}{shape}], which is output of {self._node}, is at version {self.counter._version}; "
+                f"expected version {self._version} instead."
             )
 
 
@@ -252,6 +293,9 @@ class Saved(_Version):
         """The tensor, in a storage whose first byte is byte `start` of the one that it was saved from."""
         offset = self.offset - start // self.dtype.itemsize
         made = torch.empty(0, dtype=self.dtype, device=storage.device).set_(storage, offset, self.size, self.memory_stride)
-        if self.stride == self.memory_stride:
-            return made
-        return torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=storage.device).copy_(made)
+        if self.stride != self.memory_stride:
+            made = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=storage.device).copy_(made)
+        # Whoever changes it changes what others have saved, and is counted with it.
+        shown = self.counter.detach()
+        shown.data = made
+        return shown

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -73,10 +75,11 @@ class Tally:
 
     def keep(self, why: str, tensor: Tensor) -> None:
         count, nbytes = self._report.kept.get(why, (0, 0))
-        self._report.kept[why] = (count + 1, nbytes + tensor.nbytes)
+        # Others have bytes in several places.
+        is_plain = not tensor.is_nested and tensor.layout == torch.strided
+        self._report.kept[why] = (count + 1, nbytes + (tensor.nbytes if is_plain else 0))
 
-    def leave(self, nbytes: int) -> None:
-        self._report.left += nbytes
+    def leave(self) -> None:
         self._report.blocks += 1
 
     def share(self) -> None:
@@ -97,6 +100,7 @@ class Tally:
             counts = json.loads(site.raw.counts())
             for name in ("written", "read", "writes_cancelled", "host", "host_most", "disk_most", "overdraft"):
                 setattr(made, name, getattr(made, name) + counts[name])
+            made.left += counts["down"]
             made.waited_ms += counts["waited_ns"] / 1e6
             made.disk_engine = counts["disk_engine"] or made.disk_engine
             if counts["disk_fault"]:

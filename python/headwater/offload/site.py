@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .._headwater import CopyMark, RawOffloader, _host_bytes_available
+from .._headwater import CopyMark, OffloadError, RawOffloader, StoredBlock, _host_bytes_available
 from ..gpu import Place
 
 if TYPE_CHECKING:
@@ -65,21 +65,30 @@ class Block:
     """Bytes of a storage as they were when they were saved, wherever they are now."""
 
     on_gone: Optional[Callable[[Block], None]] = None
+    # What holds the bytes; none before they were given away, and none when they were not taken.
+    stored: Optional[StoredBlock] = None
+    # Set first when a block goes: until it has, weak references still find it.
+    is_gone = False
+    # Tensors over it that nobody has asked for yet: until all were, what was brought back stays.
+    waiting = 0
+    back: Optional[torch.UntypedStorage] = None
+    last_back: Optional[StorageWeakRef] = None
+    mark: Optional[CopyMark] = None
+    at = 0
 
-    def __init__(self, site: Site, number: int, owner: Tensor, extent: Extent) -> None:
-        self.site, self.number, self.start, self.nbytes = site, number, extent.start, extent.nbytes
+    def __init__(self, site: Site, owner: Tensor, extent: Extent) -> None:
+        self.site, self.start, self.nbytes = site, extent.start, extent.nbytes
         self.origin = StorageWeakRef(owner.untyped_storage())
         self.owner, self.version = weakref.ref(owner), owner._version
-        # Tensors over it that nobody has asked for yet: until all were, what was brought back stays.
-        self.waiting = 0
-        self.back: Optional[torch.UntypedStorage] = None
-        self.last_back: Optional[StorageWeakRef] = None
-        self.mark: Optional[CopyMark] = None
-        self.at = 0
+
+    @property
+    def number(self) -> int:
+        return self.stored.number
 
     def is_of(self, owner: Tensor) -> bool:
-        """Whether views of a tensor see what they saw when this was saved."""
-        return self.version == owner._version and self.owner() is owner
+        """Whether views of a tensor see what they saw when this was saved. Of what no operation has made, as inputs and buffers,
+        nobody may have counted the changes."""
+        return not self.is_gone and self.version == owner._version and owner.grad_fn is not None and self.owner() is owner
 
     def here(self) -> Optional[torch.UntypedStorage]:
         """What was brought back, as long as somebody has it."""
@@ -88,9 +97,11 @@ class Block:
         return None if self.last_back is None else torch.UntypedStorage._new_with_weak_ptr(self.last_back.cdata)
 
     def __del__(self) -> None:
-        self.site.forget(self)
-        if self.on_gone is not None:
-            self.on_gone(self)
+        self.is_gone = True
+        if self.stored is not None:
+            self.site.forget(self)
+            if self.on_gone is not None:
+                self.on_gone(self)
 
 
 class Site:
@@ -102,7 +113,7 @@ class Site:
         self._known: weakref.WeakValueDictionary[tuple[int, int, int], Block] = weakref.WeakValueDictionary()
         # Blocks in the order in which they were saved; they are needed in the other.
         self._line: list[weakref.ref[Block]] = []
-        self._alive = 0
+        self._line_limit = 64
         self._largest = 0
         # Bytes that were brought back before anybody needed them.
         self._early: dict[int, int] = {}
@@ -117,16 +128,12 @@ class Site:
     def store(self, tensor: Tensor, owner: Tensor, extent: Extent, most: Optional[int]) -> Optional[Block]:
         self._let_go(self.raw.drained())
         storage, stream = owner.untyped_storage(), self._stream()
-        number = self.raw.store(storage.data_ptr() + extent.start, extent.nbytes, stream)
-        if number is None:
+        block = Block(self, owner, extent)
+        block.stored = self.raw.store(storage.data_ptr() + extent.start, extent.nbytes, stream)
+        if block.stored is None:
             return None
-        self._leaving[number] = storage
-        block = Block(self, number, owner, extent)
-        if self._alive == 0:
-            self._line.clear()
-        self._alive += 1
-        block.at = len(self._line)
-        self._line.append(weakref.ref(block))
+        self._leaving[block.number] = storage
+        self._line_up(block)
         self._known[storage._cdata, extent.start, extent.nbytes] = block
         self._largest = max(self._largest, extent.nbytes)
         if self.place is not None:
@@ -134,6 +141,16 @@ class Site:
             self.place.use(tensor)
         self._let_go(self.raw.follow(stream, self._window(most)))
         return block
+
+    def _line_up(self, block: Block) -> None:
+        if len(self._line) >= self._line_limit:
+            alive = [own for own in (own() for own in self._line) if own is not None and not own.is_gone]
+            for at, own in enumerate(alive):
+                own.at = at
+            self._line = [weakref.ref(own) for own in alive]
+            self._line_limit = max(64, 2 * len(alive))
+        block.at = len(self._line)
+        self._line.append(weakref.ref(block))
 
     def bring(self, saved: Saved, tally: Tally) -> Tensor:
         """A tensor that is needed now."""
@@ -184,10 +201,17 @@ class Site:
         return block.back
 
     def _look_ahead(self, at: int) -> None:
-        room = self._window(None) - sum(self._early.values())
+        try:
+            self._bring_early(at)
+        except (OffloadError, MemoryError, torch.OutOfMemoryError):
+            # Whoever needs a block is told what is wrong with it.
+            return
+
+    def _bring_early(self, at: int) -> None:
+        room = self._window(None) - sum(self._early.copy().values())
         for own in reversed(self._line[max(0, at - _AHEAD) : at]):
             block = own()
-            if block is None or block.number in self._leaving or block.here() is not None:
+            if block is None or block.is_gone or block.number in self._leaving or block.here() is not None:
                 continue
             if not self.raw.is_near(block.number):
                 if not self.raw.prefetch(block.number):
@@ -195,23 +219,17 @@ class Site:
                 continue
             if self.place is None or block.nbytes > room:
                 return
-            try:
-                self._load(block)
-            except (torch.OutOfMemoryError, MemoryError):
-                return
+            self._load(block)
             self._early[block.number] = block.nbytes
             room -= block.nbytes
 
     def forget(self, block: Block) -> None:
-        self._alive -= 1
         try:
             self._land(block)
-            self._early.pop(block.number, None)
-            is_read = self.raw.release(block.number)
-        except Exception:  # noqa: BLE001, where an object ends there is nobody to tell
-            return
-        if not is_read:
-            self._leaving.pop(block.number, None)
+        except (OffloadError, RuntimeError):
+            # A device that is lost fills nothing.
+            pass
+        self._early.pop(block.number, None)
 
     def _window(self, most: Optional[int]) -> int:
         """Bytes that may be under way before the current stream waits for them."""

@@ -38,9 +38,7 @@ fn a_disk_that_is_full_keeps_nothing_from_anybody() {
         }
     }
     // The next step does without the disk.
-    blocks.iter().for_each(|block| {
-        offloader.release(*block).unwrap();
-    });
+    blocks.iter().for_each(|block| offloader.release(*block).unwrap());
     let block = stored(&offloader, content(3, SLOT));
     assert_eq!(loaded(&offloader, block, SLOT).unwrap(), content(3, SLOT));
     assert_eq!(offloader.store(memory(content(0, 4 * SLOT)), &()).unwrap(), Stored::NoRoom);

@@ -236,8 +236,10 @@ fn a_block_that_waits_is_still_with_its_owner() {
     let second = stored(&offloader, content(1, SLOT));
     assert!(matches!(loaded(&offloader, second, SLOT), Err(Error::NotLeft { .. })));
     offloader.release(second).unwrap();
+    assert_eq!(offloader.drained().unwrap(), [second], "nobody will read it");
     lane.pass_all();
     offloader.release(first).unwrap();
+    assert_eq!(offloader.drained().unwrap(), [first]);
     assert_eq!(offloader.held().unwrap(), (0, 0));
     assert_eq!(offloader.counts().unwrap().down, 2 * SLOT as u64);
 }

@@ -9,7 +9,7 @@
 
 /// Where the copy of a block is that others may rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum BlockState {
     /// Nothing has moved: the copy waits for host memory.
     Queued,
     /// The copy to host memory is under way. Who reads host memory behind it, in the order of streams, finds the bytes.
@@ -34,7 +34,7 @@ pub enum State {
 
 /// What happens to a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Event {
+pub enum BlockEvent {
     /// There is host memory for it.
     Start,
     /// Its copy to host memory is over.
@@ -61,7 +61,7 @@ pub enum Event {
     Release,
 }
 
-impl State {
+impl BlockState {
     /// All of them, for tests.
     pub const ALL: [Self; 10] = [
         Self::Queued,
@@ -78,8 +78,8 @@ impl State {
 
     /// The state after `event`, or `None` when that cannot happen to a block in this one.
     #[must_use]
-    pub fn after(self, event: Event) -> Option<Self> {
-        use Event as E;
+    pub fn after(self, event: BlockEvent) -> Option<Self> {
+        use BlockEvent as E;
         Some(match (self, event) {
             (Self::Queued, E::Start) => Self::Draining,
             (Self::Draining, E::Drained) | (Self::Writing, E::Cancel | E::WriteFailed) => Self::Hosted,

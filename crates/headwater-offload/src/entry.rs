@@ -1,6 +1,6 @@
 //! What the table knows of each block, and of each copy that is under way.
 
-use crate::block::State;
+use crate::block::BlockState;
 use crate::disk::Unit;
 use crate::error::Error;
 use crate::lane::Lane;
@@ -8,7 +8,7 @@ use crate::lane::Lane;
 /// What is known of one block.
 pub(crate) struct Entry<L: Lane> {
     pub bytes: usize,
-    pub state: State,
+    pub state: BlockState,
     pub slots: Vec<L::Slot>,
     /// Where it lies on disk, with the checksum of each piece.
     pub places: Vec<(Unit, u32)>,
@@ -37,7 +37,7 @@ impl<L: Lane> Entry<L> {
     pub fn new(bytes: usize, source: (L::Memory, L::Mark)) -> Self {
         Self {
             bytes,
-            state: State::Queued,
+            state: BlockState::Queued,
             slots: Vec::new(),
             places: Vec::new(),
             left: None,

@@ -31,4 +31,4 @@ mod tests;
 pub use disk::DiskConfig;
 pub use error::{Error, Result};
 pub use lane::{GpuLane, HostLane, Lane};
-pub use offloader::{BlockId, Counts, Offloader, OffloaderConfig, Stored};
+pub use offloader::{BlockId, OffloadCounts, Offloader, OffloaderConfig, StoreOutcome};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::plan::{SavedBlock, Trace};
+use crate::plan::{SavedBlock, StepTrace};
 
 /// A transformer, and the machine that trains it. One GPU holds all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -79,7 +79,7 @@ impl Transformer {
     /// again.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "far from exact anyway")]
-    pub fn trace(&self) -> Trace {
+    pub fn trace(&self) -> StepTrace {
         let part_s = self.layer_flops() / self.flops / 2.0;
         let back = if self.is_checkpointed { 3.0 } else { 2.0 };
         let parts = 2 * self.layers;
@@ -96,7 +96,7 @@ impl Transformer {
             }
         };
         let blocks = (0..parts).zip(sizes).map(block).filter(|block| block.bytes > 0).collect();
-        Trace { blocks, step_s }
+        StepTrace { blocks, step_s }
     }
 
     /// Bytes a second that have to leave so that nothing waits: all that is saved, in half of the step.

@@ -29,7 +29,7 @@ pub struct OffloaderConfig {
 
 /// What became of bytes that should leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoreOutcome {
     /// They are on their way. Whoever has them holds them until [`Offloader::drained`] or [`Offloader::follow`] says so.
     Leaving(BlockId),
     /// There is no room for them.
@@ -38,7 +38,7 @@ pub enum Stored {
 
 /// What was done so far. Bytes unless the name says otherwise.
 #[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct Counts {
+pub struct OffloadCounts {
     /// Blocks that left or were about to.
     pub blocks: u64,
     /// From the device to the host.
@@ -99,7 +99,7 @@ impl<L: Lane> Offloader<L> {
     }
 
     /// Lets bytes leave behind what `queue` has to do now.
-    pub fn store(&self, memory: L::Memory, queue: &L::Queue) -> Result<Stored> {
+    pub fn store(&self, memory: L::Memory, queue: &L::Queue) -> Result<StoreOutcome> {
         let mut table = self.lock()?;
         table.advance(&self.lane, self.disk.as_ref())?;
         let ready = self.lane.mark(queue)?;
@@ -177,7 +177,7 @@ impl<L: Lane> Offloader<L> {
     }
 
     /// What was done so far.
-    pub fn counts(&self) -> Result<Counts> {
+    pub fn counts(&self) -> Result<OffloadCounts> {
         let mut counts = self.lock()?.counts();
         counts.disk_engine = self.disk.as_ref().map(|disk| match disk.engine() {
             (kind, Some(why)) => format!("{kind} ({why})"),

@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use crate::block::{Event, State};
+use crate::block::{BlockEvent, BlockState};
 use crate::disk::{Disk, Done, Job, Piece, Unit, Units, Way};
 use crate::entry::{Draining, Entry};
 use crate::error::{Error, Result};
 use crate::lane::Lane;
-use crate::offloader::{BlockId, Counts, Stored};
+use crate::offloader::{BlockId, OffloadCounts, StoreOutcome};
 use crate::slots::Slots;
 
 pub(crate) struct Table<L: Lane> {
@@ -33,7 +33,7 @@ pub(crate) struct Table<L: Lane> {
     mirrored: BTreeSet<u64>,
     /// Slots of blocks that a disk has, or will have.
     coming: usize,
-    counts: Counts,
+    counts: OffloadCounts,
 }
 
 /// Where a block was found.
@@ -59,7 +59,7 @@ impl<L: Lane> Table<L> {
             hosted: BTreeSet::new(),
             mirrored: BTreeSet::new(),
             coming: 0,
-            counts: Counts::default(),
+            counts: OffloadCounts::default(),
         }
     }
 
@@ -69,14 +69,14 @@ impl<L: Lane> Table<L> {
         disk: Option<&Disk<L::Slot>>,
         memory: L::Memory,
         ready: L::Mark,
-    ) -> Result<Stored> {
+    ) -> Result<StoreOutcome> {
         let bytes = L::bytes(&memory);
         let (need, block) = (self.slots.for_bytes(bytes), self.next);
         let slots = if self.queued.is_empty() { self.take_slots(lane, need) } else { None };
         let may_wait = disk.is_some() && self.units.is_some() && need <= self.slots.most();
         if slots.is_none() && !may_wait {
             self.counts.refused += 1;
-            return Ok(Stored::NoRoom);
+            return Ok(StoreOutcome::NoRoom);
         }
         self.next += 1;
         self.counts.blocks += 1;
@@ -88,7 +88,7 @@ impl<L: Lane> Table<L> {
             None => self.queued.push_back(block),
         }
         self.write_behind(disk);
-        Ok(Stored::Leaving(BlockId(block)))
+        Ok(StoreOutcome::Leaving(BlockId(block)))
     }
 
     /// Takes note of what has ended, and begins what can begin.
@@ -100,7 +100,7 @@ impl<L: Lane> Table<L> {
             if !gone.is_followed {
                 self.drained.push(BlockId(gone.block));
             }
-            self.happen(gone.block, Event::Drained);
+            self.happen(gone.block, BlockEvent::Drained);
         }
         let Some(disk) = disk else { return Ok(()) };
         for done in disk.done() {
@@ -142,20 +142,20 @@ impl<L: Lane> Table<L> {
     pub fn find(&mut self, lane: &L, disk: Option<&Disk<L::Slot>>, BlockId(id): BlockId) -> Result<Found> {
         let block = self.blocks.get(&id).ok_or(Error::NoBlock { block: id })?;
         match block.state {
-            State::Draining | State::Hosted | State::Mirrored => Ok(Found::InHostMemory),
-            State::Queued => Err(Error::NotLeft { block: id }),
-            State::Leaving | State::Gone => Err(Error::NoBlock { block: id }),
-            State::Failed => Err(block.fault.clone().unwrap_or(Error::NoBlock { block: id })),
-            State::Writing => {
+            BlockState::Draining | BlockState::Hosted | BlockState::Mirrored => Ok(Found::InHostMemory),
+            BlockState::Queued => Err(Error::NotLeft { block: id }),
+            BlockState::Leaving | BlockState::Gone => Err(Error::NoBlock { block: id }),
+            BlockState::Failed => Err(block.fault.clone().unwrap_or(Error::NoBlock { block: id })),
+            BlockState::Writing => {
                 if let Some(job) = disk.and_then(|disk| disk.cancel(id)) {
                     self.counts.writes_cancelled += 1;
-                    self.take_back(job, Event::Cancel);
+                    self.take_back(job, BlockEvent::Cancel);
                     return Ok(Found::InHostMemory);
                 }
                 Ok(Found::WithDisk)
             }
-            State::Reading => Ok(Found::WithDisk),
-            State::Stored => {
+            BlockState::Reading => Ok(Found::WithDisk),
+            BlockState::Stored => {
                 self.read(lane, disk, id, true)?;
                 Ok(Found::WithDisk)
             }
@@ -179,12 +179,12 @@ impl<L: Lane> Table<L> {
     pub fn prefetch(&mut self, lane: &L, disk: Option<&Disk<L::Slot>>, BlockId(id): BlockId) -> Result<bool> {
         let block = self.blocks.get_mut(&id).ok_or(Error::NoBlock { block: id })?;
         match block.state {
-            State::Stored => self.read(lane, disk, id, false),
-            State::Mirrored => {
+            BlockState::Stored => self.read(lane, disk, id, false),
+            BlockState::Mirrored => {
                 block.is_awaited = true;
                 Ok(true)
             }
-            State::Failed => Ok(false),
+            BlockState::Failed => Ok(false),
             _ => Ok(true),
         }
     }
@@ -194,22 +194,22 @@ impl<L: Lane> Table<L> {
     }
 
     pub fn release(&mut self, disk: Option<&Disk<L::Slot>>, BlockId(id): BlockId) {
-        let Some(block) = self.blocks.get(&id).filter(|block| block.state != State::Leaving) else { return };
-        if block.state == State::Queued {
+        let Some(block) = self.blocks.get(&id).filter(|block| block.state != BlockState::Leaving) else { return };
+        if block.state == BlockState::Queued {
             self.queued.retain(|queued| *queued != id);
             self.drained.push(BlockId(id));
         }
         if block.state.is_with_disk()
             && let Some(job) = disk.and_then(|disk| disk.cancel(id))
         {
-            self.take_back(job, Event::Cancel);
+            self.take_back(job, BlockEvent::Cancel);
         }
-        self.happen(id, Event::Release);
+        self.happen(id, BlockEvent::Release);
         self.forget_if_gone(id);
     }
 
     pub fn held(&self) -> (usize, usize) {
-        let held = || self.blocks.values().filter(|block| block.state != State::Leaving);
+        let held = || self.blocks.values().filter(|block| block.state != BlockState::Leaving);
         (held().count(), held().map(|block| block.bytes).sum())
     }
 
@@ -217,10 +217,10 @@ impl<L: Lane> Table<L> {
         self.counts.waited_ns += u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> OffloadCounts {
         let disk_most = self.units.as_ref().map_or(self.counts.disk_most, Units::most_bytes);
         let (host, host_most) = self.slots.used();
-        Counts { host, host_most, disk_most, ..self.counts.clone() }
+        OffloadCounts { host, host_most, disk_most, ..self.counts.clone() }
     }
 
     /// Begins the copy to host memory.
@@ -239,7 +239,7 @@ impl<L: Lane> Table<L> {
                 (block.slots, block.left) = (slots, Some(mark.clone()));
                 self.counts.down += bytes as u64;
                 self.draining.push_back(Draining { block: id, bytes, mark, is_followed: false });
-                self.happen(id, Event::Start);
+                self.happen(id, BlockEvent::Start);
                 Ok(())
             }
             Err(why) => {
@@ -292,7 +292,7 @@ impl<L: Lane> Table<L> {
             sum: 0,
         };
         let pieces = slots.into_iter().zip(places).enumerate().map(piece).collect();
-        self.happen(id, Event::Write);
+        self.happen(id, BlockEvent::Write);
         disk.submit(Job { block: id, way: Way::Write, pieces });
         Some(count)
     }
@@ -321,7 +321,7 @@ impl<L: Lane> Table<L> {
             sum: *sum,
         };
         let pieces = slots.into_iter().zip(&block.places).enumerate().map(piece).collect();
-        self.happen(id, Event::Read);
+        self.happen(id, BlockEvent::Read);
         disk.submit(Job { block: id, way: Way::Read, pieces });
         Ok(true)
     }
@@ -331,15 +331,15 @@ impl<L: Lane> Table<L> {
         let is_whole = job.pieces.iter().all(|piece| piece.slot.is_some());
         let moved: u64 = job.pieces.iter().map(|piece| piece.bytes as u64).sum();
         let event = match (&result, job.way) {
-            (Ok(()), Way::Write) => Event::Written,
-            (Ok(()), Way::Read) => Event::ReadDone,
-            (Err(_), _) if !is_whole => Event::Lost,
-            (Err(_), Way::Write) => Event::WriteFailed,
-            (Err(_), Way::Read) => Event::ReadFailed,
+            (Ok(()), Way::Write) => BlockEvent::Written,
+            (Ok(()), Way::Read) => BlockEvent::ReadDone,
+            (Err(_), _) if !is_whole => BlockEvent::Lost,
+            (Err(_), Way::Write) => BlockEvent::WriteFailed,
+            (Err(_), Way::Read) => BlockEvent::ReadFailed,
         };
         match event {
-            Event::Written => self.counts.written += moved,
-            Event::ReadDone => self.counts.read += moved,
+            BlockEvent::Written => self.counts.written += moved,
+            BlockEvent::ReadDone => self.counts.read += moved,
             _ => {}
         }
         if let Err(why) = result {
@@ -354,10 +354,10 @@ impl<L: Lane> Table<L> {
     }
 
     /// Puts what a disk gave back where it belongs after `event`.
-    fn take_back(&mut self, job: Job<L::Slot>, event: Event) {
+    fn take_back(&mut self, job: Job<L::Slot>, event: BlockEvent) {
         let id = job.block;
         self.happen(id, event);
-        let keeps_units = !matches!((job.way, event), (Way::Write, Event::Cancel | Event::WriteFailed));
+        let keeps_units = !matches!((job.way, event), (Way::Write, BlockEvent::Cancel | BlockEvent::WriteFailed));
         let (mut slots, mut places) = (Vec::new(), Vec::new());
         for piece in job.pieces {
             places.push((piece.unit, piece.sum));
@@ -389,7 +389,7 @@ impl<L: Lane> Table<L> {
             if let Some(block) = self.blocks.get_mut(&id) {
                 block.fault = Some(why);
             }
-            self.happen(id, Event::Lost);
+            self.happen(id, BlockEvent::Lost);
             self.forget_if_gone(id);
         }
     }
@@ -405,7 +405,7 @@ impl<L: Lane> Table<L> {
     }
 
     fn forget_if_gone(&mut self, id: u64) {
-        if self.blocks.get(&id).is_some_and(|block| block.state == State::Gone)
+        if self.blocks.get(&id).is_some_and(|block| block.state == BlockState::Gone)
             && let Some(block) = self.blocks.remove(&id)
         {
             self.live -= self.slots.for_bytes(block.bytes);
@@ -423,15 +423,15 @@ impl<L: Lane> Table<L> {
         }
     }
 
-    fn happen(&mut self, id: u64, event: Event) {
+    fn happen(&mut self, id: u64, event: BlockEvent) {
         let Some(block) = self.blocks.get_mut(&id) else { return };
         let (before, after) = (block.state, block.state.after(event));
         debug_assert!(after.is_some(), "{event:?} happened to a block that is {before:?}");
         block.state = after.unwrap_or(before);
         let (after, slots) = (block.state, self.slots.for_bytes(block.bytes));
-        note(&mut self.hosted, id, after == State::Hosted);
-        note(&mut self.mirrored, id, after == State::Mirrored);
-        let is_coming = |state| matches!(state, State::Writing | State::Mirrored);
+        note(&mut self.hosted, id, after == BlockState::Hosted);
+        note(&mut self.mirrored, id, after == BlockState::Mirrored);
+        let is_coming = |state| matches!(state, BlockState::Writing | BlockState::Mirrored);
         self.coming += if is_coming(after) { slots } else { 0 };
         self.coming -= if is_coming(before) { slots } else { 0 };
     }
@@ -458,7 +458,7 @@ impl<L: Lane> Table<L> {
             if self.slots.free() >= count {
                 return;
             }
-            self.happen(id, Event::Evict);
+            self.happen(id, BlockEvent::Evict);
             if let Some(block) = self.blocks.get_mut(&id) {
                 let slots = std::mem::take(&mut block.slots);
                 self.slots.give(slots);

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use headwater::cuda::{Event, Gpu};
-use headwater::offload::{BlockId, DiskConfig, Error, GpuLane, HostLane, Offloader, OffloaderConfig, Result, Stored};
+use headwater::offload::{
+    BlockId, DiskConfig, Error, GpuLane, HostLane, Offloader, OffloaderConfig, Result, StoreOutcome,
+};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -93,8 +95,8 @@ impl RawOffloader {
             }
         };
         Ok(match stored.map_err(raised)? {
-            Stored::Leaving(BlockId(number)) => Some(StoredBlock { number, kind: Arc::clone(&self.0) }),
-            Stored::NoRoom => None,
+            StoreOutcome::Leaving(BlockId(number)) => Some(StoredBlock { number, kind: Arc::clone(&self.0) }),
+            StoreOutcome::NoRoom => None,
         })
     }
 

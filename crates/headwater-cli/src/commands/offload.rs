@@ -3,7 +3,9 @@
 use anyhow::ensure;
 use headwater::cuda::{Bandwidths, Gpu};
 use headwater::offload::model::{Transformer, years_until_worn_out};
-use headwater::offload::plan::{Goes, Limit, OffloadPlan, PauseForm, Rates, Room, forecast, pause_point, plan};
+use headwater::offload::plan::{
+    Destination, LinkRates, OffloadPlan, OffloadRoom, PauseForm, PlanLimit, forecast, pause_point, plan,
+};
 use serde::Serialize;
 
 use crate::args::OffloadPlanArgs;
@@ -17,8 +19,8 @@ const WINDOW_BYTES: u64 = 256 << 20;
 #[derive(Serialize)]
 struct Everything {
     model: Transformer,
-    rates: Rates,
-    room: Room,
+    rates: LinkRates,
+    room: OffloadRoom,
     slack: f64,
     /// Whether the link's rates were measured here.
     is_link_measured: bool,
@@ -92,7 +94,7 @@ fn check(args: &OffloadPlanArgs) -> anyhow::Result<()> {
 fn computed(args: &OffloadPlanArgs) -> Everything {
     let model = model(args, args.batch, args.checkpoint);
     let (rates, is_link_measured) = rates(args);
-    let room = Room {
+    let room = OffloadRoom {
         host_bytes: bytes(args.host_gb),
         disk_bytes: bytes(args.disk_gb),
         gpu_bytes: args.gpu_gb.map(bytes),
@@ -100,7 +102,7 @@ fn computed(args: &OffloadPlanArgs) -> Everything {
     };
     let trace = model.trace();
     let made = plan(&trace, &rates, &room, args.slack);
-    let sum = |wanted: Goes| {
+    let sum = |wanted: Destination| {
         let goes = made.goes.iter().zip(&trace.blocks).filter(|(goes, _)| **goes == wanted);
         goes.map(|(_, block)| block.bytes).sum::<u64>()
     };
@@ -118,9 +120,9 @@ fn computed(args: &OffloadPlanArgs) -> Everything {
         saved_bytes: model.saved_bytes(),
         needed_bytes_per_s: model.needed_bytes_per_s(),
         step_s: trace.step_s,
-        to_host_bytes: sum(Goes::Host),
-        to_disk_bytes: sum(Goes::Disk),
-        kept_bytes: sum(Goes::Nowhere),
+        to_host_bytes: sum(Destination::Host),
+        to_disk_bytes: sum(Destination::Disk),
+        kept_bytes: sum(Destination::Nowhere),
         pause_point: [PauseForm::Text, PauseForm::Code].map(|form| pause_point(&modules, narrow, form)),
         disk_years: disk_years.map(|pb| years_until_worn_out(pb * 1e15, written, made.forecast.step_s)),
         curves: curves(args, &rates, &room),
@@ -143,7 +145,7 @@ fn model(args: &OffloadPlanArgs, batch: u64, is_checkpointed: bool) -> Transform
 }
 
 /// Rates, and whether those of the link were measured on this machine's GPU.
-fn rates(args: &OffloadPlanArgs) -> (Rates, bool) {
+fn rates(args: &OffloadPlanArgs) -> (LinkRates, bool) {
     const ASSUMED: f64 = 50.0;
     let measured = || Bandwidths::of(&Gpu::open(0).ok()?).ok();
     let (down, up, is_measured) = match (args.link, if args.link.is_none() { measured() } else { None }) {
@@ -152,11 +154,11 @@ fn rates(args: &OffloadPlanArgs) -> (Rates, bool) {
         (None, None) => (ASSUMED, ASSUMED, false),
     };
     let read = args.disk_read.unwrap_or(args.disk_write);
-    (Rates { down: down * GB, up: up * GB, write: args.disk_write * GB, read: read * GB }, is_measured)
+    (LinkRates { down: down * GB, up: up * GB, write: args.disk_write * GB, read: read * GB }, is_measured)
 }
 
 /// Each micro-batch kept, offloaded and computed again.
-fn curves(args: &OffloadPlanArgs, rates: &Rates, room: &Room) -> Vec<Point> {
+fn curves(args: &OffloadPlanArgs, rates: &LinkRates, room: &OffloadRoom) -> Vec<Point> {
     let mut points = Vec::new();
     for batch in &args.batches {
         for (way, is_checkpointed, leaves) in
@@ -164,7 +166,7 @@ fn curves(args: &OffloadPlanArgs, rates: &Rates, room: &Room) -> Vec<Point> {
         {
             let model = model(args, *batch, is_checkpointed);
             let trace = model.trace();
-            let nowhere = vec![Goes::Nowhere; trace.blocks.len()];
+            let nowhere = vec![Destination::Nowhere; trace.blocks.len()];
             let found = match leaves {
                 true => plan(&trace, rates, room, args.slack).forecast,
                 false => forecast(&trace, &nowhere, rates, room),
@@ -233,13 +235,13 @@ fn show(all: &Everything) {
     }
 }
 
-fn reason(limit: Limit) -> &'static str {
+fn reason(limit: PlanLimit) -> &'static str {
     match limit {
-        Limit::Nothing => "all leaves",
-        Limit::Time => "more would be late",
-        Limit::Peak => "more would not have left by the time of the peak",
-        Limit::Space => "there is no room for more",
-        Limit::Enough => "that is little enough",
+        PlanLimit::Nothing => "all leaves",
+        PlanLimit::Time => "more would be late",
+        PlanLimit::Peak => "more would not have left by the time of the peak",
+        PlanLimit::Space => "there is no room for more",
+        PlanLimit::Enough => "that is little enough",
     }
 }
 

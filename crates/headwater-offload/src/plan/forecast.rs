@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use super::{Goes, Rates, Room, Trace};
+use super::{Destination, LinkRates, OffloadRoom, StepTrace};
 
 /// What a step is expected to be like.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Forecast {
+pub struct StepForecast {
     /// The most bytes of saved blocks on the GPU at once.
     pub peak_bytes: u64,
     /// How long the GPU waits for copies.
@@ -84,8 +84,8 @@ impl Left {
 
 /// Plays a step in which blocks go where `goes` says.
 #[must_use]
-pub fn forecast(trace: &Trace, goes: &[Goes], rates: &Rates, room: &Room) -> Forecast {
-    let mut found = Forecast::default();
+pub fn forecast(trace: &StepTrace, goes: &[Destination], rates: &LinkRates, room: &OffloadRoom) -> StepForecast {
+    let mut found = StepForecast::default();
     let (left, late) = forward(trace, goes, rates, room, &mut found);
     backward(trace, goes, rates, room, (&left, late), &mut found);
     found.step_s = trace.step_s + found.stall_s;
@@ -96,7 +96,7 @@ pub fn forecast(trace: &Trace, goes: &[Goes], rates: &Rates, room: &Room) -> For
 struct Leaving<'a> {
     down: Link,
     write: Link,
-    room: &'a Room,
+    room: &'a OffloadRoom,
     /// Bytes that stay in host memory, and those that a disk will have, with the moment.
     hosted_bytes: u64,
     passing: VecDeque<(f64, u64)>,
@@ -106,7 +106,7 @@ struct Leaving<'a> {
 
 impl Leaving<'_> {
     /// Lets a block leave that is saved at `now`; never, where there is no room for it.
-    fn leave(&mut self, now: f64, bytes: u64, goes: Goes) -> Left {
+    fn leave(&mut self, now: f64, bytes: u64, goes: Destination) -> Left {
         let mut from = now;
         while self.hosted_bytes + self.passing.iter().map(|(_, bytes)| bytes).sum::<u64>() + bytes
             > self.room.host_bytes
@@ -116,9 +116,9 @@ impl Leaving<'_> {
         }
         let (_, down_s) = self.down.move_from(from, bytes);
         self.under_way.push_back((from, down_s, bytes));
-        let written_s = if goes == Goes::Disk { self.write.move_from(down_s, bytes).1 } else { f64::INFINITY };
+        let written_s = if goes == Destination::Disk { self.write.move_from(down_s, bytes).1 } else { f64::INFINITY };
         match goes {
-            Goes::Disk => self.passing.push_back((written_s, bytes)),
+            Destination::Disk => self.passing.push_back((written_s, bytes)),
             _ => self.hosted_bytes += bytes,
         }
         Left { saved_s: now, room_s: from, down_s, written_s }
@@ -140,14 +140,20 @@ impl Leaving<'_> {
 }
 
 /// When blocks have left, and by how much the forward pass is late when it ends.
-fn forward(trace: &Trace, goes: &[Goes], rates: &Rates, room: &Room, found: &mut Forecast) -> (Vec<Left>, f64) {
+fn forward(
+    trace: &StepTrace,
+    goes: &[Destination],
+    rates: &LinkRates,
+    room: &OffloadRoom,
+    found: &mut StepForecast,
+) -> (Vec<Left>, f64) {
     let (down, write) = (Link::new(rates.down), Link::new(rates.write));
     let (passing, under_way) = (VecDeque::new(), VecDeque::new());
     let mut leaving = Leaving { down, write, room, hosted_bytes: 0, passing, under_way };
     let (mut left, mut late) = (Vec::with_capacity(trace.blocks.len()), 0.0);
     for (block, goes) in trace.blocks.iter().zip(goes) {
         let now = block.saved_s + late;
-        if *goes == Goes::Nowhere {
+        if *goes == Destination::Nowhere {
             left.push(Left::never(now));
             continue;
         }
@@ -163,12 +169,12 @@ fn forward(trace: &Trace, goes: &[Goes], rates: &Rates, room: &Room, found: &mut
 
 /// Brings blocks back in the order in which they are needed, each as late as it may come, a window earlier; and counts what lies where.
 fn backward(
-    trace: &Trace,
-    goes: &[Goes],
-    rates: &Rates,
-    room: &Room,
+    trace: &StepTrace,
+    goes: &[Destination],
+    rates: &LinkRates,
+    room: &OffloadRoom,
     (left, mut late): (&[Left], f64),
-    found: &mut Forecast,
+    found: &mut StepForecast,
 ) {
     let mut order: Vec<usize> = (0..trace.blocks.len()).collect();
     order.sort_by(|one, other| trace.blocks[*one].needed_s.total_cmp(&trace.blocks[*other].needed_s));
@@ -187,7 +193,7 @@ fn backward(
         }
         found.moved_bytes += block.bytes;
         let mut from = begun.max(down_s).max(latest[at].0 + late - margin(rates.up));
-        if goes[at] == Goes::Disk && written_s <= needed {
+        if goes[at] == Destination::Disk && written_s <= needed {
             found.written_bytes += block.bytes;
             let soonest = written_s.max(begun).max(latest[at].1 + late - margin(rates.read));
             let (read_begun, read_s) = read.move_from(soonest, block.bytes);
@@ -209,14 +215,19 @@ fn backward(
 }
 
 /// When each copy to the GPU, and each read before it, has to begin so that it and all behind it are in time.
-fn latest_starts(trace: &Trace, order: &[usize], (left, goes): (&[Left], &[Goes]), rates: &Rates) -> Vec<(f64, f64)> {
+fn latest_starts(
+    trace: &StepTrace,
+    order: &[usize],
+    (left, goes): (&[Left], &[Destination]),
+    rates: &LinkRates,
+) -> Vec<(f64, f64)> {
     let takes = |rate, bytes| Link::new(rate).move_from(0.0, bytes).1;
     let mut latest = vec![(0.0, 0.0); trace.blocks.len()];
     let (mut next_up, mut next_read) = (f64::INFINITY, f64::INFINITY);
     for at in order.iter().copied().rev().filter(|at| left[*at].down_s.is_finite()) {
         let block = trace.blocks[at];
         next_up = next_up.min(block.needed_s) - takes(rates.up, block.bytes);
-        if goes[at] == Goes::Disk {
+        if goes[at] == Destination::Disk {
             next_read = next_read.min(next_up) - takes(rates.read, block.bytes);
         }
         latest[at] = (next_up, next_read);

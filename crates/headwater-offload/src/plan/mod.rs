@@ -7,7 +7,7 @@
 mod forecast;
 mod pause;
 
-pub use forecast::{Forecast, forecast};
+pub use forecast::{StepForecast, forecast};
 pub use pause::{PauseForm, pause_point};
 
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct SavedBlock {
 
 /// What a step saves, in the order in which it does.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Trace {
+pub struct StepTrace {
     /// The blocks.
     pub blocks: Vec<SavedBlock>,
     /// How long the step takes.
@@ -36,7 +36,7 @@ pub struct Trace {
 
 /// How fast bytes move, a second. A disk of 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Rates {
+pub struct LinkRates {
     /// From the GPU to the host.
     pub down: f64,
     /// From the host to the GPU.
@@ -49,7 +49,7 @@ pub struct Rates {
 
 /// How much room there is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Room {
+pub struct OffloadRoom {
     /// Host memory.
     pub host_bytes: u64,
     /// Disks.
@@ -63,7 +63,7 @@ pub struct Room {
 /// Where a block goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Goes {
+pub enum Destination {
     /// It stays on the GPU.
     Nowhere,
     /// To host memory.
@@ -76,19 +76,19 @@ pub enum Goes {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OffloadPlan {
     /// One for each block.
-    pub goes: Vec<Goes>,
+    pub goes: Vec<Destination>,
     /// What is expected of it.
-    pub forecast: Forecast,
+    pub forecast: StepForecast,
     /// What is expected when nothing leaves.
-    pub kept: Forecast,
+    pub kept: StepForecast,
     /// Why not more leaves.
-    pub limit: Limit,
+    pub limit: PlanLimit,
 }
 
 /// What keeps the rest of the blocks on the GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
+pub enum PlanLimit {
     /// Nothing: all leave.
     Nothing,
     /// More would make the step longer than it may be.
@@ -104,23 +104,24 @@ pub enum Limit {
 /// Where blocks should go so that the step takes at most `slack` of its time longer (0.02 is two in a hundred). With a wish for the GPU
 /// as few leave as it takes, and the step takes as long as that needs.
 #[must_use]
-pub fn plan(trace: &Trace, rates: &Rates, room: &Room, slack: f64) -> OffloadPlan {
+pub fn plan(trace: &StepTrace, rates: &LinkRates, room: &OffloadRoom, slack: f64) -> OffloadPlan {
     let count = trace.blocks.len();
-    let kept = forecast(trace, &vec![Goes::Nowhere; count], rates, room);
-    let mut best = OffloadPlan { goes: vec![Goes::Nowhere; count], forecast: kept, kept, limit: Limit::Time };
-    let is_enough = |found: &Forecast| room.gpu_bytes.is_some_and(|most| found.peak_bytes <= most);
+    let kept = forecast(trace, &vec![Destination::Nowhere; count], rates, room);
+    let mut best =
+        OffloadPlan { goes: vec![Destination::Nowhere; count], forecast: kept, kept, limit: PlanLimit::Time };
+    let is_enough = |found: &StepForecast| room.gpu_bytes.is_some_and(|most| found.peak_bytes <= most);
     if count == 0 || is_enough(&kept) {
-        best.limit = if count == 0 { Limit::Nothing } else { Limit::Enough };
+        best.limit = if count == 0 { PlanLimit::Nothing } else { PlanLimit::Enough };
         return best;
     }
-    let mut limit = Limit::Nothing;
+    let mut limit = PlanLimit::Nothing;
     for leaving in cuts(count) {
         let Some((goes, found)) = with_room(trace, rates, room, leaving) else {
-            limit = Limit::Space;
+            limit = PlanLimit::Space;
             break;
         };
         if room.gpu_bytes.is_none() && found.stall_s > slack * trace.step_s {
-            limit = Limit::Time;
+            limit = PlanLimit::Time;
             // Fewer bytes may still leave in time when more do not, but not the other way round.
             break;
         }
@@ -128,12 +129,12 @@ pub fn plan(trace: &Trace, rates: &Rates, room: &Room, slack: f64) -> OffloadPla
             (best.goes, best.forecast) = (goes, found);
         }
         if is_enough(&found) {
-            limit = Limit::Enough;
+            limit = PlanLimit::Enough;
             break;
         }
     }
-    let leaves_some = best.goes.contains(&Goes::Nowhere);
-    best.limit = if limit == Limit::Nothing && leaves_some { Limit::Peak } else { limit };
+    let leaves_some = best.goes.contains(&Destination::Nowhere);
+    best.limit = if limit == PlanLimit::Nothing && leaves_some { PlanLimit::Peak } else { limit };
     best
 }
 
@@ -144,12 +145,17 @@ fn cuts(count: usize) -> impl Iterator<Item = usize> {
 }
 
 /// The first `leaving` blocks leave, as many of them to host memory as have room; `None` when disks have no room for the rest.
-fn with_room(trace: &Trace, rates: &Rates, room: &Room, leaving: usize) -> Option<(Vec<Goes>, Forecast)> {
-    let goes = |to_disk: usize| -> Vec<Goes> {
+fn with_room(
+    trace: &StepTrace,
+    rates: &LinkRates,
+    room: &OffloadRoom,
+    leaving: usize,
+) -> Option<(Vec<Destination>, StepForecast)> {
+    let goes = |to_disk: usize| -> Vec<Destination> {
         let tier = |at: usize| match at {
-            at if at < to_disk => Goes::Disk,
-            at if at < leaving => Goes::Host,
-            _ => Goes::Nowhere,
+            at if at < to_disk => Destination::Disk,
+            at if at < leaving => Destination::Host,
+            _ => Destination::Nowhere,
         };
         (0..trace.blocks.len()).map(tier).collect()
     };

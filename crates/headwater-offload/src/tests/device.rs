@@ -12,8 +12,8 @@ fn gpu() -> Option<Gpu> {
 
 fn stored_from(offloader: &Offloader<GpuLane>, buffer: &Buffer<u8, Device>, stream: &Stream) -> Option<BlockId> {
     match offloader.store(buffer.whole().clone(), stream).unwrap() {
-        Stored::Leaving(block) => Some(block),
-        Stored::NoRoom => None,
+        StoreOutcome::Leaving(block) => Some(block),
+        StoreOutcome::NoRoom => None,
     }
 }
 

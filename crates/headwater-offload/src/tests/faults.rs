@@ -41,7 +41,7 @@ fn a_disk_that_is_full_keeps_nothing_from_anybody() {
     blocks.iter().for_each(|block| offloader.release(*block).unwrap());
     let block = stored(&offloader, content(3, SLOT));
     assert_eq!(loaded(&offloader, block, SLOT).unwrap(), content(3, SLOT));
-    assert_eq!(offloader.store(memory(content(0, 4 * SLOT)), &()).unwrap(), Stored::NoRoom);
+    assert_eq!(offloader.store(memory(content(0, 4 * SLOT)), &()).unwrap(), StoreOutcome::NoRoom);
 }
 
 /// Blocks until the first of them are on disk alone.
@@ -60,7 +60,9 @@ fn a_read_that_fails_once_is_repeated_and_one_that_fails_twice_raises() {
         let mut blocks = Vec::new();
         for seed in 0..10 {
             // Once a write has failed, there may be no room.
-            let Stored::Leaving(block) = offloader.store(memory(content(seed, SLOT)), &()).unwrap() else { break };
+            let StoreOutcome::Leaving(block) = offloader.store(memory(content(seed, SLOT)), &()).unwrap() else {
+                break;
+            };
             blocks.push(block);
             lane.pass_all();
             offloader.drained().unwrap();

@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex};
 
 use headwater_memory::io::{AlignedBuffer, Choice};
 
-use crate::block::{Event, State};
+use crate::block::{BlockEvent, BlockState};
 use crate::disk::DiskConfig;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
-use crate::offloader::{BlockId, Offloader, OffloaderConfig, Stored};
+use crate::offloader::{BlockId, Offloader, OffloaderConfig, StoreOutcome};
 
 const SLOT: usize = 4096;
 
@@ -112,8 +112,8 @@ pub(super) fn offloader(slots: usize, disk: Option<DiskConfig>) -> (Offloader<Fa
 
 pub(super) fn stored(offloader: &Offloader<Fake>, bytes: Vec<u8>) -> BlockId {
     match offloader.store(memory(bytes), &()).unwrap() {
-        Stored::Leaving(block) => block,
-        Stored::NoRoom => panic!("there should be room"),
+        StoreOutcome::Leaving(block) => block,
+        StoreOutcome::NoRoom => panic!("there should be room"),
     }
 }
 
@@ -142,34 +142,34 @@ pub(super) fn store_all(offloader: &Offloader<Fake>, lane: &Fake, sizes: &[usize
 #[test]
 fn what_may_happen_to_a_block() {
     let events = [
-        Event::Start,
-        Event::Drained,
-        Event::Write,
-        Event::Written,
-        Event::WriteFailed,
-        Event::Cancel,
-        Event::Evict,
-        Event::Read,
-        Event::ReadDone,
-        Event::ReadFailed,
-        Event::Lost,
-        Event::Release,
+        BlockEvent::Start,
+        BlockEvent::Drained,
+        BlockEvent::Write,
+        BlockEvent::Written,
+        BlockEvent::WriteFailed,
+        BlockEvent::Cancel,
+        BlockEvent::Evict,
+        BlockEvent::Read,
+        BlockEvent::ReadDone,
+        BlockEvent::ReadFailed,
+        BlockEvent::Lost,
+        BlockEvent::Release,
     ];
-    let mut reached = HashSet::from([State::Queued]);
-    for _ in State::ALL {
+    let mut reached = HashSet::from([BlockState::Queued]);
+    for _ in BlockState::ALL {
         for state in reached.clone() {
             reached.extend(events.iter().filter_map(|event| state.after(*event)));
         }
     }
-    assert_eq!(reached.len(), State::ALL.len(), "a state that no block ever has");
-    for state in State::ALL {
-        let after = state.after(Event::Release);
-        let is_over = matches!(state, State::Leaving | State::Gone);
+    assert_eq!(reached.len(), BlockState::ALL.len(), "a state that no block ever has");
+    for state in BlockState::ALL {
+        let after = state.after(BlockEvent::Release);
+        let is_over = matches!(state, BlockState::Leaving | BlockState::Gone);
         assert_eq!(after.is_none(), is_over);
         // What a disk has is waited for, and everything else goes at once.
-        let expected = if state.is_with_disk() { State::Leaving } else { State::Gone };
+        let expected = if state.is_with_disk() { BlockState::Leaving } else { BlockState::Gone };
         assert!(is_over || after == Some(expected), "{state:?}");
-        assert!(state != State::Gone || events.iter().all(|event| state.after(*event).is_none()));
+        assert!(state != BlockState::Gone || events.iter().all(|event| state.after(*event).is_none()));
         assert!(!(state.is_in_host_memory() && state.is_with_disk()));
     }
 }
@@ -203,8 +203,8 @@ fn blocks_come_back_from_host_memory() {
 fn without_room_and_without_a_disk_blocks_stay() {
     let (offloader, _) = offloader(3, None);
     let first = stored(&offloader, content(0, 2 * SLOT));
-    assert_eq!(offloader.store(memory(content(1, 2 * SLOT)), &()).unwrap(), Stored::NoRoom);
-    assert_eq!(offloader.store(memory(content(1, 9 * SLOT)), &()).unwrap(), Stored::NoRoom);
+    assert_eq!(offloader.store(memory(content(1, 2 * SLOT)), &()).unwrap(), StoreOutcome::NoRoom);
+    assert_eq!(offloader.store(memory(content(1, 9 * SLOT)), &()).unwrap(), StoreOutcome::NoRoom);
     offloader.release(first).unwrap();
     stored(&offloader, content(1, 2 * SLOT));
     assert_eq!(offloader.counts().unwrap().refused, 2);

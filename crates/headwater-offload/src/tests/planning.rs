@@ -3,11 +3,14 @@
 use proptest::prelude::*;
 
 use crate::model::{Transformer, years_until_worn_out};
-use crate::plan::{Goes, Limit, PauseForm, Rates, Room, SavedBlock, Trace, forecast, pause_point, plan};
+use crate::plan::{
+    Destination, LinkRates, OffloadRoom, PauseForm, PlanLimit, SavedBlock, StepTrace, forecast, pause_point, plan,
+};
 
 const GB: u64 = 1_000_000_000;
-const RATES: Rates = Rates { down: 50e9, up: 50e9, write: 2e9, read: 4e9 };
-const ROOM: Room = Room { host_bytes: 64 * GB, disk_bytes: 1000 * GB, gpu_bytes: None, window_bytes: GB / 4 };
+const RATES: LinkRates = LinkRates { down: 50e9, up: 50e9, write: 2e9, read: 4e9 };
+const ROOM: OffloadRoom =
+    OffloadRoom { host_bytes: 64 * GB, disk_bytes: 1000 * GB, gpu_bytes: None, window_bytes: GB / 4 };
 
 fn paper(hidden: u64, layers: u64) -> Transformer {
     Transformer {
@@ -24,7 +27,7 @@ fn paper(hidden: u64, layers: u64) -> Transformer {
 }
 
 /// `count` layers of `bytes` each, a second forward and two back.
-fn layers(count: u32, bytes: u64) -> Trace {
+fn layers(count: u32, bytes: u64) -> StepTrace {
     let forward = f64::from(count);
     let block = |at: u32| SavedBlock {
         bytes,
@@ -32,7 +35,7 @@ fn layers(count: u32, bytes: u64) -> Trace {
         needed_s: forward + 2.0 * f64::from(count - 1 - at),
         freed_s: forward + 2.0 * f64::from(count - at),
     };
-    Trace { blocks: (0..count).map(block).collect(), step_s: 3.0 * forward }
+    StepTrace { blocks: (0..count).map(block).collect(), step_s: 3.0 * forward }
 }
 
 /// Two GPUs had halves of what one has here: the table of the paper says 11.13, 12.60 and 11.50 GiB.
@@ -63,7 +66,7 @@ fn checkpoints_save_their_inputs_alone() {
 #[test]
 fn nothing_leaves_and_nothing_waits() {
     let trace = layers(10, GB);
-    let found = forecast(&trace, &[Goes::Nowhere; 10], &RATES, &ROOM);
+    let found = forecast(&trace, &[Destination::Nowhere; 10], &RATES, &ROOM);
     assert_eq!((found.peak_bytes, found.moved_bytes, found.host_bytes), (10 * GB, 0, 0));
     assert!(found.stall_s.abs() < 1e-12 && (found.step_s - 30.0).abs() < 1e-12);
 }
@@ -71,7 +74,7 @@ fn nothing_leaves_and_nothing_waits() {
 #[test]
 fn a_link_that_is_fast_enough_leaves_what_is_under_way() {
     let trace = layers(10, GB);
-    let goes = [[Goes::Host; 9].as_slice(), &[Goes::Nowhere]].concat();
+    let goes = [[Destination::Host; 9].as_slice(), &[Destination::Nowhere]].concat();
     let found = forecast(&trace, &goes, &RATES, &ROOM);
     assert!(found.stall_s.abs() < 1e-12, "{found:?}");
     // The last one, the one that is used, and the next that comes.
@@ -82,11 +85,16 @@ fn a_link_that_is_fast_enough_leaves_what_is_under_way() {
 #[test]
 fn a_slow_link_makes_the_gpu_wait_for_as_long_as_bytes_take() {
     let trace = layers(4, 10 * GB);
-    let rates = Rates { down: 5e9, ..RATES };
-    let found = forecast(&trace, &[Goes::Host, Goes::Host, Goes::Nowhere, Goes::Nowhere], &rates, &ROOM);
+    let rates = LinkRates { down: 5e9, ..RATES };
+    let found = forecast(
+        &trace,
+        &[Destination::Host, Destination::Host, Destination::Nowhere, Destination::Nowhere],
+        &rates,
+        &ROOM,
+    );
     // The first is down at 3 s, the second at 5: neither is waited for, since two may be under way.
     assert!(found.stall_s.abs() < 1e-12, "{found:?}");
-    let found = forecast(&trace, &[Goes::Host; 4], &rates, &Room { gpu_bytes: Some(0), ..ROOM });
+    let found = forecast(&trace, &[Destination::Host; 4], &rates, &OffloadRoom { gpu_bytes: Some(0), ..ROOM });
     // The third waits until the first is down, 3 s: it is then. The fourth is saved at 4 s and waits for the second, until 5.
     assert!((found.stall_s - 1.0).abs() < 1e-9, "{found:?}");
 }
@@ -94,23 +102,23 @@ fn a_slow_link_makes_the_gpu_wait_for_as_long_as_bytes_take() {
 #[test]
 fn a_plan_keeps_what_would_not_be_in_time() {
     // A layer computes for a second: 1 GB/s leaves one of 1 GB in time, and none of 20.
-    let slow = Rates { down: 1.1e9, up: 1.1e9, write: 0.0, read: 0.0 };
+    let slow = LinkRates { down: 1.1e9, up: 1.1e9, write: 0.0, read: 0.0 };
     let made = plan(&layers(10, GB), &slow, &ROOM, 0.02);
     assert!(made.forecast.stall_s <= 0.02 * 30.0 && made.forecast.peak_bytes < 10 * GB, "{made:?}");
     let made = plan(&layers(10, 20 * GB), &slow, &ROOM, 0.02);
-    assert_eq!((made.limit, made.goes), (Limit::Time, vec![Goes::Nowhere; 10]));
-    let made = plan(&layers(10, GB), &RATES, &Room { host_bytes: 0, ..ROOM }, 0.02);
-    assert_eq!(made.limit, Limit::Space);
-    let made = plan(&Trace { blocks: Vec::new(), step_s: 1.0 }, &RATES, &ROOM, 0.02);
-    assert_eq!((made.limit, made.goes.len()), (Limit::Nothing, 0));
+    assert_eq!((made.limit, made.goes), (PlanLimit::Time, vec![Destination::Nowhere; 10]));
+    let made = plan(&layers(10, GB), &RATES, &OffloadRoom { host_bytes: 0, ..ROOM }, 0.02);
+    assert_eq!(made.limit, PlanLimit::Space);
+    let made = plan(&StepTrace { blocks: Vec::new(), step_s: 1.0 }, &RATES, &ROOM, 0.02);
+    assert_eq!((made.limit, made.goes.len()), (PlanLimit::Nothing, 0));
 }
 
 /// By the end of the forward pass, so much has left as host memory holds and disks have taken.
 #[test]
 fn a_disk_lowers_the_peak_by_what_it_takes_in_time() {
-    let room = Room { host_bytes: 2 * GB, ..ROOM };
+    let room = OffloadRoom { host_bytes: 2 * GB, ..ROOM };
     let trace = layers(20, GB);
-    let made = plan(&trace, &Rates { write: 0.5e9, read: 5e9, ..RATES }, &room, 0.02);
+    let made = plan(&trace, &LinkRates { write: 0.5e9, read: 5e9, ..RATES }, &room, 0.02);
     let bound = 2 * GB + 20 * GB / 2;
     assert!(made.kept.peak_bytes - made.forecast.peak_bytes <= bound, "{made:?}");
     assert!(made.forecast.peak_bytes < 12 * GB, "{made:?}");
@@ -119,31 +127,31 @@ fn a_disk_lowers_the_peak_by_what_it_takes_in_time() {
 
 #[test]
 fn one_block_that_leaves_is_not_there_at_the_peak() {
-    let goes = [[Goes::Host].as_slice(), &[Goes::Nowhere; 9]].concat();
+    let goes = [[Destination::Host].as_slice(), &[Destination::Nowhere; 9]].concat();
     let found = forecast(&layers(10, GB), &goes, &RATES, &ROOM);
     assert_eq!((found.peak_bytes, found.moved_bytes), (9 * GB, GB));
 }
 
 #[test]
 fn the_oldest_go_to_disk_and_the_newest_stay() {
-    let room = Room { host_bytes: 4 * GB, ..ROOM };
+    let room = OffloadRoom { host_bytes: 4 * GB, ..ROOM };
     let made = plan(&layers(10, GB), &RATES, &room, 0.02);
-    let rank = |goes: &Goes| match goes {
-        Goes::Disk => 0,
-        Goes::Host => 1,
-        Goes::Nowhere => 2,
+    let rank = |goes: &Destination| match goes {
+        Destination::Disk => 0,
+        Destination::Host => 1,
+        Destination::Nowhere => 2,
     };
     assert!(made.goes.is_sorted_by_key(rank), "{made:?}");
-    assert!(made.goes.contains(&Goes::Disk) && made.goes.contains(&Goes::Host));
+    assert!(made.goes.contains(&Destination::Disk) && made.goes.contains(&Destination::Host));
 }
 
 #[test]
 fn a_wish_for_the_gpu_is_met_with_as_little_as_possible() {
-    let room = Room { gpu_bytes: Some(6 * GB), ..ROOM };
+    let room = OffloadRoom { gpu_bytes: Some(6 * GB), ..ROOM };
     let made = plan(&layers(10, GB), &RATES, &room, 0.02);
-    assert_eq!(made.limit, Limit::Enough);
+    assert_eq!(made.limit, PlanLimit::Enough);
     assert!(made.forecast.peak_bytes <= 6 * GB && made.forecast.moved_bytes <= 7 * GB, "{made:?}");
-    let made = plan(&layers(10, GB), &RATES, &Room { gpu_bytes: Some(20 * GB), ..ROOM }, 0.02);
+    let made = plan(&layers(10, GB), &RATES, &OffloadRoom { gpu_bytes: Some(20 * GB), ..ROOM }, 0.02);
     assert_eq!(made.forecast.moved_bytes, 0);
 }
 
@@ -176,8 +184,8 @@ proptest! {
     ) {
         let mut trace = layers(u32::try_from(sizes.len()).unwrap(), 1);
         trace.blocks.iter_mut().zip(&sizes).for_each(|(block, bytes)| block.bytes = *bytes);
-        let rates = Rates { down, up: down, write, read: write };
-        let room = Room { host_bytes: host * GB, disk_bytes: disk * GB, gpu_bytes: cap.map(|cap| cap * GB), window_bytes: GB / 4 };
+        let rates = LinkRates { down, up: down, write, read: write };
+        let room = OffloadRoom { host_bytes: host * GB, disk_bytes: disk * GB, gpu_bytes: cap.map(|cap| cap * GB), window_bytes: GB / 4 };
         let made = plan(&trace, &rates, &room, 0.02);
         let total: u64 = sizes.iter().sum();
         prop_assert!(made.forecast.peak_bytes <= made.kept.peak_bytes && made.kept.peak_bytes == total);
@@ -186,7 +194,7 @@ proptest! {
         if cap.is_none() {
             prop_assert!(made.forecast.stall_s <= 0.02 * trace.step_s + 1e-9);
         }
-        let stays: u64 = made.goes.iter().zip(&sizes).filter(|(goes, _)| **goes == Goes::Nowhere).map(|(_, bytes)| bytes).sum();
+        let stays: u64 = made.goes.iter().zip(&sizes).filter(|(goes, _)| **goes == Destination::Nowhere).map(|(_, bytes)| bytes).sum();
         // What should leave may still be there when it is needed.
         prop_assert!(stays + made.forecast.moved_bytes <= total);
         prop_assert!(made.forecast.peak_bytes >= stays);

@@ -66,7 +66,7 @@ fn play(calls: &[Call], slots: usize, disk: Option<DiskConfig>, may_fail: bool) 
         match call {
             Call::Store(bytes) => {
                 let (bytes, owner) = (content(seed, *bytes), memory(content(seed, *bytes)));
-                if let Stored::Leaving(block) = offloader.store(owner.clone(), &()).unwrap() {
+                if let StoreOutcome::Leaving(block) = offloader.store(owner.clone(), &()).unwrap() {
                     known.push(Known { block, bytes, owner: Some(owner) });
                 }
             }

@@ -33,6 +33,7 @@ glt = pytest.importorskip("headwater.glt")
 data_of = pytest.importorskip("torch_geometric.data")
 
 from headwater import _headwater  # noqa: E402
+from headwater.offload.report import Report  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 from torch_geometric.loader import LinkLoader, NodeLoader  # noqa: E402
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput  # noqa: E402
@@ -99,8 +100,8 @@ def keywords(called):
     try:
         parameters = inspect.signature(called).parameters.values()
     except ValueError:
-        # The constructor is torch's.
-        assert inspect.isclass(called) and issubclass(called, torch.Tensor), called
+        # The constructor is torch's, or Python's own of exceptions.
+        assert inspect.isclass(called) and issubclass(called, (torch.Tensor, Exception)), called
         return {}
     return {own.name: own.default for own in parameters if own.default is not own.empty}
 
@@ -170,6 +171,8 @@ UNSEEN = {
     ("pyg.NeighborSampler", "device"): "samples are the same, and an emulated GPU has no memory of its own",
     ("UnifiedTensor.mem_advise", "device"): "the driver is told, which shows in speed alone",
     ("UnifiedTensor.memAdvise", "device"): "the driver is told, which shows in speed alone",
+    ("Offload", "allow_buffered"): "only file systems without direct I/O ask for it",
+    ("Offload", "allow_network"): "only file systems of other machines ask for it",
     ("compile", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
     ("compile.Layer", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
     ("compile.Layer.module", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
@@ -579,6 +582,26 @@ def unified(place, **more):
     return [made.affinity, made.host.clone()]
 
 
+def offloaded(place, **more):
+    """What leaves, in how much room. Nothing is written: how much of it would be depends on how fast the disk is."""
+    folder = place.new()
+    os.makedirs(folder)
+    given = {"disk": folder, "device": "cpu", "host": 1 << 20, "slot": 4096, "smallest": 0, "allow_buffered": True, **more}
+    off = headwater.Offload(**given)
+    weight = torch.ones(64, 64, requires_grad=True)
+    with off:
+        loss = (weight * 2).exp().tanh().sum()
+    loss.backward()
+    report = off.report()
+    opened = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
+    lengths = [os.stat(path).st_size for path in opened if os.path.exists(path) and os.readlink(path).startswith(str(folder))]
+    return [report.blocks, sorted(report.kept), report.host, lengths]
+
+
+def checkpointed(place, **more):
+    return headwater.checkpoint(lambda x: x * 2, torch.ones(3, requires_grad=True), **more).detach()
+
+
 def unified_device(place, **more):
     there = headwater.device(**more)
     headwater.enable_unified_device()
@@ -906,6 +929,9 @@ BASES = {
     "module.LayerModule.reset_parameters": reset,
     "module.LayerModule.forward": forwarded,
     "LayerGraph": layer_graph,
+    "Offload": offloaded,
+    "checkpoint": checkpointed,
+    "offload.report.Report": lambda place, **more: Report(**more).as_dict(),
     "unified": unified,
     "device": unified_device,
     "from_pyg": lambda place, **more: headwater.from_pyg(place.data, **more),
@@ -1171,7 +1197,8 @@ def judged(place, label, calls, is_deferred):
         found, reasons = outcomes.of(keyword, default)
         if found in ("changed", "refused"):
             counts[found] += 1
-        elif (label, keyword) in UNSEEN and any(names(keyword, why) for why in reasons):
+        # A flag has no value that could be refused.
+        elif (label, keyword) in UNSEEN and (isinstance(default, bool) or any(names(keyword, why) for why in reasons)):
             counts["refused"] += 1
         elif is_deferred:
             counts["gpu"] += 1

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional, Union, overload
 
-from ._headwater import BoundLayer, builtin_layer, optimisations
+from ._headwater import BoundLayer, builtin_layer, check_compiled_with, optimisations
 from ._headwater import Layer as _Text
 
 if TYPE_CHECKING:
@@ -116,13 +116,11 @@ def compile(
     if "torch" in sys.modules and isinstance(layer, sys.modules["torch"].nn.Module):
         if self_loops or drop_self_loops or uses:
             raise TypeError("a module says itself what its edges are; expected no self_loops, drop_self_loops or uses")
-        if without:
-            raise TypeError("a module's texts are compiled with every optimisation; expected no `without`")
-        if tune != "fixed":
-            raise TypeError("a module's texts have the schedules that a model chooses; expected no `tune`")
+        check_compiled_with(list(without), tune)
         from .translate.module import compile_module
+        from .translate.plan import Wishes
 
-        return compile_module(layer, fallback is not False)
+        return compile_module(layer, Wishes(fallback is not False, without, tune))
     _no_fallback(fallback, layer)
     if not inspect.isfunction(layer):
         raise TypeError(f"a layer is a function, a text or a module, not a {type(layer).__name__}")

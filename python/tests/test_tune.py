@@ -74,9 +74,18 @@ def test_none_is_no_way_to_tune_but_of_modules_of_a_layer():
     assert layer.module(d_in=2, d_out=2, tune=None).layer.tune == "model"
 
 
-def test_modules_of_others_are_not_tuned():
-    with pytest.raises(TypeError, match="expected no `tune`"):
-        headwater.compile(torch.nn.Linear(2, 2), tune="measure")
+def test_modules_of_others_are_compiled_as_is_asked():
+    pyg = pytest.importorskip("torch_geometric.nn")
+    conv, edges, x = pyg.SAGEConv(3, 2), torch.randint(0, NODES, (2, EDGES)), torch.randn(NODES, 3)
+    made = headwater.compile(conv, fallback=False, tune=GIVEN, without=["fuse"])
+    for own in (made, copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        torch.testing.assert_close(own(x, edges), conv(x, edges))
+        plans = [found.plan for known in own.__class__.forward.__closure__[0].cell_contents._plans.values() for found in known]
+        assert {(plan._layer.tune, plan._layer.without) for plan in plans if plan is not None} == {(GIVEN, ("fuse",))}
+    with pytest.raises(ValueError, match="tune"):
+        headwater.compile(conv, tune="faster")
+    with pytest.raises(ValueError, match='without: there is no optimisation "dust"'):
+        headwater.compile(conv, without=["dust"])
 
 
 def test_it_is_shown_kept_and_without_effect_on_a_cpu():

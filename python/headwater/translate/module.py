@@ -18,18 +18,18 @@ import torch
 
 from .message_passing import is_own_propagate, message_passing, propagate
 from .notes import Fault, Own
-from .plan import Found, NotTranslated, Translation, kind_of, listed, translate
+from .plan import Found, NotTranslated, Translation, Wishes, kind_of, listed, translate
 
 # Kinds of calls that a class keeps its plans for.
 _MOST_PLANS = 64
 
 
-def compile_module(module: torch.nn.Module, fallback: bool) -> torch.nn.Module:
+def compile_module(module: torch.nn.Module, wishes: Wishes) -> torch.nn.Module:
     """The module, in a class that runs compiled kernels."""
     if isinstance(module, torch.jit.ScriptModule):
         raise TypeError("a scripted module has no Python to read; compile the module that was scripted")
     kind = getattr(type(module), "_headwater_of", type(module))
-    return _in_class(module, _compiled_class(kind, fallback))
+    return _in_class(module, _compiled_class(kind, wishes))
 
 
 def _in_class(module: Any, kind: type) -> Any:
@@ -40,15 +40,15 @@ def _in_class(module: Any, kind: type) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled_class(kind: type, fallback: bool) -> type:
+def _compiled_class(kind: type, wishes: Wishes) -> type:
     """The class of compiled modules of a class."""
-    plans = Plans(kind, fallback)
+    plans = Plans(kind, wishes)
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return plans.forward(self, args, kwargs)
 
     def __reduce_ex__(self: Any, _: Any) -> Any:
-        return compile_module, (_in_class(self, kind), fallback)
+        return compile_module, (_in_class(self, kind), wishes)
 
     members: dict[str, Any] = {
         "forward": functools.wraps(kind.forward)(forward),
@@ -72,8 +72,8 @@ def _compiled_class(kind: type, fallback: bool) -> type:
 class Plans:
     """What calls of one class became. All modules of the class share it."""
 
-    def __init__(self, kind: type, fallback: bool) -> None:
-        self._kind, self._fallback = kind, fallback
+    def __init__(self, kind: type, wishes: Wishes) -> None:
+        self._kind, self._wishes = kind, wishes
         self._signature = inspect.signature(kind.forward)
         self._plans: OrderedDict[Any, list[Found]] = OrderedDict()
         self._is_told = False
@@ -122,7 +122,7 @@ class Plans:
         found = self._find(name, module, given, read)
         if found.plan is not None:
             out = found.plan.run(module, given)
-            if out is NotImplemented and must and not self._fallback:
+            if out is NotImplemented and must and not self._wishes.fallback:
                 why = (Fault("<call>", 0, name, "rows do not fit together"),)
                 raise NotTranslated(f"{self._kind.__qualname__} cannot be compiled for this call:\n{listed(why)}", why)
             return out
@@ -141,7 +141,7 @@ class Plans:
         for found in reversed(known):
             if found.holds(module):
                 return found
-        found = translate(name, self._kind, read, given)
+        found = translate(name, self._kind, read, given, self._wishes)
         known.append(found)
         del known[:-_MOST_PLANS]
         while len(self._plans) > _MOST_PLANS:
@@ -151,7 +151,7 @@ class Plans:
     def _tell(self, module: Any, translation: Translation) -> None:
         """Says once a class what stays as it is, or raises where that was asked for."""
         told = f"Not supported:\n{listed(translation.unsupported)}{self._advice(module)}"
-        if not self._fallback:
+        if not self._wishes.fallback:
             raise NotTranslated(f"{self._kind.__qualname__} cannot be compiled. {told}", translation.unsupported)
         if not self._is_told:
             self._is_told = True

@@ -16,9 +16,18 @@ from .interpret import Interpreter
 from .notes import Fault, Stop
 from .value import Count, Poisoned, Rows, SymbolicEdgeIndex, SymbolicValue, Types, Unknown, Unsupported
 
-# Layers by their text: modules of one class and size share one.
-_layers: dict[str, Layer] = {}
+# Layers by their text and how it is compiled: modules of one class and size share one.
+_layers: dict[tuple[str, Wishes], Layer] = {}
 _MOST_LAYERS = 256
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How texts of modules are compiled, as `headwater.compile` takes it, and whether the module may run as it is written."""
+
+    fallback: bool
+    without: tuple[str, ...] = ()
+    tune: str = "fixed"
 
 
 @dataclass(frozen=True)
@@ -69,11 +78,12 @@ def listed(faults: tuple[Fault, ...]) -> str:
 class TranslatedPlan:
     """How calls of one kind are run."""
 
-    def __init__(self, text: Text, edges: tuple, out: SymbolicValue, counts: dict[str, list[tuple]]) -> None:
+    def __init__(self, text: Text, edges: tuple, out: SymbolicValue, counts: dict[str, list[tuple]], wishes: Wishes) -> None:
         self.text, self._edges, self._shape, self._counts = text, edges, out.shape, counts
-        if text.text not in _layers and len(_layers) >= _MOST_LAYERS:
+        key = (text.text, wishes)
+        if key not in _layers and len(_layers) >= _MOST_LAYERS:
             _layers.pop(next(iter(_layers)))
-        self._layer = _layers.setdefault(text.text, Layer(text.text, "<translated>"))
+        self._layer = _layers.setdefault(key, Layer(text.text, "<translated>", wishes.without, wishes.tune))
         weights = text.weights.items()
         picked = {shape[0] for name, (*_, shape) in weights if self._layer.weights[name][0] == "etype"}
         if len(picked) > 1:
@@ -238,10 +248,10 @@ class _Opaque(Unknown):
         self.value = value
 
 
-def translate(name: str, kind: type, read: Any, arguments: dict[str, Any]) -> Found:
+def translate(name: str, kind: type, read: Any, arguments: dict[str, Any], wishes: Wishes) -> Found:
     """The plan for a call, or all that is in its way. `read` is called with the interpreter and its arguments."""
     layer = Interpreter()
-    plan, faults = _translated(name, layer, read, arguments)
+    plan, faults = _translated(name, layer, read, arguments, wishes)
     # What is not said of a line is said of the class.
     faults = tuple(fault if fault.line else replace(fault, **_home(kind)) for fault in faults)
     return Found(plan, Translation(name, plan and plan.text.text, faults), layer.seen, layer.seen_elsewhere)
@@ -255,7 +265,7 @@ def _home(kind: type) -> dict[str, Any]:
 
 
 def _translated(
-    name: str, layer: Interpreter, read: Any, arguments: dict[str, Any]
+    name: str, layer: Interpreter, read: Any, arguments: dict[str, Any], wishes: Wishes
 ) -> tuple[Optional[TranslatedPlan], tuple[Fault, ...]]:
     given = Given(layer)
     try:
@@ -274,7 +284,7 @@ def _translated(
     if layer.faults or not isinstance(out, SymbolicValue):
         return None, (*_strange(arguments), *layer.faults)
     try:
-        return _plan(name, out, given, layer), ()
+        return _plan(name, out, given, layer, wishes), ()
     except (Unsupported, SyntaxError, ValueError) as why:
         value = why.value if isinstance(why, Unsupported) else None
         file, node = (value and value.at) or out.at or ("<layer>", None)
@@ -282,7 +292,7 @@ def _translated(
         return None, (Fault(file, getattr(node, "lineno", 0), construct, str(why)),)
 
 
-def _plan(name: str, out: SymbolicValue, given: Given, layer: Interpreter) -> TranslatedPlan:
+def _plan(name: str, out: SymbolicValue, given: Given, layer: Interpreter, wishes: Wishes) -> TranslatedPlan:
     text = Emitter().write(name, out)
     graphs = [graph.edges_of for graph in layer.graphs.values()] + given.edges
     if len(graphs) != 1:
@@ -293,7 +303,7 @@ def _plan(name: str, out: SymbolicValue, given: Given, layer: Interpreter) -> Tr
     for rows, place in given.counts:
         if rows.kind is not None:
             counts.setdefault(rows.kind, []).append(place)
-    return TranslatedPlan(text, graphs[0].place, out, counts)
+    return TranslatedPlan(text, graphs[0].place, out, counts, wishes)
 
 
 def _strange(arguments: dict[str, Any]) -> list[Fault]:

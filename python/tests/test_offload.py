@@ -256,8 +256,8 @@ def test_settings_that_make_no_sense(settings, words, tmp_path):
 def test_sizes():
     from headwater.offload.context import in_bytes
 
-    sizes = (0, 7, "1KB", "1.5 GiB", "2mb", "12B", torch.tensor(5))
-    assert [in_bytes("x", size) for size in sizes] == [0, 7, 1000, 3 << 29, 2_000_000, 12, 5]
+    sizes = (0, 7, "1KB", "1.5 GiB", "2mb", "12B", torch.tensor(5), "0", " 4096 ")
+    assert [in_bytes("x", size) for size in sizes] == [0, 7, 1000, 3 << 29, 2_000_000, 12, 5, 0, 4096]
 
 
 def test_contexts_are_left_where_they_were_entered_and_are_not_copied(tmp_path):

@@ -30,9 +30,9 @@ def in_bytes(name: str, size: Size) -> int:
     count = -1.0
     if isinstance(size, str):
         text = size.strip().upper()
-        unit = next((unit for unit in sorted(_UNITS, key=len, reverse=True) if text.endswith(unit)), None)
+        unit = next((unit for unit in sorted(_UNITS, key=len, reverse=True) if text.endswith(unit)), "")
         try:
-            count = float(text.removesuffix(unit or "")) * _UNITS[unit] if unit else -1.0
+            count = float(text.removesuffix(unit)) * _UNITS.get(unit, 1)
         except ValueError:
             pass
     elif hasattr(size, "__index__") and not isinstance(size, bool):

@@ -1,0 +1,162 @@
+"""A transformer's step with activations kept, computed again, and moved: by Headwater, and by torch's `save_on_cpu`.
+
+    python3 bench/peers/offload.py --hidden 12288 --layers 3 --batch 16 --json offload.jsonl
+    python3 bench/peers/offload.py --hidden 2048 --layers 64 --sequence 65536 --batch 1 --ways checkpoint,headwater-checkpoint --disk /nvme --host 1GB
+    python3 bench/peers/offload.py --device cpu --hidden 64 --layers 2 --sequence 32 --batch 2 --smallest 0 --host 1MB --disk DIR --steps 2 --rounds 1
+
+Every way has a process of its own for each round, and ways take turns. The peak is that of `max_memory_allocated` in a step, less what was
+allocated when it began; gradients are there before. Weights and inputs come of one seed, and digests of all gradients are compared with
+those of `keep`: with --deterministic they should be the same to the bit.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+WAYS = ["keep", "headwater", "checkpoint", "headwater-checkpoint", "save_on_cpu", "save_on_cpu-checkpoint"]
+
+
+def arguments():
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in {"hidden": 8192, "layers": 4, "sequence": 1024, "batch": 16, "vocabulary": 0, "steps": 10, "rounds": 3}.items():
+        made.add_argument(f"--{name}", type=int, default=value)
+    made.add_argument("--bidirectional", action="store_true", help="tokens see those behind them as well, as in BERT")
+    made.add_argument("--ways", default="keep,headwater,checkpoint,save_on_cpu", help=f"of {', '.join(WAYS)}")
+    made.add_argument("--device", default="cuda")
+    made.add_argument("--host", help="host memory for Headwater, as its `host`")
+    made.add_argument("--disk", help="a folder for Headwater, as its `disk`")
+    made.add_argument("--smallest", default="1MiB", help="as Headwater's `smallest`")
+    made.add_argument("--deterministic", action="store_true", help="attention by matrix products, whose backward repeats to the bit")
+    made.add_argument("--json", help="a file that lines are added to")
+    made.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
+    return made.parse_args()
+
+
+def model(given, torch):
+    nn = torch.nn
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            hidden = given.hidden
+            self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(2))
+            self.attend, self.mix = nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
+            self.widen, self.narrow = nn.Linear(hidden, 4 * hidden), nn.Linear(4 * hidden, hidden)
+            self.heads = max(1, hidden // 128)
+
+        def forward(self, x):
+            batch, tokens, hidden = x.shape
+            query, key, value = self.attend(self.norms[0](x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=not given.bidirectional)
+            x = x + self.mix(seen.transpose(1, 2).reshape(batch, tokens, hidden))
+            return x + self.narrow(nn.functional.gelu(self.widen(self.norms[1](x))))
+
+    torch.manual_seed(7)
+    dtype = torch.bfloat16 if given.device == "cuda" else torch.float32
+    with torch.device(given.device):
+        torch.set_default_dtype(dtype)
+        layers = nn.ModuleList(Layer() for _ in range(given.layers))
+        head = nn.Linear(given.hidden, given.vocabulary) if given.vocabulary else nn.Identity()
+        x = torch.randn(given.batch, given.sequence, given.hidden)
+    return layers, head, x
+
+
+def measure(given):
+    """One way, in this process: a line of figures."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    import headwater
+
+    layers, head, x = model(given, torch)
+    parameters = [*layers.parameters(), *head.parameters()]
+    moves = given.one.startswith(("headwater", "save_on_cpu"))
+    off = None
+    if given.one.startswith("headwater"):
+        off = headwater.Offload(
+            host=given.host, disk=given.disk, device=given.device, smallest=given.smallest, allow_buffered=given.device == "cpu"
+        )
+    hooks = off if off is not None else torch.autograd.graph.save_on_cpu(pin_memory=given.device == "cuda") if moves else contextlib.nullcontext()
+    backends = [torch.nn.attention.SDPBackend.MATH] if given.deterministic else list(torch.nn.attention.SDPBackend.__members__.values())[1:]
+
+    def step():
+        # What is computed again has to be computed in the same way.
+        with torch.nn.attention.sdpa_kernel(backends):
+            with hooks:
+                hidden = x
+                for layer in layers:
+                    hidden = checkpoint(layer, hidden, use_reentrant=False) if "checkpoint" in given.one else layer(hidden)
+                loss = head(hidden).float().square().mean()
+            loss.backward()
+
+    def waited():
+        if given.device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    for _ in range(3):
+        step()
+        for parameter in parameters:
+            parameter.grad.zero_()
+    times, before = [], torch.cuda.memory_allocated() if given.device == "cuda" else 0
+    if given.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    for _ in range(given.steps):
+        for parameter in parameters:
+            parameter.grad.zero_()
+        begun = waited()
+        step()
+        times.append(1e3 * (waited() - begun))
+    digest = hashlib.sha256()
+    for parameter in parameters:
+        digest.update(parameter.grad.float().cpu().numpy().tobytes())
+    line = {name: getattr(given, name) for name in ("hidden", "layers", "sequence", "batch", "vocabulary", "bidirectional", "host", "disk")}
+    line |= {"way": given.one, "ms": statistics.median(times), "ms_range": [min(times), max(times)], "gradients": digest.hexdigest()}
+    if given.device == "cuda":
+        line |= {"peak_bytes": torch.cuda.max_memory_allocated() - before, "reserved_bytes": torch.cuda.max_memory_reserved()}
+        line |= {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    if off is not None:
+        line["report"] = off.report().as_dict()
+    print(json.dumps(line))
+
+
+def main():
+    given = arguments()
+    if given.one:
+        return measure(given)
+    ways = given.ways.split(",")
+    unknown = [way for way in ways if way not in WAYS]
+    if unknown:
+        sys.exit(f"there is no way {unknown[0]!r}; there are {', '.join(WAYS)}")
+    lines = []
+    for number in range(given.rounds):
+        # There and back, so that what changes over time is shared.
+        for way in ways if number % 2 == 0 else reversed(ways):
+            done = subprocess.run([sys.executable, *sys.argv, "--one", way], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                print(f"{way}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}", file=sys.stderr)
+                continue
+            line = json.loads(done.stdout.splitlines()[-1]) | {"round": number}
+            lines.append(line)
+            if given.json:
+                with open(given.json, "a") as file:
+                    file.write(json.dumps(line) + "\n")
+    kept = next((line["gradients"] for line in lines if line["way"] == "keep"), None)
+    print("| way | ms | rounds | peak MB | gradients |\n| --- | --- | --- | --- | --- |")
+    for way in ways:
+        own = [line for line in lines if line["way"] == way]
+        if own:
+            times = [line["ms"] for line in own]
+            peak = max(line.get("peak_bytes", 0) for line in own) / 1e6
+            same = "same" if all(line["gradients"] == kept for line in own) else "other"
+            spread = f"{min(times):.1f} to {max(times):.1f}"
+            print(f"| {way} | {statistics.median(times):.1f} | {spread} | {peak:.0f} | {same if kept else ''} |")
+
+
+if __name__ == "__main__":
+    main()

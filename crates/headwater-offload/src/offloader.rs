@@ -114,6 +114,11 @@ impl<L: Lane> Offloader<L> {
         Ok(table.take_drained())
     }
 
+    /// Blocks that will still be named, for whoever was interrupted when some were.
+    pub fn unnamed(&self) -> Result<Vec<BlockId>> {
+        Ok(self.lock()?.unnamed())
+    }
+
     /// Makes `queue` wait for the oldest copies until at most so many bytes are under way, and names their blocks: their memory may
     /// be used again by what `queue` does from here on.
     pub fn follow(&self, queue: &L::Queue, most_bytes: usize) -> Result<Vec<BlockId>> {

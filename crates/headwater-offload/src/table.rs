@@ -119,6 +119,13 @@ impl<L: Lane> Table<L> {
         Ok(())
     }
 
+    /// Blocks that are still to be named by `take_drained` or `follow`.
+    pub fn unnamed(&self) -> Vec<BlockId> {
+        let draining = self.draining.iter().filter(|copy| !copy.is_followed).map(|copy| copy.block);
+        let queued = self.queued.iter().copied().chain(draining).map(BlockId);
+        queued.chain(self.drained.iter().copied()).collect()
+    }
+
     pub fn take_drained(&mut self) -> Vec<BlockId> {
         std::mem::take(&mut self.drained)
     }

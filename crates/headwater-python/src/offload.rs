@@ -106,6 +106,11 @@ impl RawOffloader {
         numbers(drained)
     }
 
+    /// Blocks that `drained` or `follow` will still name.
+    fn unnamed(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        numbers(py.detach(|| on_either!(&*self.0, offloader => offloader.unnamed())))
+    }
+
     /// Makes a stream wait until at most so many bytes are under way, and names the blocks that it waits for.
     fn follow(&self, py: Python<'_>, named: NamedStream, most_bytes: usize) -> PyResult<Vec<u64>> {
         numbers(match &*self.0 {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 import torch
@@ -110,6 +111,10 @@ class Site:
     def __init__(self, raw: RawOffloader, place: Optional[Place]) -> None:
         self.raw, self.place = raw, place
         self._leaving: dict[int, torch.UntypedStorage] = {}
+        self._leaving_limit = 64
+        # Of these, those whose copies are over; and those that nobody needs any more, whose copies are not.
+        self._over: set[int] = set()
+        self._unwanted: set[int] = set()
         self._known: weakref.WeakValueDictionary[tuple[int, int, int], Block] = weakref.WeakValueDictionary()
         # Blocks in the order in which they were saved; they are needed in the other.
         self._line: list[weakref.ref[Block]] = []
@@ -126,21 +131,33 @@ class Site:
         return block if block is not None and block.is_of(owner) else None
 
     def store(self, tensor: Tensor, owner: Tensor, extent: Extent, most: Optional[int]) -> Optional[Block]:
-        self._let_go(self.raw.drained())
+        self._over.update(self.raw.drained())
+        self._let_go(self._over.copy())
         storage, stream = owner.untyped_storage(), self._stream()
         block = Block(self, owner, extent)
         block.stored = self.raw.store(storage.data_ptr() + extent.start, extent.nbytes, stream)
         if block.stored is None:
             return None
-        self._leaving[block.number] = storage
+        self._hold(block.number, storage)
         self._line_up(block)
         self._known[storage._cdata, extent.start, extent.nbytes] = block
         self._largest = max(self._largest, extent.nbytes)
         if self.place is not None:
             # Whoever frees it does so behind this stream, which goes on behind the copies that it follows.
             self.place.use(tensor)
-        self._let_go(self.raw.follow(stream, self._window(most)))
+        followed = self.raw.follow(stream, self._window(most))
+        self._over.update(followed)
+        self._let_go(followed)
         return block
+
+    def _hold(self, number: int, storage: torch.UntypedStorage) -> None:
+        self._leaving[number] = storage
+        if len(self._leaving) >= self._leaving_limit:
+            # Ctrl-C may come when blocks have been named and are not let go yet.
+            unnamed = {*self.raw.unnamed(), number}
+            self._let_go([own for own in self._leaving.copy() if own not in unnamed])
+            self._over &= set(self._leaving)
+            self._leaving_limit = max(64, 2 * len(self._leaving))
 
     def _line_up(self, block: Block) -> None:
         if len(self._line) >= self._line_limit:
@@ -166,6 +183,9 @@ class Site:
         if block.waiting == 0:
             block.back = None
         self._look_ahead(block.at)
+        # Others whose copies are over may be needed next: they stay. Those that nobody needs do not.
+        self._over.update(self.raw.drained())
+        self._let_go(self._over & self._unwanted)
         return saved.over(storage, start)
 
     def _brought(self, block: Block, tally: Tally) -> torch.UntypedStorage:
@@ -224,12 +244,18 @@ class Site:
             room -= block.nbytes
 
     def forget(self, block: Block) -> None:
+        number = block.number
         try:
             self._land(block)
+            block.stored = None
+            self._over.update(self.raw.drained())
         except (OffloadError, RuntimeError):
-            # A device that is lost fills nothing.
+            # A device that is lost fills and reads nothing, and a forked process has no copies of its own.
             pass
-        self._early.pop(block.number, None)
+        self._early.pop(number, None)
+        if number in self._leaving:
+            self._unwanted.add(number)
+            self._let_go(self._over & self._unwanted)
 
     def _window(self, most: Optional[int]) -> int:
         """Bytes that may be under way before the current stream waits for them."""
@@ -237,9 +263,12 @@ class Site:
             return 0
         return max(_WINDOW, 2 * self._largest)
 
-    def _let_go(self, numbers: list[int]) -> None:
+    def _let_go(self, numbers: Iterable[int]) -> None:
+        """Storages that no copy reads. One that is not held yet is let go with the next."""
         for number in numbers:
-            self._leaving.pop(number, None)
+            if self._leaving.pop(number, None) is not None:
+                self._over.discard(number)
+                self._unwanted.discard(number)
 
     def _stream(self) -> Any:
         return 0 if self.place is None else self.place.stream()

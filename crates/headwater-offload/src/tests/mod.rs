@@ -181,13 +181,16 @@ fn blocks_come_back_from_host_memory() {
     let blocks: Vec<BlockId> =
         sizes.iter().enumerate().map(|(seed, bytes)| stored(&offloader, content(seed, *bytes))).collect();
     assert!(offloader.drained().unwrap().is_empty(), "no copy has ended");
+    assert_eq!(offloader.unnamed().unwrap(), blocks);
     // In the order of streams they are there already.
     assert_eq!(loaded(&offloader, blocks[3], sizes[3]).unwrap(), content(3, sizes[3]));
     lane.pass(2);
     assert_eq!(offloader.drained().unwrap(), blocks[..2]);
     assert_eq!(offloader.follow(&(), sizes[3]).unwrap(), blocks[2..3]);
     lane.pass_all();
+    assert_eq!(offloader.unnamed().unwrap(), blocks[3..]);
     assert_eq!(offloader.drained().unwrap(), blocks[3..], "what was followed is not told again");
+    assert!(offloader.unnamed().unwrap().is_empty());
     for (seed, (block, bytes)) in blocks.iter().zip(sizes).enumerate() {
         assert_eq!(loaded(&offloader, *block, bytes).unwrap(), content(seed, bytes));
         assert_eq!(loaded(&offloader, *block, bytes).unwrap(), content(seed, bytes), "a second time");

@@ -23,7 +23,7 @@ impl LentHost {
         Self { start, bytes }
     }
 
-    /// Length.
+    /// Length in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes

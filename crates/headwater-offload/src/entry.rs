@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::lane::Lane;
 
 /// What is known of one block.
-pub(crate) struct Entry<L: Lane> {
+pub(crate) struct BlockEntry<L: Lane> {
     pub bytes: usize,
     pub state: BlockState,
     pub slots: Vec<L::Slot>,
@@ -32,7 +32,7 @@ pub(crate) struct Draining<L: Lane> {
     pub is_followed: bool,
 }
 
-impl<L: Lane> Entry<L> {
+impl<L: Lane> BlockEntry<L> {
     /// A block that waits for host memory.
     pub fn new(bytes: usize, source: (L::Memory, L::Mark)) -> Self {
         Self {

@@ -34,13 +34,13 @@ pub enum Error {
         path.display()
     )]
     Damaged {
-        /// The block.
+        /// The block's number.
         block: u64,
         /// First byte of the block.
         from: usize,
         /// One past the last.
         to: usize,
-        /// The file.
+        /// The folder of the file without a name.
         path: PathBuf,
         /// Where in the file.
         offset: u64,
@@ -52,7 +52,7 @@ pub enum Error {
     /// A disk kept memory that it was given.
     #[error("block {block} is lost: the disk has not answered for it ({why})")]
     Lost {
-        /// The block.
+        /// The block's number.
         block: u64,
         /// What is known.
         why: String,
@@ -60,19 +60,19 @@ pub enum Error {
     /// A number that names no block, or one that was released.
     #[error("there is no block {block}")]
     NoBlock {
-        /// The number.
+        /// The number that was given.
         block: u64,
     },
     /// A block whose bytes have not left yet: whoever stored it still has them.
     #[error("block {block} has not left the device")]
     NotLeft {
-        /// The block.
+        /// The block's number.
         block: u64,
     },
     /// Memory of another length than the block's.
     #[error("block {block} has {bytes} bytes, the memory {got}")]
     Length {
-        /// The block.
+        /// The block's number.
         block: u64,
         /// Its bytes.
         bytes: usize,
@@ -82,7 +82,7 @@ pub enum Error {
     /// A setting that makes no sense.
     #[error("{field} is {value}: {must_be}")]
     Setting {
-        /// Which.
+        /// Name of the setting.
         field: &'static str,
         /// What it was.
         value: u64,

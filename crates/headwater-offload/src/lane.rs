@@ -27,7 +27,7 @@ pub trait Lane: Send + Sync + 'static {
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<Self::Slot>>;
     /// Length of a block's memory.
     fn bytes(memory: &Self::Memory) -> usize;
-    /// Where `queue` stands.
+    /// An event at the present end of `queue`.
     fn mark(&self, queue: &Self::Queue) -> Result<Self::Mark>;
     /// Copies `from` into slots, behind `after`.
     fn down(&self, after: &Self::Mark, from: &Self::Memory, slots: &mut [Self::Slot]) -> Result<Self::Mark>;

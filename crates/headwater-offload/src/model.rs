@@ -9,7 +9,7 @@ use crate::plan::{SavedBlock, StepTrace};
 pub struct Transformer {
     /// Width of a token.
     pub hidden: u64,
-    /// Layers.
+    /// Transformer layers, each attention and a perceptron.
     pub layers: u64,
     /// Attention heads.
     pub heads: u64,

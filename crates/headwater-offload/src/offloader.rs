@@ -45,9 +45,9 @@ pub struct OffloadCounts {
     pub down: u64,
     /// From the host to the device.
     pub up: u64,
-    /// To disks.
+    /// Bytes written to disks.
     pub written: u64,
-    /// From disks.
+    /// Bytes read from disks, checksums right.
     pub read: u64,
     /// Blocks that were taken back from a disk before it began with them.
     pub writes_cancelled: u64,

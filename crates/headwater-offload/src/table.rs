@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use crate::block::{BlockEvent, BlockState};
 use crate::disk::{Disk, Done, Job, Piece, Unit, Units, Way};
-use crate::entry::{Draining, Entry};
+use crate::entry::{BlockEntry, Draining};
 use crate::error::{Error, Result};
 use crate::lane::Lane;
 use crate::offloader::{BlockId, OffloadCounts, StoreOutcome};
 use crate::slots::Slots;
 
 pub(crate) struct Table<L: Lane> {
-    blocks: BTreeMap<u64, Entry<L>>,
+    blocks: BTreeMap<u64, BlockEntry<L>>,
     slots: Slots<L::Slot>,
     /// Blocks that wait for slots, first come first.
     queued: VecDeque<u64>,
@@ -82,7 +82,7 @@ impl<L: Lane> Table<L> {
         self.counts.blocks += 1;
         self.live += need;
         self.most_live = self.most_live.max(self.live);
-        self.blocks.insert(block, Entry::new(bytes, (memory, ready)));
+        self.blocks.insert(block, BlockEntry::new(bytes, (memory, ready)));
         match slots {
             Some(slots) => self.start(lane, block, slots)?,
             None => self.queued.push_back(block),

@@ -26,7 +26,7 @@ pub struct OffloadPlanArgs {
     /// Width of a token.
     #[arg(long, default_value_t = 8192)]
     pub hidden: u64,
-    /// Layers.
+    /// Transformer layers, each attention and a perceptron.
     #[arg(long, default_value_t = 4)]
     pub layers: u64,
     /// Attention heads. Default: one for 128 of the width.

@@ -206,7 +206,7 @@ impl<S: IoBuffer> Disk<S> {
         done
     }
 
-    /// Whether somebody answers.
+    /// Whether the worker thread is running.
     pub fn is_alive(&self) -> bool {
         self.shared.lock().is_alive
     }

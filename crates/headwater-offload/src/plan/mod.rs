@@ -15,7 +15,7 @@ use serde::Serialize;
 /// A block of a step in which nothing left: how long it is, and when it was saved and needed. Seconds since the step began.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SavedBlock {
-    /// Length.
+    /// Length in bytes.
     pub bytes: u64,
     /// When the forward pass has made it.
     pub saved_s: f64,
@@ -28,7 +28,7 @@ pub struct SavedBlock {
 /// What a step saves, in the order in which it does.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StepTrace {
-    /// The blocks.
+    /// Blocks, oldest first.
     pub blocks: Vec<SavedBlock>,
     /// How long the step takes.
     pub step_s: f64,
@@ -41,18 +41,18 @@ pub struct LinkRates {
     pub down: f64,
     /// From the host to the GPU.
     pub up: f64,
-    /// To disks.
+    /// Written to all disks together.
     pub write: f64,
-    /// From disks.
+    /// Read from all disks together.
     pub read: f64,
 }
 
 /// How much room there is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct OffloadRoom {
-    /// Host memory.
+    /// Pinned host memory, in bytes.
     pub host_bytes: u64,
-    /// Disks.
+    /// Bytes that may lie on disks at once.
     pub disk_bytes: u64,
     /// Bytes of saved blocks that should lie on the GPU at most, if there is such a wish.
     pub gpu_bytes: Option<u64>,

@@ -2,7 +2,7 @@
 
     python3 bench/peers/offload.py --hidden 12288 --layers 3 --batch 16 --json offload.jsonl
     python3 bench/peers/offload.py --hidden 2048 --layers 64 --sequence 65536 --batch 1 --ways checkpoint,headwater-checkpoint --disk /nvme --host 1GB
-    python3 bench/peers/offload.py --device cpu --hidden 64 --layers 2 --sequence 32 --batch 2 --smallest 0 --host 1MB --disk DIR --steps 2 --rounds 1
+    python3 bench/peers/offload.py --device cpu --hidden 64 --layers 2 --sequence 32 --batch 2 --smallest 0 --host 16MB --disk DIR --steps 2 --rounds 1
 
 Every way has a process of its own for each round, and ways take turns. The peak is that of `max_memory_allocated` in a step, less what was
 allocated when it began; gradients are there before. Weights and inputs come of one seed, and digests of all gradients are compared with
@@ -18,20 +18,21 @@ import subprocess
 import sys
 import time
 
-WAYS = ["keep", "headwater", "checkpoint", "headwater-checkpoint", "save_on_cpu", "save_on_cpu-checkpoint"]
+WAYS = ["keep", "headwater", "headwater-all", "checkpoint", "headwater-checkpoint", "headwater-checkpoint-all", "save_on_cpu", "save_on_cpu-checkpoint"]
 
 
 def arguments():
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in {"hidden": 8192, "layers": 4, "sequence": 1024, "batch": 16, "vocabulary": 0, "steps": 10, "rounds": 3}.items():
+    for name, value in {"hidden": 8192, "layers": 4, "sequence": 1024, "batch": 16, "vocabulary": 0, "steps": 10, "rounds": 3, "warmup": 6}.items():
         made.add_argument(f"--{name}", type=int, default=value)
     made.add_argument("--bidirectional", action="store_true", help="tokens see those behind them as well, as in BERT")
     made.add_argument("--ways", default="keep,headwater,checkpoint,save_on_cpu", help=f"of {', '.join(WAYS)}")
     made.add_argument("--device", default="cuda")
     made.add_argument("--host", help="host memory for Headwater, as its `host`")
     made.add_argument("--disk", help="a folder for Headwater, as its `disk`")
+    made.add_argument("--gpu", help="GPU memory for Headwater, as its `gpu`")
     made.add_argument("--smallest", default="1MiB", help="as Headwater's `smallest`")
-    made.add_argument("--deterministic", action="store_true", help="attention by matrix products, whose backward repeats to the bit")
+    made.add_argument("--deterministic", action="store_true", help="torch.use_deterministic_algorithms, so that gradients repeat to the bit")
     made.add_argument("--json", help="a file that lines are added to")
     made.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
     return made.parse_args()
@@ -66,6 +67,15 @@ def model(given, torch):
     return layers, head, x
 
 
+def sum_of_bits(tensor, torch):
+    """A number that follows from all bits of a tensor, made where it lies."""
+    sums = 0
+    for number, part in enumerate(tensor.detach().reshape(-1).view(torch.int16).split(1 << 26)):
+        weights = torch.arange(len(part), device=part.device) * 2654435761 + 2 * number + 1
+        sums = sums * 31 + int((part.long() * weights).sum())
+    return (sums + 2**63) % 2**64 - 2**63
+
+
 def measure(given):
     """One way, in this process: a line of figures."""
     import torch
@@ -79,27 +89,32 @@ def measure(given):
     off = None
     if given.one.startswith("headwater"):
         off = headwater.Offload(
-            host=given.host, disk=given.disk, device=given.device, smallest=given.smallest, allow_buffered=given.device == "cpu"
+            host=given.host,
+            disk=given.disk,
+            gpu=given.gpu,
+            device=given.device,
+            smallest=given.smallest,
+            allow_buffered=given.device == "cpu",
+            policy="all" if given.one.endswith("-all") else None,
         )
     hooks = off if off is not None else torch.autograd.graph.save_on_cpu(pin_memory=given.device == "cuda") if moves else contextlib.nullcontext()
-    backends = [torch.nn.attention.SDPBackend.MATH] if given.deterministic else list(torch.nn.attention.SDPBackend.__members__.values())[1:]
+    if given.deterministic:
+        torch.use_deterministic_algorithms(True)
 
     def step():
-        # What is computed again has to be computed in the same way.
-        with torch.nn.attention.sdpa_kernel(backends):
-            with hooks:
-                hidden = x
-                for layer in layers:
-                    hidden = checkpoint(layer, hidden, use_reentrant=False) if "checkpoint" in given.one else layer(hidden)
-                loss = head(hidden).float().square().mean()
-            loss.backward()
+        with hooks:
+            hidden = x
+            for layer in layers:
+                hidden = checkpoint(layer, hidden, use_reentrant=False) if "checkpoint" in given.one else layer(hidden)
+            loss = head(hidden).float().square().mean()
+        loss.backward()
 
     def waited():
         if given.device == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
 
-    for _ in range(3):
+    for _ in range(given.warmup):
         step()
         for parameter in parameters:
             parameter.grad.zero_()
@@ -114,7 +129,7 @@ def measure(given):
         times.append(1e3 * (waited() - begun))
     digest = hashlib.sha256()
     for parameter in parameters:
-        digest.update(parameter.grad.float().cpu().numpy().tobytes())
+        digest.update(sum_of_bits(parameter.grad, torch).to_bytes(8, "little", signed=True))
     line = {name: getattr(given, name) for name in ("hidden", "layers", "sequence", "batch", "vocabulary", "bidirectional", "host", "disk")}
     line |= {"way": given.one, "ms": statistics.median(times), "ms_range": [min(times), max(times)], "gradients": digest.hexdigest()}
     if given.device == "cuda":
@@ -122,6 +137,7 @@ def measure(given):
         line |= {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
     if off is not None:
         line["report"] = off.report().as_dict()
+        line["said"] = str(off.report())
     print(json.dumps(line))
 
 
@@ -147,7 +163,7 @@ def main():
                 with open(given.json, "a") as file:
                     file.write(json.dumps(line) + "\n")
     kept = next((line["gradients"] for line in lines if line["way"] == "keep"), None)
-    print("| way | ms | rounds | peak MB | gradients |\n| --- | --- | --- | --- | --- |")
+    print("| way | ms | rounds | peak MB | expected | stall ms | expected | gradients |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
     for way in ways:
         own = [line for line in lines if line["way"] == way]
         if own:
@@ -155,7 +171,9 @@ def main():
             peak = max(line.get("peak_bytes", 0) for line in own) / 1e6
             same = "same" if all(line["gradients"] == kept for line in own) else "other"
             spread = f"{min(times):.1f} to {max(times):.1f}"
-            print(f"| {way} | {statistics.median(times):.1f} | {spread} | {peak:.0f} | {same if kept else ''} |")
+            plan = (own[-1].get("report") or {}).get("plan") or {}
+            stalls = [f"{plan.get('peak', 0) / 1e6:.0f}", f"{plan.get('stall_measured_ms', 0):.1f}", f"{plan.get('stall_ms', 0):.1f}"] if plan else [""] * 3
+            print(f"| {way} | {statistics.median(times):.1f} | {spread} | {peak:.0f} | {' | '.join(stalls)} | {same if kept else ''} |")
 
 
 if __name__ == "__main__":

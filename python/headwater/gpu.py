@@ -136,6 +136,14 @@ class Place:
         """Memory that tensors lie in."""
         return torch.cuda.memory_allocated(self.device)
 
+    def peak_bytes(self) -> int:
+        """The most of it since torch was told to forget that."""
+        return torch.cuda.max_memory_allocated(self.device)
+
+    def total_bytes(self) -> int:
+        """Memory that the GPU has."""
+        return gpu_memory(self.ordinal)[1]
+
     def __repr__(self) -> str:
         return f"Place({self.device})"
 

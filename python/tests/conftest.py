@@ -109,4 +109,10 @@ def emulated():
         def allocated_bytes(self):
             return 0
 
+        def peak_bytes(self):
+            return 0
+
+        def total_bytes(self):
+            return 1 << 30
+
     return Emulated

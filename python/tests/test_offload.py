@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+import types
 import weakref
 
 import pytest
@@ -152,7 +153,7 @@ def test_a_hundred_steps_hold_no_more_than_ten(tmp_path):
 
     def held():
         gc.collect()
-        assert len(off._sites[torch.device("cpu")]._line) <= 64
+        assert len(off._sites[torch.device("cpu")]._blocks) == 0
         return len(os.listdir("/proc/self/fd")), threading.active_count(), off.report().host
 
     for step in range(100):
@@ -388,7 +389,7 @@ def test_what_is_remembered_does_not_grow(tmp_path):
             loss = net(torch.randn(4, 32)).square().sum()
         loss.backward()
     site = off._sites[torch.device("cpu")]
-    assert len(off._lasting) <= 1024 and len(site._line) <= 64 and len(site._early) == 0
+    assert len(off._lasting) <= 1024 and len(site._blocks) <= 64 and len(site._early) == 0
     kept.backward()
 
 
@@ -498,3 +499,17 @@ def test_a_killed_process_leaves_nothing(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert os.listdir(tmp_path) == []
+
+
+def test_hooks_that_would_do_nothing_are_off_but_for_a_look(tmp_path, monkeypatch):
+    off, seen = offload(tmp_path), []
+    x = torch.ones(4, requires_grad=True)
+    site = types.SimpleNamespace(raw=types.SimpleNamespace(is_idle=lambda: True))
+    monkeypatch.setattr(off, "_sites", {"cpu": site})
+    monkeypatch.setattr(off, "_pack", lambda tensor: seen.append(tensor) or tensor.detach())
+    monkeypatch.setattr(off, "_unpack", lambda tensor: tensor)
+    for _ in range(128):
+        with off:
+            loss = x.exp().sum()
+        loss.backward()
+    assert len(seen) == 2 and off._tally.skipped == 128

@@ -24,7 +24,7 @@ def device_of(gpu):
 def offload(folder, **settings):
     if settings.get("disk"):
         settings["disk"] = folder
-    return headwater.Offload(**{"slot": 4096, "smallest": 0, "allow_buffered": "disk" in settings, **settings})
+    return headwater.Offload(**{"slot": 4096, "smallest": 0, "policy": "all", "allow_buffered": "disk" in settings, **settings})
 
 
 def held(off):
@@ -45,6 +45,50 @@ def test_gradients_are_the_same_to_the_bit(case, way, gpu, tmp_path, monkeypatch
         assert same(gradients(case, device, off, **ways), expected), ways
     assert off.report().blocks > 0
     assert held(off) == [(0, 0)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+@pytest.mark.parametrize("way", WAYS)
+def test_steps_by_plan_have_the_same_gradients(case, way, gpu, tmp_path):
+    """As much leaves as can, before there is a plan and with one."""
+    device, off = device_of(gpu), offload(tmp_path, policy="plan", gpu=1, **WAYS[way])
+    expected = gradients(case, device)
+    for _ in range(5):
+        assert same(gradients(case, device, off), expected)
+    report = off.report()
+    assert report.steps == 5 and report.blocks > 0 and report.plan.steps > 0
+    assert "would be needed" in str(report) and report.plan.limit != "rate"
+    assert held(off) == [(0, 0)]
+
+
+def test_what_fits_stays_until_there_is_a_plan(gpu, tmp_path):
+    device, off = device_of(gpu), offload(tmp_path, host=8 << 20, policy="plan")
+    gradients(mlp, device, off)
+    report = off.report()
+    assert report.blocks == 0 and report.kept["planned"][0] > 0 and report.plan is None
+
+
+def test_hints_bring_back_what_a_micro_batch_needs(gpu, tmp_path):
+    device, off = device_of(gpu), offload(tmp_path, host=8 << 20)
+    weight = data(device, ROWS, WIDTH, requires_grad=True)
+
+    def loss():
+        return (weight * 2).exp().sin().tanh().sum()
+
+    expected = torch.autograd.grad(loss(), weight)[0] * 2
+    losses = []
+    for microbatch in range(2):
+        off.hint(next="forward", microbatch=microbatch)
+        with off:
+            losses.append(loss())
+    found = 0
+    for microbatch in range(2):
+        off.hint(next="backward", microbatch=microbatch)
+        found = found + torch.autograd.grad(losses[microbatch], weight)[0]
+    assert torch.equal(found, expected)
+    assert off.report().blocks > 0 and held(off) == [(0, 0)]
+    with pytest.raises(ValueError, match="next is 'sideways'"):
+        off.hint(next="sideways")
 
 
 def test_gradients_of_gradients(gpu, tmp_path):

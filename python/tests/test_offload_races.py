@@ -11,7 +11,7 @@ import headwater  # noqa: E402
 from conftest import IS_HELD  # noqa: E402
 from headwater.offload import site  # noqa: E402
 from headwater.offload.context import Saved  # noqa: E402
-from offload_cases import CASES, attention, gradients, mlp, same  # noqa: E402
+from offload_cases import CASES, ROWS, WIDTH, attention, data, gradients, mlp, same  # noqa: E402
 
 pytestmark = [pytest.mark.streams, pytest.mark.skipif(not IS_HELD, reason="needs the emulator with HWEMU_ORDER")]
 
@@ -22,7 +22,7 @@ def offload(folder, way):
     settings = dict(WAYS[way])
     if settings.get("disk"):
         settings.update(disk=folder, allow_buffered=True)
-    return headwater.Offload(slot=4096, smallest=0, **settings)
+    return headwater.Offload(slot=4096, smallest=0, policy="all", **settings)
 
 
 def run(case, folder, way, **ways):
@@ -47,6 +47,20 @@ def _nothing_waits_for_long(monkeypatch):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_gradients_are_the_same_in_any_order(case, way, gpu, tmp_path):
     assert run(case, tmp_path, way)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_steps_by_plan_in_any_order(case, gpu, tmp_path):
+    import held
+
+    expected = gradients(case, "cpu")
+    with held.Homes():
+        off = headwater.Offload(slot=4096, smallest=0, host=4 << 20, gpu=1)
+        for _ in range(4):
+            assert same(gradients(case, "cpu", off), expected)
+            held.driver("cuCtxSynchronize")
+        gc.collect()
+    assert off.report().plan.steps > 0
 
 
 def test_a_graph_that_is_kept(gpu, tmp_path):
@@ -79,14 +93,14 @@ def test_memory_that_goes_before_its_copy_is_over_is_found(gpu, tmp_path, monkey
     """Torchtune dropped tensors while they were read."""
     import held
 
-    stored = site.Site.store
+    saved = site.Site.save
 
-    def store(self, *given):
-        block = stored(self, *given)
+    def save(self, *given):
+        block = saved(self, *given)
         self._leaving.clear()
         return block
 
-    monkeypatch.setattr(site.Site, "store", store)
+    monkeypatch.setattr(site.Site, "save", save)
     with held.caught():
         run(mlp, tmp_path, "host")
 
@@ -126,6 +140,21 @@ def test_memory_that_goes_before_it_was_filled_is_found(gpu, tmp_path, monkeypat
     """A block that was brought back early and that nobody asks for."""
     import held
 
+    def half(device):
+        weight = data(device, ROWS, WIDTH, requires_grad=True)
+
+        def loss():
+            dropped = weight.sin().exp().tanh().cos()
+            needed = weight.cos().exp().sin().square().sum()
+            needed.register_hook(lambda gradient: kept.append(dropped))
+            return needed
+
+        return [weight], loss
+
+    kept = []
+    assert run(half, tmp_path, "host") and kept
+    kept.clear()
     monkeypatch.setattr(site.Site, "_land", lambda self, block: None)
     with held.caught("free"):
-        run(next(case for case in CASES if case.__name__ == "recurrent"), tmp_path, "host")
+        run(half, tmp_path, "host")
+        kept.clear()

@@ -173,6 +173,8 @@ UNSEEN = {
     ("UnifiedTensor.memAdvise", "device"): "the driver is told, which shows in speed alone",
     ("Offload", "allow_buffered"): "only file systems without direct I/O ask for it",
     ("Offload", "allow_network"): "only file systems of other machines ask for it",
+    ("Offload", "policy"): "on a CPU all leaves, and a plan is refused",
+    ("Offload.hint", "microbatch"): "what comes back early is the same",
     ("compile", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
     ("compile.Layer", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
     ("compile.Layer.module", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
@@ -598,6 +600,17 @@ def offloaded(place, **more):
     return [report.blocks, sorted(report.kept), report.host, lengths]
 
 
+def hinted(place, **more):
+    folder = place.new()
+    os.makedirs(folder)
+    off = headwater.Offload(disk=folder, device="cpu", host=1 << 20, slot=4096, smallest=0, allow_buffered=True)
+    off.hint(**{"next": "forward", **more})
+    with off:
+        loss = (torch.ones(64, 64, requires_grad=True) * 2).exp().sum()
+    loss.backward()
+    return sorted(map(str, next(iter(off._sites.values()))._microbatches))
+
+
 def checkpointed(place, **more):
     return headwater.checkpoint(lambda x: x * 2, torch.ones(3, requires_grad=True), **more).detach()
 
@@ -930,6 +943,7 @@ BASES = {
     "module.LayerModule.forward": forwarded,
     "LayerGraph": layer_graph,
     "Offload": offloaded,
+    "Offload.hint": hinted,
     "checkpoint": checkpointed,
     "offload.report.Report": lambda place, **more: Report(**more).as_dict(),
     "unified": unified,

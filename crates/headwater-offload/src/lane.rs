@@ -5,8 +5,9 @@
 //! at once; for them only the disk is another memory.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use headwater_cuda::{Event, Gpu, Span, Stream};
+use headwater_cuda::{Allocation, Event, Gpu, Span, Stream};
 use headwater_memory::io::{AlignedBuffer, IoBuffer};
 use headwater_memory::{Buffer, LentHost, Pinned, pinned_slots};
 
@@ -20,7 +21,7 @@ pub trait Lane: Send + Sync + 'static {
     type Memory: Send;
     /// The caller's stream.
     type Queue;
-    /// A point in the order of a stream.
+    /// A point in the order of a stream, whose moment is known when it has passed.
     type Mark: Clone + Send + Sync;
 
     /// Host memory in pieces of `bytes`.
@@ -30,14 +31,30 @@ pub trait Lane: Send + Sync + 'static {
     /// An event at the present end of `queue`.
     fn mark(&self, queue: &Self::Queue) -> Result<Self::Mark>;
     /// Copies `from` into slots, behind `after`.
-    fn down(&self, after: &Self::Mark, from: &Self::Memory, slots: &mut [Self::Slot]) -> Result<Self::Mark>;
+    fn down(&self, after: &Self::Mark, from: &Self::Memory, slots: &mut [Self::Slot]) -> Result<Copied<Self::Mark>>;
     /// Copies slots into `to`, behind all of `after`.
-    fn up(&self, after: &[Self::Mark], slots: &[Self::Slot], to: &Self::Memory) -> Result<Self::Mark>;
+    fn up(&self, after: &[Self::Mark], slots: &[Self::Slot], to: &Self::Memory) -> Result<Copied<Self::Mark>>;
     /// Whether the host may rely on what lies before a mark.
     fn has_passed(&self, mark: &Self::Mark) -> Result<bool>;
     /// Makes `queue` wait for a mark.
     fn follow(&self, queue: &Self::Queue, mark: &Self::Mark) -> Result<()>;
+    /// Seconds between two marks that have passed.
+    fn seconds(&self, from: &Self::Mark, to: &Self::Mark) -> Result<f64>;
+    /// Bytes a second from the device to the host and back, measured now with nothing beside.
+    fn rates(&self) -> Result<(f64, f64)>;
 }
+
+/// When a copy begins, and when it is over.
+#[derive(Debug, Clone)]
+pub struct Copied<M> {
+    /// Behind what it waits for.
+    pub begun: M,
+    /// Behind its last byte.
+    pub ended: M,
+}
+
+/// Memory that rates are measured with.
+const PROBE_BYTES: usize = 32 << 20;
 
 /// A GPU's memory.
 #[derive(Debug)]
@@ -69,25 +86,29 @@ impl Lane for GpuLane {
     }
 
     fn mark(&self, queue: &Stream) -> Result<Arc<Event>> {
-        Ok(Arc::new(queue.record()?))
+        let event = Event::timed(&self.gpu)?;
+        event.record_on(queue)?;
+        Ok(Arc::new(event))
     }
 
-    fn down(&self, after: &Arc<Event>, from: &Span, slots: &mut [Self::Slot]) -> Result<Arc<Event>> {
+    fn down(&self, after: &Arc<Event>, from: &Span, slots: &mut [Self::Slot]) -> Result<Copied<Arc<Event>>> {
         self.down.wait(after)?;
+        let begun = self.mark(&self.down)?;
         for (slot, part) in pairs(slots, from) {
             // Its last block may still be on its way up.
             slot.allocation().settle_on(&self.down)?;
             self.down.copy(&part, &slot)?;
         }
-        self.mark(&self.down)
+        Ok(Copied { begun, ended: self.mark(&self.down)? })
     }
 
-    fn up(&self, after: &[Arc<Event>], slots: &[Self::Slot], to: &Span) -> Result<Arc<Event>> {
+    fn up(&self, after: &[Arc<Event>], slots: &[Self::Slot], to: &Span) -> Result<Copied<Arc<Event>>> {
         after.iter().try_for_each(|mark| self.up.wait(mark))?;
+        let begun = self.mark(&self.up)?;
         for (slot, part) in pairs(slots, to) {
             self.up.copy(&slot, &part)?;
         }
-        self.mark(&self.up)
+        Ok(Copied { begun, ended: self.mark(&self.up)? })
     }
 
     fn has_passed(&self, mark: &Arc<Event>) -> Result<bool> {
@@ -96,6 +117,28 @@ impl Lane for GpuLane {
 
     fn follow(&self, queue: &Stream, mark: &Arc<Event>) -> Result<()> {
         Ok(queue.wait(mark)?)
+    }
+
+    fn seconds(&self, from: &Arc<Event>, to: &Arc<Event>) -> Result<f64> {
+        Ok(f64::from(to.ms_since(from)?) / 1e3)
+    }
+
+    fn rates(&self) -> Result<(f64, f64)> {
+        let stream = Stream::new(&self.gpu)?;
+        let near = Span::whole(Allocation::on_stream(&stream, PROBE_BYTES)?);
+        let host = Span::whole(Allocation::pinned(&self.gpu, PROBE_BYTES)?);
+        let rate = |from: &Span, to: &Span| -> Result<f64> {
+            let mut best = f64::INFINITY;
+            for _ in 0..3 {
+                let begun = self.mark(&stream)?;
+                stream.copy(from, to)?;
+                let ended = self.mark(&stream)?;
+                ended.synchronize()?;
+                best = best.min(self.seconds(&begun, &ended)?);
+            }
+            Ok(PROBE_BYTES as f64 / best.max(1e-9))
+        };
+        Ok((rate(&near, &host)?, rate(&host, &near)?))
     }
 }
 
@@ -118,7 +161,7 @@ impl Lane for HostLane {
     type Slot = AlignedBuffer;
     type Memory = LentHost;
     type Queue = ();
-    type Mark = ();
+    type Mark = Instant;
 
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<AlignedBuffer>> {
         (0..count).map(|_| Ok(AlignedBuffer::new(bytes)?)).collect()
@@ -128,12 +171,12 @@ impl Lane for HostLane {
         memory.bytes()
     }
 
-    fn mark(&self, (): &()) -> Result<()> {
-        Ok(())
+    fn mark(&self, (): &()) -> Result<Instant> {
+        Ok(Instant::now())
     }
 
-    fn down(&self, (): &(), from: &LentHost, slots: &mut [AlignedBuffer]) -> Result<()> {
-        let mut at = 0;
+    fn down(&self, _: &Instant, from: &LentHost, slots: &mut [AlignedBuffer]) -> Result<Copied<Instant>> {
+        let (begun, mut at) = (Instant::now(), 0);
         for slot in slots {
             let bytes = slot.len().min(from.bytes() - at);
             if !from.copy_to(at, &mut slot[..bytes]) {
@@ -141,11 +184,11 @@ impl Lane for HostLane {
             }
             at += bytes;
         }
-        Ok(())
+        Ok(Copied { begun, ended: Instant::now() })
     }
 
-    fn up(&self, _: &[()], slots: &[AlignedBuffer], to: &LentHost) -> Result<()> {
-        let mut at = 0;
+    fn up(&self, _: &[Instant], slots: &[AlignedBuffer], to: &LentHost) -> Result<Copied<Instant>> {
+        let (begun, mut at) = (Instant::now(), 0);
         for slot in slots {
             let bytes = slot.len().min(to.bytes() - at);
             if !to.copy_from(at, &slot[..bytes]) {
@@ -153,15 +196,24 @@ impl Lane for HostLane {
             }
             at += bytes;
         }
-        Ok(())
+        Ok(Copied { begun, ended: Instant::now() })
     }
 
-    fn has_passed(&self, (): &()) -> Result<bool> {
+    fn has_passed(&self, _: &Instant) -> Result<bool> {
         Ok(true)
     }
 
-    fn follow(&self, (): &(), (): &()) -> Result<()> {
+    fn follow(&self, (): &(), _: &Instant) -> Result<()> {
         Ok(())
+    }
+
+    fn seconds(&self, from: &Instant, to: &Instant) -> Result<f64> {
+        Ok(to.duration_since(*from).as_secs_f64())
+    }
+
+    fn rates(&self) -> Result<(f64, f64)> {
+        const OF_MEMORY: f64 = 10e9;
+        Ok((OF_MEMORY, OF_MEMORY))
     }
 }
 

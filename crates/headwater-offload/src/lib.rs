@@ -10,6 +10,7 @@
 //! | And from there to disk? | [`DiskConfig`] |
 //! | Who keeps count of all blocks? | [`Offloader`] |
 //! | Which blocks should leave, and what does that cost? | [`plan`] |
+//! | How do steps become plans, and plans steps? | [`OffloadPolicy`] |
 //! | What would a transformer need? | [`model`] |
 //!
 //! A block is the bytes of one storage as they were when it was saved. At every moment one whole copy of it is valid, and what is
@@ -20,15 +21,18 @@ mod disk;
 mod entry;
 pub mod error;
 mod lane;
+mod meter;
 pub mod model;
 mod offloader;
 pub mod plan;
 mod slots;
+mod step;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use disk::DiskConfig;
 pub use error::{Error, Result};
-pub use lane::{GpuLane, HostLane, Lane};
-pub use offloader::{BlockId, OffloadCounts, Offloader, OffloaderConfig, StoreOutcome};
+pub use lane::{Copied, GpuLane, HostLane, Lane};
+pub use offloader::{BlockId, OffloadCounts, Offloader, OffloaderConfig, Saving, StoreOutcome};
+pub use step::{DeviceUse, OffloadPolicy, StepReport};

@@ -96,7 +96,7 @@ impl Transformer {
             }
         };
         let blocks = (0..parts).zip(sizes).map(block).filter(|block| block.bytes > 0).collect();
-        StepTrace { blocks, step_s }
+        StepTrace { blocks, step_s, beside: Vec::new() }
     }
 
     /// Bytes a second that have to leave so that nothing waits: all that is saved, in half of the step.

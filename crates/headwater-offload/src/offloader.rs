@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::disk::{Disk, DiskConfig};
 use crate::error::{Error, Result};
-use crate::lane::Lane;
+use crate::lane::{Copied, Lane};
+use crate::plan::OffloadRoom;
 use crate::slots::Slots;
+use crate::step::{DeviceUse, OffloadPolicy, StepReport, Steps};
 use crate::table::{Found, Table};
 
 /// Names a block. Never used again.
@@ -25,6 +27,11 @@ pub struct OffloaderConfig {
     pub slot_bytes: usize,
     /// Where blocks go that host memory has no room for.
     pub disk: Option<DiskConfig>,
+    /// Which blocks leave.
+    pub policy: OffloadPolicy,
+    /// Bytes of copies each way that are under way at once without a plan, and by which blocks come back early with one. Enough for the
+    /// link to be busy, and little beside what is saved.
+    pub window_bytes: usize,
 }
 
 /// What became of bytes that should leave.
@@ -34,6 +41,19 @@ pub enum StoreOutcome {
     Leaving(BlockId),
     /// There is no room for them.
     NoRoom,
+}
+
+/// What became of a block that was saved.
+#[derive(Debug)]
+pub struct Saving {
+    /// Its number among all that were saved, and of its block where it leaves.
+    pub number: BlockId,
+    /// Whether it leaves; none where it should and there is no room.
+    pub leaves: Option<bool>,
+    /// Blocks whose memory nobody reads any more, and those that the caller's stream goes on behind.
+    pub drained: Vec<BlockId>,
+    /// See [`Offloader::follow`].
+    pub followed: Vec<BlockId>,
 }
 
 /// What was done so far. Bytes unless the name says otherwise.
@@ -63,6 +83,8 @@ pub struct OffloadCounts {
     pub overdraft: u64,
     /// Nanoseconds that callers waited for a disk.
     pub waited_ns: u64,
+    /// Nanoseconds that streams waited for copies, as far as they are over.
+    pub stalled_ns: u64,
     /// Why disks are no longer written to.
     pub disk_fault: Option<String>,
     /// What reads and writes files, and why it is not io_uring when it is not.
@@ -72,6 +94,10 @@ pub struct OffloadCounts {
 /// Blocks that have left a device.
 pub struct Offloader<L: Lane> {
     table: Mutex<Table<L>>,
+    steps: Mutex<Steps<L::Mark>>,
+    /// When the block before was saved: as long as the device is not there, it does not wait for the host.
+    last: Mutex<Option<L::Mark>>,
+    room: OffloadRoom,
     lane: L,
     disk: Option<Disk<L::Slot>>,
     made_by: u32,
@@ -79,6 +105,8 @@ pub struct Offloader<L: Lane> {
 
 /// How long a caller sleeps before it looks again, should nobody wake it.
 const NAP: Duration = Duration::from_millis(20);
+/// How long a caller lets a disk make room while its device is busy.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl<L: Lane> Offloader<L> {
     /// An offloader without blocks. Host memory is asked for when it is needed, files are made at once.
@@ -95,15 +123,133 @@ impl<L: Lane> Offloader<L> {
         let opened = config.disk.as_ref().map(|disk| Disk::open(disk, slot_bytes)).transpose()?;
         let (disk, units) = opened.map_or((None, None), |(disk, units)| (Some(disk), Some(units)));
         let table = Table::new(Slots::new(config.host_bytes / slot_bytes, slot_bytes), units);
-        Ok(Self { table: Mutex::new(table), lane, disk, made_by: std::process::id() })
+        let disk_bytes = config.disk.as_ref().map_or(0, |disk| disk.limit_bytes);
+        let room = OffloadRoom {
+            host_bytes: config.host_bytes as u64,
+            disk_bytes,
+            gpu_bytes: None,
+            window_bytes: config.window_bytes as u64,
+        };
+        Ok(Self {
+            table: Mutex::new(table),
+            steps: Mutex::new(Steps::new(config.policy, config.window_bytes as u64)),
+            last: Mutex::default(),
+            room,
+            lane,
+            disk,
+            made_by: std::process::id(),
+        })
     }
 
-    /// Lets bytes leave behind what `queue` has to do now.
+    /// Lets bytes leave behind what `queue` has to do now, whatever the policy is.
     pub fn store(&self, memory: L::Memory, queue: &L::Queue) -> Result<StoreOutcome> {
         let mut table = self.lock()?;
         table.advance(&self.lane, self.disk.as_ref())?;
         let ready = self.lane.mark(queue)?;
-        table.store(&self.lane, self.disk.as_ref(), memory, ready)
+        let (number, _) = lock(&self.steps).save(L::bytes(&memory) as u64, &ready, DeviceUse::default());
+        table.store(&self.lane, self.disk.as_ref(), BlockId(number), (memory, ready))
+    }
+
+    /// Takes note of bytes that are saved. They leave behind what `queue` has to do now, or stay, as the policy says; and `queue` goes on
+    /// behind copies that are over by then.
+    pub fn save(&self, memory: L::Memory, queue: &L::Queue, used: DeviceUse) -> Result<Saving> {
+        let (bytes, mut table) = (L::bytes(&memory) as u64, self.lock()?);
+        table.advance(&self.lane, self.disk.as_ref())?;
+        let ready = self.lane.mark(queue)?;
+        let mut steps = lock(&self.steps);
+        for (_, seconds) in table.meters.waits.over(&self.lane)? {
+            table.note_stall(seconds);
+            steps.note_stall(seconds);
+        }
+        steps.plan(&self.lane, || table.meters.rates(&self.lane, self.disk.is_some()), &self.room)?;
+        let (number, advice) = steps.save(bytes, &ready, used);
+        let window = advice.window.unwrap_or_else(|| steps.window(used));
+        drop(steps);
+        let mut leaves = Some(false);
+        if advice.leaves {
+            table = self.with_room(table, L::bytes(&memory))?;
+            let stored = table.store(&self.lane, self.disk.as_ref(), BlockId(number), (memory, ready.clone()))?;
+            leaves = (stored != StoreOutcome::NoRoom).then_some(true);
+        }
+        *lock(&self.last) = Some(ready.clone());
+        let followed = table.follow(&self.lane, queue, usize::try_from(window).unwrap_or(usize::MAX))?;
+        if !followed.is_empty() {
+            self.note_wait(&mut table, ready, queue)?;
+        }
+        Ok(Saving { number: BlockId(number), leaves, drained: table.take_drained(), followed })
+    }
+
+    /// The table, when a disk has made room for so many bytes, or when the device has nothing to do.
+    fn with_room<'a>(&'a self, mut table: MutexGuard<'a, Table<L>>, bytes: usize) -> Result<MutexGuard<'a, Table<L>>> {
+        let (Some(disk), begun) = (&self.disk, Instant::now()) else { return Ok(table) };
+        let last = lock(&self.last).clone();
+        while table.must_wait(&self.lane, bytes)
+            && begun.elapsed() < PATIENCE
+            && last.as_ref().is_some_and(|mark| matches!(self.lane.has_passed(mark), Ok(false)))
+        {
+            drop(table);
+            disk.wait(Duration::from_millis(1));
+            table = self.lock()?;
+            table.advance(&self.lane, self.disk.as_ref())?;
+        }
+        Ok(table)
+    }
+
+    fn note_wait(&self, table: &mut Table<L>, begun: L::Mark, queue: &L::Queue) -> Result<()> {
+        let waited = Copied { begun, ended: self.lane.mark(queue)? };
+        table.meters.waits.add(&waited, 0);
+        lock(&self.steps).wait(&waited.begun, &waited.ended);
+        Ok(())
+    }
+
+    /// Takes note of a block that is needed now, and names those that should be loaded now because they are needed next. Those of `here` are
+    /// still on the device, and `early` bytes of others are on their way or there.
+    pub fn need(
+        &self,
+        BlockId(number): BlockId,
+        queue: &L::Queue,
+        used: DeviceUse,
+        (here, early): (&[BlockId], usize),
+    ) -> Result<Vec<BlockId>> {
+        let mut table = self.lock()?;
+        table.advance(&self.lane, self.disk.as_ref())?;
+        let mut steps = lock(&self.steps);
+        let mark = if steps.is_recorded() { Some(self.lane.mark(queue)?) } else { None };
+        let advice = steps.need(number, mark.as_ref(), used);
+        let room = advice.ahead_bytes.unwrap_or_else(|| steps.window(DeviceUse::default()));
+        drop(steps);
+        let room = usize::try_from(room).unwrap_or(usize::MAX).saturating_sub(early);
+        let soon: Vec<u64> = advice.next.into_iter().filter(|own| !here.contains(&BlockId(*own))).collect();
+        table.ahead(&self.lane, self.disk.as_ref(), &soon, room)
+    }
+
+    /// Of blocks that somebody says are needed soon, those that should be loaded now, as of [`Offloader::need`].
+    pub fn expect(&self, soon: &[BlockId], (here, early): (&[BlockId], usize)) -> Result<Vec<BlockId>> {
+        let mut table = self.lock()?;
+        table.advance(&self.lane, self.disk.as_ref())?;
+        let room = usize::try_from(lock(&self.steps).window(DeviceUse::default())).unwrap_or(usize::MAX);
+        let soon: Vec<u64> = soon.iter().filter(|own| !here.contains(own)).map(|BlockId(number)| *number).collect();
+        table.ahead(&self.lane, self.disk.as_ref(), &soon, room.saturating_sub(early))
+    }
+
+    /// Whether a block of so many bytes would stay if it were saved now.
+    pub fn would_stay(&self, bytes: u64, used: DeviceUse) -> bool {
+        lock(&self.steps).would_stay(bytes, used)
+    }
+
+    /// Whether the plan is to keep everything, so that nobody need tell of what is saved. Now and then somebody should.
+    pub fn is_idle(&self) -> bool {
+        lock(&self.steps).is_idle()
+    }
+
+    /// Whether [`DeviceUse`] is looked at now.
+    pub fn is_measuring(&self) -> bool {
+        lock(&self.steps).is_measuring()
+    }
+
+    /// How steps went, and what is expected of the next.
+    pub fn steps(&self) -> StepReport {
+        lock(&self.steps).report()
     }
 
     /// Blocks whose bytes nobody reads on the device any more, since this was asked last. Every block is named once, here or by
@@ -152,7 +298,12 @@ impl<L: Lane> Offloader<L> {
 
     /// Makes `queue` wait for a mark of [`Offloader::load`].
     pub fn join(&self, queue: &L::Queue, mark: &L::Mark) -> Result<()> {
-        self.lane.follow(queue, mark)
+        if self.lane.has_passed(mark)? {
+            return self.lane.follow(queue, mark);
+        }
+        let begun = self.lane.mark(queue)?;
+        self.lane.follow(queue, mark)?;
+        self.note_wait(&mut *self.lock()?, begun, queue)
     }
 
     /// Starts reading a block that is on disk alone, where there is room for it. True when it is, or will be, in host memory.
@@ -172,7 +323,9 @@ impl<L: Lane> Offloader<L> {
     /// Forgets a block. One that is unknown is forgotten already. Its memory on the device stays whose it is until [`Offloader::drained`]
     /// or [`Offloader::follow`] has named it.
     pub fn release(&self, block: BlockId) -> Result<()> {
-        self.lock()?.release(self.disk.as_ref(), block);
+        let mut table = self.lock()?;
+        table.release(self.disk.as_ref(), block);
+        lock(&self.steps).release(block.0);
         Ok(())
     }
 
@@ -183,7 +336,12 @@ impl<L: Lane> Offloader<L> {
 
     /// What was done so far.
     pub fn counts(&self) -> Result<OffloadCounts> {
-        let mut counts = self.lock()?.counts();
+        let mut table = self.lock()?;
+        for (_, seconds) in table.meters.waits.over(&self.lane)? {
+            table.note_stall(seconds);
+            lock(&self.steps).note_stall(seconds);
+        }
+        let mut counts = table.counts();
         counts.disk_engine = self.disk.as_ref().map(|disk| match disk.engine() {
             (kind, Some(why)) => format!("{kind} ({why})"),
             (kind, None) => kind.to_string(),
@@ -198,6 +356,10 @@ impl<L: Lane> Offloader<L> {
         }
         Ok(self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<L: Lane> Drop for Offloader<L> {

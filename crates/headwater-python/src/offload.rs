@@ -1,15 +1,16 @@
-//! Blocks that leave a device, as `python/headwater/offload.py` names them: by addresses and numbers.
+//! Blocks that leave a device, as `python/headwater/offload/site.py` names them: by addresses and numbers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use headwater::cuda::{Event, Gpu};
 use headwater::offload::{
-    BlockId, DiskConfig, Error, GpuLane, HostLane, Offloader, OffloaderConfig, Result, StoreOutcome,
+    BlockId, DeviceUse, DiskConfig, Error, GpuLane, HostLane, OffloadPolicy, Offloader, OffloaderConfig, Result, Saving,
 };
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use serde::Serialize;
 
 use crate::cuda::{NamedStream, at, gpu, host_at, stream};
 use crate::error::{of_cuda, of_memory};
@@ -33,11 +34,27 @@ macro_rules! on_either {
 #[pyclass(frozen, module = "headwater")]
 pub struct RawOffloader(Arc<Kind>);
 
+/// Bytes of host memory, of a slot, and of copies that are under way without a plan.
+type Lengths = (usize, usize, usize);
+
+/// Bytes that are allocated, those of blocks, and the most that were allocated.
+type Used = (u64, u64, u64);
+
+fn of_device((allocated, blocks, peak): Used) -> DeviceUse {
+    DeviceUse { allocated, blocks, peak }
+}
+
+/// When blocks leave by a plan: the share of its time that a step may become longer, and the bytes that the device has.
+type Planning = (f64, u64);
+
 /// A block, released when this goes: where Python could be interrupted, it cannot be forgotten.
 #[pyclass(frozen, module = "headwater")]
 pub struct StoredBlock {
     #[pyo3(get)]
     number: u64,
+    /// Whether it leaves; none where there was no room.
+    #[pyo3(get)]
+    leaves: Option<bool>,
     kind: Arc<Kind>,
 }
 
@@ -63,17 +80,23 @@ impl RawOffloader {
     fn new(
         py: Python<'_>,
         device: Option<usize>,
-        host_bytes: usize,
-        slot_bytes: usize,
+        lengths: Lengths,
         disks: Option<Disks>,
+        most_bytes: Option<u64>,
+        planning: Option<Planning>,
     ) -> PyResult<Self> {
+        let (host_bytes, slot_bytes, window_bytes) = lengths;
         let disk = disks.map(|(folders, limit_bytes, is_reserved, allow_buffered, allow_network)| DiskConfig {
             is_reserved,
             allow_buffered,
             allow_network,
             ..DiskConfig::new(folders, limit_bytes)
         });
-        let config = OffloaderConfig { host_bytes, slot_bytes, disk };
+        let policy = match planning {
+            Some((slack, device_bytes)) => OffloadPolicy::Plan { slack, most_bytes, device_bytes },
+            None => OffloadPolicy::All { most_bytes },
+        };
+        let config = OffloaderConfig { host_bytes, slot_bytes, disk, policy, window_bytes };
         let gpu = device.map(gpu).transpose()?;
         let made = py.detach(|| match gpu {
             Some(gpu) => Ok(Kind::Gpu(gpu.clone(), Offloader::new(GpuLane::new(&gpu)?, &config)?)),
@@ -82,22 +105,79 @@ impl RawOffloader {
         made.map(|kind| Self(Arc::new(kind))).map_err(raised)
     }
 
-    /// Lets bytes leave; none when there is no room.
-    fn store(&self, py: Python<'_>, address: usize, bytes: usize, named: NamedStream) -> PyResult<Option<StoredBlock>> {
-        let stored = match &*self.0 {
+    /// Takes note of bytes that are saved, of the bytes that are allocated, and how many of these are blocks: the block, and those whose
+    /// memory nobody reads any more, or that the stream goes on behind.
+    fn save(
+        &self,
+        py: Python<'_>,
+        address: usize,
+        bytes: usize,
+        named: NamedStream,
+        used: Used,
+    ) -> PyResult<(StoredBlock, Vec<u64>, Vec<u64>)> {
+        let used = of_device(used);
+        let saving = match &*self.0 {
             Kind::Gpu(gpu, offloader) => {
                 let (queue, memory) = (stream(gpu, named)?, at(gpu, address, bytes));
-                py.detach(|| offloader.store(memory, &queue))
+                py.detach(|| offloader.save(memory, &queue, used))
             }
             Kind::Host(offloader) => {
                 let memory = host_at(address, bytes);
-                py.detach(|| offloader.store(memory, &()))
+                py.detach(|| offloader.save(memory, &(), used))
             }
         };
-        Ok(match stored.map_err(raised)? {
-            StoreOutcome::Leaving(BlockId(number)) => Some(StoredBlock { number, kind: Arc::clone(&self.0) }),
-            StoreOutcome::NoRoom => None,
+        let Saving { number: BlockId(number), leaves, drained, followed } = saving.map_err(raised)?;
+        let block = StoredBlock { number, leaves, kind: Arc::clone(&self.0) };
+        Ok((block, numbers(Ok(drained))?, numbers(Ok(followed))?))
+    }
+
+    /// Takes note of a block that is needed, and names those that should be loaded now. Those of `here` have not gone, and `early`
+    /// bytes of others are on their way back or there.
+    fn need(
+        &self,
+        py: Python<'_>,
+        block: u64,
+        named: NamedStream,
+        used: Used,
+        here: Vec<u64>,
+        early: usize,
+    ) -> PyResult<Vec<u64>> {
+        let here: Vec<BlockId> = here.into_iter().map(BlockId).collect();
+        let used = of_device(used);
+        numbers(match &*self.0 {
+            Kind::Gpu(gpu, offloader) => {
+                let queue = stream(gpu, named)?;
+                py.detach(|| offloader.need(BlockId(block), &queue, used, (&here, early)))
+            }
+            Kind::Host(offloader) => py.detach(|| offloader.need(BlockId(block), &(), used, (&here, early))),
         })
+    }
+
+    /// Of blocks that are needed soon, those that should be loaded now.
+    fn expect(&self, py: Python<'_>, soon: Vec<u64>, here: Vec<u64>, early: usize) -> PyResult<Vec<u64>> {
+        let [soon, here] = [soon, here].map(|all| all.into_iter().map(BlockId).collect::<Vec<_>>());
+        numbers(py.detach(|| on_either!(&*self.0, offloader => offloader.expect(&soon, (&here, early)))))
+    }
+
+    /// Whether a block of so many bytes would stay if it were saved now.
+    fn would_stay(&self, bytes: u64, used: Used) -> bool {
+        let used = of_device(used);
+        on_either!(&*self.0, offloader => offloader.would_stay(bytes, used))
+    }
+
+    /// Whether the plan is to keep everything.
+    fn is_idle(&self) -> bool {
+        on_either!(&*self.0, offloader => offloader.is_idle())
+    }
+
+    /// Whether the bytes that are allocated are looked at now.
+    fn is_measuring(&self) -> bool {
+        on_either!(&*self.0, offloader => offloader.is_measuring())
+    }
+
+    /// How steps went, and what is expected of the next, as JSON.
+    fn steps(&self) -> PyResult<String> {
+        json(&on_either!(&*self.0, offloader => offloader.steps()))
     }
 
     /// Blocks whose memory nobody reads any more, since this was asked last.
@@ -111,17 +191,6 @@ impl RawOffloader {
         numbers(py.detach(|| on_either!(&*self.0, offloader => offloader.unnamed())))
     }
 
-    /// Makes a stream wait until at most so many bytes are under way, and names the blocks that it waits for.
-    fn follow(&self, py: Python<'_>, named: NamedStream, most_bytes: usize) -> PyResult<Vec<u64>> {
-        numbers(match &*self.0 {
-            Kind::Gpu(gpu, offloader) => {
-                let queue = stream(gpu, named)?;
-                py.detach(|| offloader.follow(&queue, most_bytes))
-            }
-            Kind::Host(offloader) => offloader.follow(&(), most_bytes),
-        })
-    }
-
     /// Brings a block back to memory that is free behind what the stream has to do now.
     fn load(&self, py: Python<'_>, block: u64, address: usize, bytes: usize, named: NamedStream) -> PyResult<CopyMark> {
         let mark = match &*self.0 {
@@ -131,7 +200,7 @@ impl RawOffloader {
             }
             Kind::Host(offloader) => {
                 let memory = host_at(address, bytes);
-                py.detach(move || offloader.load(BlockId(block), &memory, &())).map(|()| None)
+                py.detach(move || offloader.load(BlockId(block), &memory, &())).map(|_| None)
             }
         };
         mark.map(CopyMark).map_err(raised)
@@ -143,11 +212,6 @@ impl RawOffloader {
             (Kind::Gpu(gpu, offloader), Some(mark)) => offloader.join(&*stream(gpu, named)?, mark).map_err(raised),
             _ => Ok(()),
         }
-    }
-
-    /// Starts to read a block from disk; whether it is, or will be, in host memory.
-    fn prefetch(&self, py: Python<'_>, block: u64) -> PyResult<bool> {
-        py.detach(|| on_either!(&*self.0, offloader => offloader.prefetch(BlockId(block)))).map_err(raised)
     }
 
     /// Whether a block can be loaded without waiting for a disk.
@@ -162,9 +226,12 @@ impl RawOffloader {
 
     /// What was done so far, as JSON.
     fn counts(&self) -> PyResult<String> {
-        let counts = on_either!(&*self.0, offloader => offloader.counts()).map_err(raised)?;
-        serde_json::to_string(&counts).map_err(|why| PyRuntimeError::new_err(why.to_string()))
+        json(&on_either!(&*self.0, offloader => offloader.counts()).map_err(raised)?)
     }
+}
+
+fn json(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|why| PyRuntimeError::new_err(why.to_string()))
 }
 
 /// Host memory that can be had without swapping, in bytes.

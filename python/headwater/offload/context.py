@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import threading
@@ -19,6 +20,8 @@ from .report import Report, Tally
 from .site import Block, Extent, Site, open_site, owner_of
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
+# Entries of a context in which nothing leaves, for one in which it is looked whether something should.
+_LOOK_AGAIN = 64
 _EMPTY: dict[torch.dtype, Tensor] = {}
 
 Size = Union[int, str]
@@ -64,6 +67,11 @@ class Offload:
     their own, which files without a name lie in. Above `gpu` bytes of memory the GPU waits for copies that are under way, so that
     what they read can be used again. All are optional; without a disk, half of the host memory that is free may be used.
 
+    By its `policy` a GPU's activations leave by a plan: the second step is measured, and of the next ones so much leaves as makes them
+    longer by no more than `slack`, a share of their time; or, with `gpu`, as little as fits in so many bytes. Where that would save less
+    than a fifth of the memory, all is kept, and `report()` says why. Before there is a plan, activations leave when three quarters of the
+    GPU's memory are in use. With "all" everything leaves that is large enough, however long that takes.
+
     `device="cpu"` is for models on the CPU, whose activations go to disk.
     """
 
@@ -79,8 +87,19 @@ class Offload:
         allow_buffered: bool = False,
         allow_network: bool = False,
         slot: Size = "4MiB",
+        policy: Optional[str] = None,
+        slack: float = 0.02,
     ) -> None:
         kind = str(device).partition(":")[0]
+        if policy not in (None, "plan", "all"):
+            raise ValueError(f"policy is {policy!r}; it should be 'plan' or 'all'")
+        if policy == "plan" and kind == "cpu":
+            raise ValueError("policy is 'plan', but device is 'cpu': there is no other memory that a plan could leave activations in")
+        policy = policy or ("all" if kind == "cpu" else "plan")
+        if isinstance(slack, bool) or not isinstance(slack, (int, float)) or not 0 <= slack <= 100:
+            raise ValueError(f"slack is {slack!r}; it should be a share of a step's time, from 0 to 100")
+        if policy == "all" and slack != 0.02:
+            raise ValueError("slack is given, but policy is 'all': everything leaves, however long that takes")
         if kind not in ("cuda", "cpu"):
             raise ValueError(f"device is {str(device)!r}; it should be 'cuda' or 'cpu'")
         if kind == "cpu" and disk is None:
@@ -107,8 +126,9 @@ class Offload:
             "allow_buffered": allow_buffered,
             "allow_network": allow_network,
             "slot": slot_bytes,
+            "most": None if gpu is None else in_bytes("gpu", gpu),
+            "slack": slack if policy == "plan" else None,
         }
-        self._most = None if gpu is None else in_bytes("gpu", gpu)
         self._smallest = in_bytes("smallest", smallest)
         self._is_on_cpu = kind == "cpu"
         self._sites: dict[torch.device, Site] = {}
@@ -127,10 +147,19 @@ class Offload:
         if not self._has_looked:
             self._has_looked = True
             self._look_for_modules()
-        hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
+        hooks: Any = contextlib.nullcontext()
+        if not self._is_idle():
+            hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
         hooks.__enter__()
         self._stack().append(hooks)
         return self
+
+    def _is_idle(self) -> bool:
+        """Whether all is kept by plan, so that hooks would cost and do nothing. Now and then they look whether that is still right."""
+        if not self._sites or not all(site.raw.is_idle() for site in list(self._sites.values())):
+            return False
+        self._tally.skip()
+        return self._tally.skipped % _LOOK_AGAIN != 0
 
     def __exit__(self, *why: Any) -> None:
         if not self._stack():
@@ -139,6 +168,14 @@ class Offload:
 
     def __reduce__(self) -> Any:
         raise TypeError("an Offload belongs to its process and cannot be copied: make another with the same settings")
+
+    def hint(self, *, next: str, microbatch: Any = None) -> None:
+        """Says what comes next, "forward" or "backward", and of which micro-batch, a number or any other key: schedules of pipelines know.
+        What a backward pass needs first starts to come back now. Without hints, that begins with the first tensor that is needed."""
+        if next not in ("forward", "backward"):
+            raise ValueError(f"next is {next!r}; it should be 'forward' or 'backward'")
+        for site in list(self._sites.values()):
+            site.hint(next == "backward", microbatch)
 
     def report(self) -> Report:
         """What was moved so far, what was kept, and why."""
@@ -168,12 +205,10 @@ class Offload:
         why = self._why_kept(tensor)
         if why is None:
             try:
-                saved = self._store(tensor)
+                return self._save(tensor)
             except (OffloadError, MemoryError) as error:
-                saved, why = None, str(error)
-            if saved is not None:
-                return saved
-        self._tally.keep(why or "no room", tensor)
+                why = str(error)
+        self._tally.keep(why, tensor)
         return Kept(tensor)
 
     def _why_kept(self, tensor: Tensor) -> Optional[str]:
@@ -210,26 +245,20 @@ class Offload:
                 site = self._sites[tensor.device] = open_site(place, **self._settings)
         return site
 
-    def _store(self, tensor: Tensor) -> Optional[Saved]:
-        site, memory = self._sites[tensor.device], tensor
-        owner, own, whole = owner_of(tensor), Extent(tensor), Extent(owner_of(tensor))
-        if whole.is_dense and whole.has(own) and 2 * own.nbytes >= whole.nbytes:
+    def _save(self, tensor: Tensor) -> Saved:
+        site, owner, extent = self._sites[tensor.device], owner_of(tensor), Extent(tensor)
+        whole = Extent(owner)
+        if whole.is_dense and whole.has(extent) and 2 * extent.nbytes >= whole.nbytes:
             # Views of one tensor share a block, unless they see a small part of it.
-            own = whole
-        elif not own.is_dense:
-            # Bytes in between belong to others, who may change them: they are not read.
-            memory = tensor.contiguous()
-            owner, own = memory, Extent(memory)
-        block = site.known(owner, own)
+            extent = whole
+        block = site.known(owner, extent)
         if block is None:
-            block = site.store(memory, owner, own, self._most)
-            if block is None:
-                return None
-            self._tally.leave()
+            block = site.save(tensor, owner, extent)
+            self._tally.save(block)
             block.on_gone = self._note_gone
         else:
             self._tally.share()
-        return Saved(block, tensor, memory)
+        return Saved(block, tensor)
 
     def _note_gone(self, block: Block) -> None:
         """What is still there when nobody needs it saved any more has an owner who keeps it."""
@@ -282,10 +311,10 @@ class Kept(_Version):
 class Saved(_Version):
     """A tensor whose bytes, or those of a dense copy of it, are a block's."""
 
-    def __init__(self, block: Block, tensor: Tensor, memory: Tensor) -> None:
+    def __init__(self, block: Block, tensor: Tensor) -> None:
         super().__init__(tensor, _counter(tensor))
         self.block, self.dtype, self.size, self.stride = block, tensor.dtype, tensor.shape, tensor.stride()
-        self.offset, self.memory_stride = memory.storage_offset(), memory.stride()
+        self.offset, self.memory_stride = block.copied or (tensor.storage_offset(), self.stride)
         self.was_asked = False
         block.waiting += 1
 

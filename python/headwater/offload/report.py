@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Optional
 
 import torch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .site import Site
+    from .site import Block, Site
 
 
 def shown(count: int) -> str:
@@ -23,6 +23,45 @@ def shown(count: int) -> str:
             return f"{value:.3g} {unit}"
         value /= 1000
     return f"{value:.3g} TB"
+
+
+@dataclass
+class Plan:
+    """What was expected of steps, and how those went that kept to it. `peak` is that of activations, above what was allocated when a step
+    began; rates are bytes a second."""
+
+    steps: int
+    peak: int
+    peak_kept: int
+    stall_ms: float
+    stall_measured_ms: float
+    step_ms: float
+    base: int
+    moved: int
+    written: int
+    rate_needed: float
+    rate_down: float
+    rate_up: float
+    limit: str
+
+    def __str__(self) -> str:
+        share = 100 * (1 - self.peak / max(self.peak_kept, 1))
+        return (
+            f"plan: {shown(self.moved)} leave in each step of {self.step_ms:.1f} ms, activations take {shown(self.peak)} instead of "
+            f"{shown(self.peak_kept)} ({share:.0f} % less), the GPU waits {self.stall_ms:.2f} ms ({self.stall_measured_ms:.2f} measured, "
+            f"{self.steps} steps); {_LIMITS[self.limit]} ({self.rate_needed / 1e9:.1f} GB/s would be needed, the link has "
+            f"{self.rate_down / 1e9:.1f})"
+        )
+
+
+_LIMITS = {
+    "nothing": "all of them leave",
+    "time": "more would make steps longer",
+    "space": "there is no room for more",
+    "peak": "more would not have left by the peak",
+    "enough": "more is not needed",
+    "rate": "all is kept, since less than a fifth of the peak would have left in time",
+}
 
 
 @dataclass
@@ -43,6 +82,11 @@ class Report:
     disk_most: int = 0
     overdraft: int = 0
     waited_ms: float = 0.0
+    stalled_ms: float = 0.0
+    steps: int = 0
+    skipped: int = 0
+    peak: int = 0
+    plan: Optional[Plan] = None
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
     disk_engine: str = ""
     warnings: list[str] = field(default_factory=list)
@@ -63,6 +107,10 @@ class Report:
                 f"disk: {shown(self.written)} written, {shown(self.read)} read, {shown(self.disk_most)} at most, "
                 f"waited for {self.waited_ms:.1f} ms, by {self.disk_engine}"
             )
+        aside = f", and {self.skipped} more forward passes were left alone" if self.skipped else ""
+        lines.append(f"the GPU waited {self.stalled_ms:.1f} ms for copies in {self.steps} steps{aside}")
+        if self.plan is not None:
+            lines.append(str(self.plan))
         lines += [f"kept, {why}: {shown(nbytes)} in {count} tensors" for why, (count, nbytes) in sorted(self.kept.items())]
         return "\n".join(lines + [f"warning: {words}" for words in self.warnings])
 
@@ -79,8 +127,20 @@ class Tally:
         is_plain = not tensor.is_nested and tensor.layout == torch.strided
         self._report.kept[why] = (count + 1, nbytes + (tensor.nbytes if is_plain else 0))
 
-    def leave(self) -> None:
-        self._report.blocks += 1
+    def save(self, block: Block) -> None:
+        if block.kept is None:
+            self._report.blocks += 1
+            return
+        why = "no room" if block.stored is not None and block.stored.leaves is None else "planned"
+        count, nbytes = self._report.kept.get(why, (0, 0))
+        self._report.kept[why] = (count + 1, nbytes + block.nbytes)
+
+    def skip(self) -> None:
+        self._report.skipped += 1
+
+    @property
+    def skipped(self) -> int:
+        return self._report.skipped
 
     def share(self) -> None:
         self._report.shared += 1
@@ -95,16 +155,43 @@ class Tally:
         self._report.came_late += nbytes
 
     def report(self, sites: Iterable[Site]) -> Report:
-        made = Report(**asdict(self._report))
+        made = replace(self._report, kept=dict(self._report.kept), warnings=[])
         for site in sites:
             counts = json.loads(site.raw.counts())
             for name in ("written", "read", "writes_cancelled", "host", "host_most", "disk_most", "overdraft"):
                 setattr(made, name, getattr(made, name) + counts[name])
             made.left += counts["down"]
             made.waited_ms += counts["waited_ns"] / 1e6
+            made.stalled_ms += counts["stalled_ns"] / 1e6
+            made.steps, made.plan = _steps(json.loads(site.raw.steps()), made)
+            if site.place is not None:
+                made.peak = max(made.peak, site.place.peak_bytes())
             made.disk_engine = counts["disk_engine"] or made.disk_engine
             if counts["disk_fault"]:
                 made.warnings.append(f"nothing more is written to disk: {counts['disk_fault']}")
-        if made.blocks == 0 and made.kept:
+        if made.blocks == 0 and made.kept and (made.plan is None or made.plan.moved > 0):
             made.warnings.append("nothing has left the device")
         return made
+
+
+def _steps(found: dict[str, Any], before: Report) -> tuple[int, Optional[Plan]]:
+    """Steps of all devices, and the plan of the last that has one."""
+    steps, expected = before.steps + found["steps"], found["expected"]
+    if expected is None:
+        return steps, before.plan
+    planned = found["planned_steps"]
+    return steps, Plan(
+        steps=planned,
+        peak=expected["peak_bytes"],
+        peak_kept=found["kept"]["peak_bytes"],
+        stall_ms=1e3 * expected["stall_s"],
+        stall_measured_ms=1e3 * found["planned_stall_s"] / max(planned, 1),
+        step_ms=1e3 * expected["step_s"],
+        base=found["base_bytes"],
+        moved=expected["moved_bytes"],
+        written=expected["written_bytes"],
+        rate_needed=found["needed_rate"],
+        rate_down=found["rates"]["down"],
+        rate_up=found["rates"]["up"],
+        limit=found["limit"],
+    )

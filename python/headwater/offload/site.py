@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from .context import Saved
     from .report import Tally
 
-# Copies that are under way at once: enough for the link to be busy, and little beside what is saved.
+# Copies that are under way at once without a plan: enough for the link to be busy, and little beside what is saved.
 _WINDOW = 256 << 20
-# Blocks that are looked at ahead of the one that is needed.
-_AHEAD = 32
+# Micro-batches whose blocks are remembered until their backward pass is announced.
+_MICROBATCHES = 4096
 
 
 def open_site(
@@ -32,7 +32,10 @@ def open_site(
     allow_buffered: bool,
     allow_network: bool,
     slot: int,
+    most: Optional[int],
+    slack: Optional[float],
 ) -> Site:
+    """`slack` is that of a plan, or none where everything leaves."""
     if host is None:
         host = (1 << 30) if folders else _host_bytes_available() // 2
     disks = None
@@ -40,7 +43,8 @@ def open_site(
         # Without a limit, files grow until a disk is full.
         limit = (1 << 62) if disk_bytes is None else disk_bytes
         disks = (folders, limit, disk_bytes is not None, allow_buffered, allow_network)
-    return Site(RawOffloader(None if place is None else place.ordinal, host, slot, disks), place)
+    planning = None if place is None or slack is None else (slack, place.total_bytes())
+    return Site(RawOffloader(None if place is None else place.ordinal, (host, slot, _WINDOW), disks, most, planning), place)
 
 
 class Extent:
@@ -52,6 +56,8 @@ class Extent:
         self.start, self.nbytes = tensor.storage_offset() * size, count * size
         # Whether all of them are the tensor's.
         self.is_dense = count <= tensor.numel()
+        # What tells it from others of its storage.
+        self.key = (self.start, self.nbytes) if self.is_dense else (self.start, self.nbytes, tensor.shape, tensor.stride())
 
     def has(self, other: Extent) -> bool:
         return self.start <= other.start and other.start + other.nbytes <= self.start + self.nbytes
@@ -66,8 +72,12 @@ class Block:
     """Bytes of a storage as they were when they were saved, wherever they are now."""
 
     on_gone: Optional[Callable[[Block], None]] = None
-    # What holds the bytes; none before they were given away, and none when they were not taken.
+    # What holds the bytes; none before they were given away.
     stored: Optional[StoredBlock] = None
+    # The storage of a block that stays.
+    kept: Optional[torch.UntypedStorage] = None
+    # Offset and strides of the dense copy that its bytes are of, if they are of one.
+    copied: Optional[tuple[int, tuple[int, ...]]] = None
     # Set first when a block goes: until it has, weak references still find it.
     is_gone = False
     # Tensors over it that nobody has asked for yet: until all were, what was brought back stays.
@@ -75,7 +85,6 @@ class Block:
     back: Optional[torch.UntypedStorage] = None
     last_back: Optional[StorageWeakRef] = None
     mark: Optional[CopyMark] = None
-    at = 0
 
     def __init__(self, site: Site, owner: Tensor, extent: Extent) -> None:
         self.site, self.start, self.nbytes = site, extent.start, extent.nbytes
@@ -115,40 +124,60 @@ class Site:
         # Of these, those whose copies are over; and those that nobody needs any more, whose copies are not.
         self._over: set[int] = set()
         self._unwanted: set[int] = set()
-        self._known: weakref.WeakValueDictionary[tuple[int, int, int], Block] = weakref.WeakValueDictionary()
-        # Blocks in the order in which they were saved; they are needed in the other.
-        self._line: list[weakref.ref[Block]] = []
-        self._line_limit = 64
-        self._largest = 0
-        # Bytes that were brought back before anybody needed them.
+        self._known: weakref.WeakValueDictionary[tuple, Block] = weakref.WeakValueDictionary()
+        self._blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+        # Bytes of blocks that stay, and those that were brought back before anybody needed them.
+        self._kept_bytes = 0
         self._early: dict[int, int] = {}
+        # Numbers of blocks by what `hint` said of them.
+        self._microbatches: dict[Any, list[int]] = {}
+        self._microbatch: Any = None
 
     def is_capturing(self) -> bool:
         return self.place is not None and self.place.is_capturing()
 
     def known(self, owner: Tensor, extent: Extent) -> Optional[Block]:
-        block = self._known.get((owner.untyped_storage()._cdata, extent.start, extent.nbytes))
+        block = self._known.get((owner.untyped_storage()._cdata, *extent.key))
         return block if block is not None and block.is_of(owner) else None
 
-    def store(self, tensor: Tensor, owner: Tensor, extent: Extent, most: Optional[int]) -> Optional[Block]:
-        self._over.update(self.raw.drained())
-        self._let_go(self._over.copy())
-        storage, stream = owner.untyped_storage(), self._stream()
+    def save(self, tensor: Tensor, owner: Tensor, extent: Extent) -> Block:
+        """A block that leaves or stays."""
+        storage = owner.untyped_storage()
         block = Block(self, owner, extent)
-        block.stored = self.raw.store(storage.data_ptr() + extent.start, extent.nbytes, stream)
-        if block.stored is None:
-            return None
-        self._hold(block.number, storage)
-        self._line_up(block)
-        self._known[storage._cdata, extent.start, extent.nbytes] = block
-        self._largest = max(self._largest, extent.nbytes)
-        if self.place is not None:
-            # Whoever frees it does so behind this stream, which goes on behind the copies that it follows.
-            self.place.use(tensor)
-        followed = self.raw.follow(stream, self._window(most))
-        self._over.update(followed)
-        self._let_go(followed)
+        use = self._use()
+        if extent.is_dense:
+            start, nbytes = extent.start, extent.nbytes
+        else:
+            # Bytes in between belong to others, who may change them: they are not read.
+            start, nbytes = 0, tensor.nbytes
+            if not self.raw.would_stay(nbytes, use):
+                tensor = tensor.contiguous()
+                storage = tensor.untyped_storage()
+                block.start, block.nbytes, block.copied = 0, nbytes, (tensor.storage_offset(), tensor.stride())
+        block.stored, drained, followed = self.raw.save(storage.data_ptr() + start, nbytes, self._stream(), use)
+        if block.stored.leaves:
+            self._hold(block.number, storage)
+            if self.place is not None:
+                # Whoever frees it does so behind this stream, which goes on behind the copies that it follows.
+                self.place.use(tensor)
+        else:
+            block.kept = storage
+            self._kept_bytes += block.nbytes
+        self._over.update(drained, followed)
+        self._let_go(self._over.copy())
+        self._known[owner.untyped_storage()._cdata, *extent.key] = block
+        self._blocks[block.number] = block
+        if self._microbatch is not None:
+            self._microbatches.setdefault(self._microbatch, []).append(block.number)
         return block
+
+    def _use(self) -> tuple[int, int, int]:
+        """Bytes that are allocated, those of blocks, and the most that were allocated, where somebody looks at them."""
+        if self.place is None or not self.raw.is_measuring():
+            return 0, 0, 0
+        leaving = sum(storage.nbytes() for storage in self._leaving.copy().values())
+        blocks = self._kept_bytes + leaving + self._early_bytes()
+        return self.place.allocated_bytes(), blocks, self.place.peak_bytes()
 
     def _hold(self, number: int, storage: torch.UntypedStorage) -> None:
         self._leaving[number] = storage
@@ -159,21 +188,13 @@ class Site:
             self._over &= set(self._leaving)
             self._leaving_limit = max(64, 2 * len(self._leaving))
 
-    def _line_up(self, block: Block) -> None:
-        if len(self._line) >= self._line_limit:
-            alive = [own for own in (own() for own in self._line) if own is not None and not own.is_gone]
-            for at, own in enumerate(alive):
-                own.at = at
-            self._line = [weakref.ref(own) for own in alive]
-            self._line_limit = max(64, 2 * len(alive))
-        block.at = len(self._line)
-        self._line.append(weakref.ref(block))
-
     def bring(self, saved: Saved, tally: Tally) -> Tensor:
         """A tensor that is needed now."""
         block = saved.block
-        storage, start = self._leaving.get(block.number), 0
-        if storage is not None:
+        storage, start = block.kept or self._leaving.get(block.number), 0
+        if block.kept is not None:
+            pass
+        elif storage is not None:
             tally.forward(block.nbytes)
         else:
             storage, start = self._brought(block, tally), block.start
@@ -182,7 +203,7 @@ class Site:
             block.waiting -= 1
         if block.waiting == 0:
             block.back = None
-        self._look_ahead(block.at)
+        self._look_ahead(block.number)
         # Others whose copies are over may be needed next: they stay. Those that nobody needs do not.
         self._over.update(self.raw.drained())
         self._let_go(self._over & self._unwanted)
@@ -220,31 +241,41 @@ class Site:
         block.last_back = StorageWeakRef(block.back)
         return block.back
 
-    def _look_ahead(self, at: int) -> None:
+    def _look_ahead(self, number: int) -> None:
         try:
-            self._bring_early(at)
+            self._bring_early(self.raw.need(number, self._stream(), self._use(), list(self._leaving), self._early_bytes()))
         except (OffloadError, MemoryError, torch.OutOfMemoryError):
             # Whoever needs a block is told what is wrong with it.
             return
 
-    def _bring_early(self, at: int) -> None:
-        room = self._window(None) - sum(self._early.copy().values())
-        for own in reversed(self._line[max(0, at - _AHEAD) : at]):
-            block = own()
-            if block is None or block.is_gone or block.number in self._leaving or block.here() is not None:
+    def _early_bytes(self) -> int:
+        return sum(self._early.copy().values())
+
+    def _bring_early(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            block = self._blocks.get(number)
+            if block is None or block.is_gone or number in self._leaving or block.here() is not None or self.place is None:
                 continue
-            if not self.raw.is_near(block.number):
-                if not self.raw.prefetch(block.number):
-                    return
-                continue
-            if self.place is None or block.nbytes > room:
-                return
             self._load(block)
-            self._early[block.number] = block.nbytes
-            room -= block.nbytes
+            self._early[number] = block.nbytes
+
+    def hint(self, is_backward: bool, microbatch: Any) -> None:
+        """What comes next, and for which micro-batch."""
+        if not is_backward:
+            self._microbatch = microbatch
+            if microbatch is not None:
+                self._microbatches.pop(microbatch, None)
+                while len(self._microbatches) >= _MICROBATCHES:
+                    del self._microbatches[next(iter(self._microbatches))]
+            return
+        self._microbatch = None
+        last_first = self._microbatches.pop(microbatch, [])[::-1]
+        self._bring_early(self.raw.expect(last_first, list(self._leaving), self._early_bytes()))
 
     def forget(self, block: Block) -> None:
         number = block.number
+        if block.kept is not None:
+            self._kept_bytes -= block.nbytes
         try:
             self._land(block)
             block.stored = None
@@ -256,12 +287,6 @@ class Site:
         if number in self._leaving:
             self._unwanted.add(number)
             self._let_go(self._over & self._unwanted)
-
-    def _window(self, most: Optional[int]) -> int:
-        """Bytes that may be under way before the current stream waits for them."""
-        if most is not None and self.place is not None and self.place.allocated_bytes() > most:
-            return 0
-        return max(_WINDOW, 2 * self._largest)
 
     def _let_go(self, numbers: Iterable[int]) -> None:
         """Storages that no copy reads. One that is not held yet is let go with the next."""

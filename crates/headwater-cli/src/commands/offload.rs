@@ -242,6 +242,7 @@ fn reason(limit: PlanLimit) -> &'static str {
         PlanLimit::Peak => "more would not have left by the time of the peak",
         PlanLimit::Space => "there is no room for more",
         PlanLimit::Enough => "that is little enough",
+        PlanLimit::Rate => "so little would leave in time that all is kept",
     }
 }
 

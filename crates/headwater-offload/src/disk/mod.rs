@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use headwater_memory::io::{Choice, Direct, Engine, EngineConfig, EngineKind, FileOptions, IoBuffer, IoFile};
 
@@ -104,6 +104,8 @@ pub(crate) struct Job<S> {
 pub(crate) struct Done<S> {
     pub job: Job<S>,
     pub result: Result<()>,
+    /// When the thread began with it, and when it was done.
+    pub took: Option<(Instant, Instant)>,
 }
 
 /// The disks of an offloader.
@@ -227,7 +229,7 @@ impl<S: IoBuffer> Disk<S> {
 
 fn abandoned<S>(job: Job<S>) -> Done<S> {
     let why = Error::Lost { block: job.block, why: "its thread has ended".to_owned() };
-    Done { job, result: Err(why) }
+    Done { job, result: Err(why), took: None }
 }
 
 impl<S: IoBuffer> Drop for Disk<S> {

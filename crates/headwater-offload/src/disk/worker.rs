@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use headwater_memory::io::{Completion, Engine, Error as IoError, IoBuffer, IoFile, Queue, Request, checksum};
 
@@ -25,6 +26,7 @@ pub(super) struct Worker<S: IoBuffer> {
 /// A job with pieces under way.
 struct Open<S> {
     job: Job<S>,
+    begun: Instant,
     /// Pieces before this were submitted.
     next: usize,
     flying: usize,
@@ -111,7 +113,15 @@ impl<S: IoBuffer> Worker<S> {
         };
         drop(desk);
         self.serial = self.serial.wrapping_add(1);
-        let open = Open { job, next: 0, flying: 0, again: Vec::new(), repeated: Vec::new(), fault: None };
+        let open = Open {
+            job,
+            begun: Instant::now(),
+            next: 0,
+            flying: 0,
+            again: Vec::new(),
+            repeated: Vec::new(),
+            fault: None,
+        };
         self.open.insert(self.serial, open);
         Some(self.serial)
     }
@@ -163,7 +173,8 @@ impl<S: IoBuffer> Worker<S> {
 
     fn tell(&self, open: Open<S>) {
         let result = open.fault.map_or(Ok(()), Err);
-        self.shared.lock().done.push(Done { job: open.job, result });
+        let took = Some((open.begun, Instant::now()));
+        self.shared.lock().done.push(Done { job: open.job, result, took });
         self.shared.news.notify_all();
     }
 }

@@ -67,29 +67,108 @@ impl Level {
     }
 }
 
-/// When a block was saved, when there was host memory for it, when its copy was over, and when the disk had it; never, where it does not go.
+/// When a block was saved, when the GPU went on, when there was host memory for it, when its copy was over, and when the disk had it; never,
+/// where it does not go.
 #[derive(Clone, Copy)]
 struct Left {
+    bytes: u64,
     saved_s: f64,
+    passed_s: f64,
     room_s: f64,
     down_s: f64,
     written_s: f64,
+    /// When the GPU can use its memory for others: with the first block that is saved when it is down. Never, where none is.
+    freed_s: f64,
 }
 
 impl Left {
-    fn never(saved_s: f64) -> Self {
-        Self { saved_s, room_s: f64::INFINITY, down_s: f64::INFINITY, written_s: f64::INFINITY }
+    fn never(saved_s: f64, bytes: u64) -> Self {
+        let never = f64::INFINITY;
+        Self { bytes, saved_s, passed_s: saved_s, room_s: never, down_s: never, written_s: never, freed_s: never }
     }
 }
 
-/// Plays a step in which blocks go where `goes` says.
+/// What a step is like in which blocks go where `goes` says.
 #[must_use]
 pub fn forecast(trace: &StepTrace, goes: &[Destination], rates: &LinkRates, room: &OffloadRoom) -> StepForecast {
-    let mut found = StepForecast::default();
-    let (left, late) = forward(trace, goes, rates, room, &mut found);
-    backward(trace, goes, rates, room, (&left, late), &mut found);
-    found.step_s = trace.step_s + found.stall_s;
-    found
+    play(trace, goes, rates, room).forecast
+}
+
+/// A step that was played through.
+pub(super) struct Played {
+    pub forecast: StepForecast,
+    /// Bytes of copies to the host that are under way when each block has been saved.
+    pub under_way: Vec<u64>,
+    /// Blocks in the order in which they are needed.
+    pub order: Vec<usize>,
+    /// When each block is needed.
+    pub needed_s: Vec<f64>,
+    /// When its copy to the GPU begins, where there is one.
+    pub up_s: Vec<Option<f64>>,
+    /// Where blocks go that the GPU has no longer when they are needed; nowhere for others, which need not leave.
+    pub goes: Vec<Destination>,
+}
+
+/// Plays a step in which blocks go where `goes` says.
+pub(super) fn play(trace: &StepTrace, goes: &[Destination], rates: &LinkRates, room: &OffloadRoom) -> Played {
+    let count = trace.blocks.len();
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by(|one, other| trace.blocks[*one].needed_s.total_cmp(&trace.blocks[*other].needed_s));
+    let forecast = StepForecast::default();
+    let mut played = Played {
+        forecast,
+        under_way: Vec::new(),
+        order,
+        needed_s: vec![0.0; count],
+        up_s: vec![None; count],
+        goes: vec![Destination::Nowhere; count],
+    };
+    let mut delays = Delays::default();
+    let left = forward(trace, goes, rates, room, &mut delays);
+    played.under_way = under_way(&left);
+    backward(trace, goes, rates, room, &left, &mut delays, &mut played);
+    played.forecast.stall_s = delays.late();
+    played.forecast.step_s = trace.step_s + delays.late();
+    played
+}
+
+/// How late a step is, from which moment of the trace on.
+#[derive(Default)]
+struct Delays(Vec<(f64, f64)>);
+
+impl Delays {
+    fn late(&self) -> f64 {
+        self.0.last().map_or(0.0, |(_, late)| *late)
+    }
+
+    fn add(&mut self, from: f64, more: f64) {
+        if more > 0.0 {
+            self.0.push((from, self.late() + more));
+        }
+    }
+
+    /// When something happens that happens at `moment` of the trace.
+    fn shift(&self, moment: f64) -> f64 {
+        let before = self.0.partition_point(|(from, _)| *from <= moment);
+        moment + if before == 0 { 0.0 } else { self.0[before - 1].1 }
+    }
+}
+
+/// Bytes that are still to be copied when each block has been saved. Copies end in the order in which blocks are saved.
+fn under_way(left: &[Left]) -> Vec<u64> {
+    let (mut queue, mut sum) = (VecDeque::<(f64, u64)>::new(), 0);
+    let each = left.iter().map(|own| {
+        if own.down_s.is_finite() {
+            queue.push_back((own.down_s, own.bytes));
+            sum += own.bytes;
+        }
+        while let Some((_, bytes)) = queue.front().filter(|(until, _)| *until <= own.passed_s) {
+            sum -= bytes;
+            queue.pop_front();
+        }
+        sum
+    });
+    each.collect()
 }
 
 /// Copies to the host, which host memory has to have room for: blocks stay there, or until a disk has them.
@@ -111,7 +190,7 @@ impl Leaving<'_> {
         while self.hosted_bytes + self.passing.iter().map(|(_, bytes)| bytes).sum::<u64>() + bytes
             > self.room.host_bytes
         {
-            let Some((until, _)) = self.passing.pop_front() else { return Left::never(now) };
+            let Some((until, _)) = self.passing.pop_front() else { return Left::never(now, bytes) };
             from = from.max(until);
         }
         let (_, down_s) = self.down.move_from(from, bytes);
@@ -121,7 +200,7 @@ impl Leaving<'_> {
             Destination::Disk => self.passing.push_back((written_s, bytes)),
             _ => self.hosted_bytes += bytes,
         }
-        Left { saved_s: now, room_s: from, down_s, written_s }
+        Left { room_s: from, down_s, written_s, ..Left::never(now, bytes) }
     }
 
     /// For how long the GPU waits at `now` until few enough bytes are under way.
@@ -139,32 +218,47 @@ impl Leaving<'_> {
     }
 }
 
-/// When blocks have left, and by how much the forward pass is late when it ends.
+/// When blocks have left.
 fn forward(
     trace: &StepTrace,
     goes: &[Destination],
     rates: &LinkRates,
     room: &OffloadRoom,
-    found: &mut StepForecast,
-) -> (Vec<Left>, f64) {
+    delays: &mut Delays,
+) -> Vec<Left> {
     let (down, write) = (Link::new(rates.down), Link::new(rates.write));
     let (passing, under_way) = (VecDeque::new(), VecDeque::new());
     let mut leaving = Leaving { down, write, room, hosted_bytes: 0, passing, under_way };
-    let (mut left, mut late) = (Vec::with_capacity(trace.blocks.len()), 0.0);
+    let mut left = Vec::with_capacity(trace.blocks.len());
     for (block, goes) in trace.blocks.iter().zip(goes) {
-        let now = block.saved_s + late;
+        let now = block.saved_s + delays.late();
         if *goes == Destination::Nowhere {
-            left.push(Left::never(now));
+            left.push(Left::never(now, block.bytes));
             continue;
         }
-        left.push(leaving.leave(now, block.bytes, *goes));
+        let mut own = leaving.leave(now, block.bytes, *goes);
         // Only where little should lie on the GPU does it wait for copies.
         if room.gpu_bytes.is_some() {
-            late += leaving.wait(now, room.window_bytes.max(2 * block.bytes));
+            let wait = leaving.wait(now, room.window_bytes.max(2 * block.bytes));
+            delays.add(block.saved_s, wait);
+            own.passed_s += wait;
         }
+        left.push(own);
     }
-    found.stall_s += late;
-    (left, late)
+    free(&mut left);
+    left
+}
+
+/// Memory of what is down is free for others when the next block is saved, and not before: that is when the host looks.
+fn free(left: &mut [Left]) {
+    let mut next = 0;
+    for at in 0..left.len() {
+        next = next.max(at);
+        while next < left.len() && left[next].passed_s < left[at].down_s {
+            next += 1;
+        }
+        left[at].freed_s = left.get(next).map_or(f64::INFINITY, |own| own.passed_s);
+    }
 }
 
 /// Brings blocks back in the order in which they are needed, each as late as it may come, a window earlier; and counts what lies where.
@@ -173,22 +267,25 @@ fn backward(
     goes: &[Destination],
     rates: &LinkRates,
     room: &OffloadRoom,
-    (left, mut late): (&[Left], f64),
-    found: &mut StepForecast,
+    left: &[Left],
+    delays: &mut Delays,
+    played: &mut Played,
 ) {
-    let mut order: Vec<usize> = (0..trace.blocks.len()).collect();
-    order.sort_by(|one, other| trace.blocks[*one].needed_s.total_cmp(&trace.blocks[*other].needed_s));
-    let begun = order.first().map_or(0.0, |first| trace.blocks[*first].needed_s) + late;
-    let latest = latest_starts(trace, &order, (left, goes), rates);
+    let first = played.order.first().map_or(0.0, |first| trace.blocks[*first].needed_s);
+    let begun = first + delays.late();
+    let latest = latest_starts(trace, &played.order, (left, goes), rates);
     let margin = |rate| Link::new(rate).move_from(0.0, room.window_bytes).1;
     let (mut up, mut read) = (Link::new(rates.up), Link::new(rates.read));
-    let (mut gpu, mut host) = (Level::default(), Level::default());
-    for at in order {
-        let block = trace.blocks[at];
-        let (needed, Left { saved_s, room_s, down_s, written_s }) = (block.needed_s + late, left[at]);
-        if down_s >= needed {
+    let (mut gpu, mut host, mut events) = (Level::default(), Level::default(), Vec::new());
+    let found = &mut played.forecast;
+    for &at in &played.order {
+        let (block, late) = (trace.blocks[at], delays.late());
+        let (needed, Left { saved_s, room_s, down_s, written_s, freed_s, .. }) = (block.needed_s + late, left[at]);
+        played.needed_s[at] = needed;
+        if freed_s >= needed {
             // It has not gone yet, or never goes: it is taken as it is.
             gpu.hold(saved_s, block.freed_s + late, block.bytes);
+            events.push(needed);
             continue;
         }
         found.moved_bytes += block.bytes;
@@ -204,12 +301,19 @@ fn backward(
             host.hold(room_s, block.freed_s + late, block.bytes);
         }
         let (up_begun, up_s) = up.move_from(from, block.bytes);
-        if up_s > needed {
-            found.stall_s += up_s - needed;
-            late += up_s - needed;
-        }
-        gpu.hold(saved_s, down_s, block.bytes);
-        gpu.hold(up_begun, block.freed_s + late, block.bytes);
+        played.up_s[at] = Some(up_begun);
+        delays.add(block.needed_s, up_s - needed);
+        played.goes[at] = goes[at];
+        gpu.hold(saved_s, freed_s, block.bytes);
+        // Its memory is asked for when the block before it is needed that the copy begins behind.
+        let asked =
+            events.partition_point(|moment| *moment <= up_begun).checked_sub(1).map_or(up_begun, |at| events[at]);
+        gpu.hold(asked, block.freed_s + delays.late(), block.bytes);
+        events.push(needed);
+    }
+    for (at, (moment, bytes)) in trace.beside.iter().enumerate() {
+        let until = trace.beside.get(at + 1).map_or(trace.step_s, |(next, _)| *next);
+        gpu.hold(delays.shift(*moment), delays.shift(until), *bytes);
     }
     (found.peak_bytes, found.host_bytes) = (gpu.most(), host.most());
 }

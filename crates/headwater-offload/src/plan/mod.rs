@@ -6,9 +6,12 @@
 
 mod forecast;
 mod pause;
+mod schedule;
 
+use forecast::play;
 pub use forecast::{StepForecast, forecast};
 pub use pause::{PauseForm, pause_point};
+pub use schedule::{StepSchedule, schedule};
 
 use serde::Serialize;
 
@@ -32,6 +35,8 @@ pub struct StepTrace {
     pub blocks: Vec<SavedBlock>,
     /// How long the step takes.
     pub step_s: f64,
+    /// Bytes that are allocated beside blocks, from a moment on, above those that were when the step began.
+    pub beside: Vec<(f64, u64)>,
 }
 
 /// How fast bytes move, a second. A disk of 0 is none.
@@ -45,6 +50,14 @@ pub struct LinkRates {
     pub write: f64,
     /// Read from all disks together.
     pub read: f64,
+}
+
+impl LinkRates {
+    /// The same, at a share of the speed.
+    #[must_use]
+    pub fn slower(&self, share: f64) -> Self {
+        Self { down: self.down * share, up: self.up * share, write: self.write * share, read: self.read * share }
+    }
 }
 
 /// How much room there is.
@@ -99,6 +112,8 @@ pub enum PlanLimit {
     Peak,
     /// What should fit on the GPU does.
     Enough,
+    /// So little would have left in time that all is kept.
+    Rate,
 }
 
 /// Where blocks should go so that the step takes at most `slack` of its time longer (0.02 is two in a hundred). With a wish for the GPU
@@ -138,9 +153,25 @@ pub fn plan(trace: &StepTrace, rates: &LinkRates, room: &OffloadRoom, slack: f64
     best
 }
 
+/// As [`plan`], but all is kept where less than `least` of the peak would be saved (0.2 is a fifth) and nothing is wished for the GPU: to move
+/// a little costs the host more than it gives.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "lengths of memory")]
+pub fn plan_if_worth(trace: &StepTrace, rates: &LinkRates, room: &OffloadRoom, slack: f64, least: f64) -> OffloadPlan {
+    let made = plan(trace, rates, room, slack);
+    let saved = 1.0 - made.forecast.peak_bytes as f64 / made.kept.peak_bytes.max(1) as f64;
+    let is_slow = !matches!(made.limit, PlanLimit::Nothing | PlanLimit::Space | PlanLimit::Enough);
+    let is_worth = saved >= least || (made.forecast.moved_bytes == 0 && !is_slow);
+    if room.gpu_bytes.is_some() || is_worth {
+        return made;
+    }
+    let goes = vec![Destination::Nowhere; trace.blocks.len()];
+    OffloadPlan { goes, forecast: made.kept, limit: PlanLimit::Rate, ..made }
+}
+
 /// How many blocks leave, from few to all: every number for few blocks, some for many.
 fn cuts(count: usize) -> impl Iterator<Item = usize> {
-    let steps = count.min(256);
+    let steps = count.min(64);
     (1..=steps).map(move |step| step * count / steps)
 }
 
@@ -174,7 +205,8 @@ fn with_room(
     if on_disk > room.disk_bytes {
         return None;
     }
-    let goes = goes(to_disk);
+    // What is still there when it is needed need not leave, and leaves the link to others.
+    let goes = play(trace, &goes(to_disk), rates, room).goes;
     let found = forecast(trace, &goes, rates, room);
     Some((goes, found))
 }

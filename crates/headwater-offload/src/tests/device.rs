@@ -69,7 +69,13 @@ fn blocks_leave_a_gpu_and_come_back() {
     let sizes: Vec<usize> = (0..24).map(|at| 1 + at * 700).collect();
     for (slots, with_disk) in [(256, false), (8, false), (8, true), (16, true)] {
         let disk = with_disk.then(|| disk(folder.path(), 1 << 20, Choice::Auto));
-        let config = OffloaderConfig { host_bytes: slots * SLOT, slot_bytes: SLOT, disk };
+        let config = OffloaderConfig {
+            host_bytes: slots * SLOT,
+            slot_bytes: SLOT,
+            disk,
+            policy: EVERYTHING,
+            window_bytes: WINDOW,
+        };
         let offloader = Offloader::new(GpuLane::new(&gpu).unwrap(), &config).unwrap();
         let mut back = Vec::new();
         for window in [0, 3 * SLOT, usize::MAX, 0] {
@@ -88,7 +94,13 @@ fn blocks_leave_a_gpu_and_come_back() {
 fn a_stream_that_did_not_save_may_load() {
     let Some(gpu) = gpu() else { return };
     let (saves, needs) = (Stream::new(&gpu).unwrap(), Stream::new(&gpu).unwrap());
-    let config = OffloaderConfig { host_bytes: 4 * SLOT, slot_bytes: SLOT, disk: None };
+    let config = OffloaderConfig {
+        host_bytes: 4 * SLOT,
+        slot_bytes: SLOT,
+        disk: None,
+        policy: EVERYTHING,
+        window_bytes: WINDOW,
+    };
     let offloader = Offloader::new(GpuLane::new(&gpu).unwrap(), &config).unwrap();
     let mut back = Vec::new();
     for seed in 0..8 {

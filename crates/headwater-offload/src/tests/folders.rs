@@ -5,7 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 
 fn refusal(config: DiskConfig) -> String {
-    let config = OffloaderConfig { host_bytes: 4 * SLOT, slot_bytes: SLOT, disk: Some(config) };
+    let config = OffloaderConfig {
+        host_bytes: 4 * SLOT,
+        slot_bytes: SLOT,
+        disk: Some(config),
+        policy: EVERYTHING,
+        window_bytes: WINDOW,
+    };
     match Offloader::new(Fake::default(), &config) {
         Ok(_) => panic!("it should be refused"),
         Err(why) => why.to_string(),

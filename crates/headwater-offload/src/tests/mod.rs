@@ -5,6 +5,7 @@ mod faults;
 mod folders;
 mod planning;
 mod random;
+mod steps;
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,10 +17,13 @@ use headwater_memory::io::{AlignedBuffer, Choice};
 use crate::block::{BlockEvent, BlockState};
 use crate::disk::DiskConfig;
 use crate::error::{Error, Result};
-use crate::lane::Lane;
+use crate::lane::{Copied, Lane};
 use crate::offloader::{BlockId, Offloader, OffloaderConfig, StoreOutcome};
+use crate::step::OffloadPolicy;
 
 const SLOT: usize = 4096;
+const WINDOW: usize = 256 << 20;
+const EVERYTHING: OffloadPolicy = OffloadPolicy::All { most_bytes: None };
 
 /// A device whose copies are made at once, and end when a test says so.
 #[derive(Clone, Default)]
@@ -68,18 +72,18 @@ impl Lane for Fake {
         Ok(0)
     }
 
-    fn down(&self, _: &u64, from: &Bytes, slots: &mut [AlignedBuffer]) -> Result<u64> {
+    fn down(&self, _: &u64, from: &Bytes, slots: &mut [AlignedBuffer]) -> Result<Copied<u64>> {
         for (slot, part) in slots.iter_mut().zip(from.lock().unwrap().chunks(SLOT)) {
             slot[..part.len()].copy_from_slice(part);
         }
-        Ok(self.begin())
+        Ok(Copied { begun: 0, ended: self.begin() })
     }
 
-    fn up(&self, _: &[u64], slots: &[AlignedBuffer], to: &Bytes) -> Result<u64> {
+    fn up(&self, _: &[u64], slots: &[AlignedBuffer], to: &Bytes) -> Result<Copied<u64>> {
         for (slot, part) in slots.iter().zip(to.lock().unwrap().chunks_mut(SLOT)) {
             part.copy_from_slice(&slot[..part.len()]);
         }
-        Ok(0)
+        Ok(Copied { begun: 0, ended: 0 })
     }
 
     fn has_passed(&self, mark: &u64) -> Result<bool> {
@@ -88,6 +92,14 @@ impl Lane for Fake {
 
     fn follow(&self, (): &(), _: &u64) -> Result<()> {
         Ok(())
+    }
+
+    fn seconds(&self, from: &u64, to: &u64) -> Result<f64> {
+        Ok((*to - *from) as f64)
+    }
+
+    fn rates(&self) -> Result<(f64, f64)> {
+        Ok((1e9, 1e9))
     }
 }
 
@@ -106,7 +118,8 @@ pub(super) fn disk(folder: &Path, limit_bytes: u64, engine: Choice) -> DiskConfi
 
 pub(super) fn offloader(slots: usize, disk: Option<DiskConfig>) -> (Offloader<Fake>, Fake) {
     let lane = Fake::default();
-    let config = OffloaderConfig { host_bytes: slots * SLOT, slot_bytes: SLOT, disk };
+    let config =
+        OffloaderConfig { host_bytes: slots * SLOT, slot_bytes: SLOT, disk, policy: EVERYTHING, window_bytes: WINDOW };
     (Offloader::new(lane.clone(), &config).unwrap(), lane)
 }
 
@@ -287,11 +300,12 @@ fn what_is_read_ahead_stays_until_it_is_loaded() {
 fn settings_that_make_no_sense_are_refused() {
     let lane = Fake::default();
     for slot_bytes in [0, 100] {
-        let config = OffloaderConfig { host_bytes: 1 << 20, slot_bytes, disk: None };
+        let config =
+            OffloaderConfig { host_bytes: 1 << 20, slot_bytes, disk: None, policy: EVERYTHING, window_bytes: WINDOW };
         assert!(matches!(Offloader::new(lane.clone(), &config), Err(Error::Setting { field: "slot_bytes", .. })));
     }
     let folder = tempfile::tempdir().unwrap();
     let disk = Some(disk(folder.path(), 1 << 20, Choice::Auto));
-    let config = OffloaderConfig { host_bytes: SLOT, slot_bytes: SLOT, disk };
+    let config = OffloaderConfig { host_bytes: SLOT, slot_bytes: SLOT, disk, policy: EVERYTHING, window_bytes: WINDOW };
     assert!(matches!(Offloader::new(lane, &config), Err(Error::Setting { field: "host_bytes", .. })));
 }

@@ -4,14 +4,17 @@
 //! as less than half of the memory is free or will be; and their memory goes to others when it is asked for, not before: a block that is
 //! needed meanwhile does not have to be read.
 
+mod jobs;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::block::{BlockEvent, BlockState};
-use crate::disk::{Disk, Done, Job, Piece, Unit, Units, Way};
+use crate::disk::{Disk, Units};
 use crate::entry::{BlockEntry, Draining};
 use crate::error::{Error, Result};
 use crate::lane::Lane;
+use crate::meter::Meters;
 use crate::offloader::{BlockId, OffloadCounts, StoreOutcome};
 use crate::slots::Slots;
 
@@ -23,7 +26,6 @@ pub(crate) struct Table<L: Lane> {
     draining: VecDeque<Draining<L>>,
     drained: Vec<BlockId>,
     units: Option<Units>,
-    next: u64,
     /// Slots that blocks would need that are not released, the most of them since there was none, and the same of the time before.
     live: usize,
     most_live: usize,
@@ -34,6 +36,7 @@ pub(crate) struct Table<L: Lane> {
     /// Slots of blocks that a disk has, or will have.
     coming: usize,
     counts: OffloadCounts,
+    pub meters: Meters<L::Mark>,
 }
 
 /// Where a block was found.
@@ -52,7 +55,6 @@ impl<L: Lane> Table<L> {
             draining: VecDeque::new(),
             drained: Vec::new(),
             units,
-            next: 0,
             live: 0,
             most_live: 0,
             most_live_before: None,
@@ -60,6 +62,7 @@ impl<L: Lane> Table<L> {
             mirrored: BTreeSet::new(),
             coming: 0,
             counts: OffloadCounts::default(),
+            meters: Meters::default(),
         }
     }
 
@@ -67,18 +70,17 @@ impl<L: Lane> Table<L> {
         &mut self,
         lane: &L,
         disk: Option<&Disk<L::Slot>>,
-        memory: L::Memory,
-        ready: L::Mark,
+        BlockId(block): BlockId,
+        (memory, ready): (L::Memory, L::Mark),
     ) -> Result<StoreOutcome> {
         let bytes = L::bytes(&memory);
-        let (need, block) = (self.slots.for_bytes(bytes), self.next);
+        let need = self.slots.for_bytes(bytes);
         let slots = if self.queued.is_empty() { self.take_slots(lane, need) } else { None };
         let may_wait = disk.is_some() && self.units.is_some() && need <= self.slots.most();
         if slots.is_none() && !may_wait {
             self.counts.refused += 1;
             return Ok(StoreOutcome::NoRoom);
         }
-        self.next += 1;
         self.counts.blocks += 1;
         self.live += need;
         self.most_live = self.most_live.max(self.live);
@@ -94,9 +96,10 @@ impl<L: Lane> Table<L> {
     /// Takes note of what has ended, and begins what can begin.
     pub fn advance(&mut self, lane: &L, disk: Option<&Disk<L::Slot>>) -> Result<()> {
         while let Some(front) = self.draining.front()
-            && lane.has_passed(&front.mark)?
+            && lane.has_passed(&front.copied.ended)?
         {
             let Some(gone) = self.draining.pop_front() else { break };
+            self.meters.down.add(gone.bytes, lane.seconds(&gone.copied.begun, &gone.copied.ended)?);
             if !gone.is_followed {
                 self.drained.push(BlockId(gone.block));
             }
@@ -137,7 +140,7 @@ impl<L: Lane> Table<L> {
             if under_way <= most_bytes {
                 break;
             }
-            lane.follow(queue, &copy.mark)?;
+            lane.follow(queue, &copy.copied.ended)?;
             copy.is_followed = true;
             under_way -= copy.bytes;
             behind.push(BlockId(copy.block));
@@ -177,10 +180,11 @@ impl<L: Lane> Table<L> {
             return Err(Error::Length { block: id, bytes: block.bytes, got });
         }
         let after: Vec<L::Mark> = std::iter::once(free).chain(block.left.clone()).collect();
-        let mark = lane.up(&after, &block.slots, to)?;
+        let copied = lane.up(&after, &block.slots, to)?;
         (block.is_awaited, block.was_loaded) = (false, true);
         self.counts.up += got as u64;
-        Ok(mark)
+        self.meters.rising.add(&copied, got);
+        Ok(copied.ended)
     }
 
     pub fn prefetch(&mut self, lane: &L, disk: Option<&Disk<L::Slot>>, BlockId(id): BlockId) -> Result<bool> {
@@ -196,8 +200,48 @@ impl<L: Lane> Table<L> {
         }
     }
 
+    /// Of blocks that are needed soon, those that should be loaded now: the first that have not been, are in host memory, and are together
+    /// no longer than `room`. What a disk has of them is read.
+    pub fn ahead(
+        &mut self,
+        lane: &L,
+        disk: Option<&Disk<L::Slot>>,
+        soon: &[u64],
+        mut room: usize,
+    ) -> Result<Vec<BlockId>> {
+        let mut now = Vec::new();
+        for id in soon {
+            let Some(block) = self.blocks.get(id).filter(|block| !block.was_loaded) else { continue };
+            if !block.state.is_in_host_memory() {
+                if !self.prefetch(lane, disk, BlockId(*id))? {
+                    break;
+                }
+                continue;
+            }
+            let Some(left) = room.checked_sub(block.bytes) else { break };
+            room = left;
+            now.push(BlockId(*id));
+        }
+        Ok(now)
+    }
+
     pub fn is_near(&self, BlockId(id): BlockId) -> bool {
         self.blocks.get(&id).is_some_and(|block| block.state.is_in_host_memory())
+    }
+
+    /// Whether a block of so many bytes would have to wait for host memory that a disk will free.
+    pub fn must_wait(&mut self, lane: &L, bytes: usize) -> bool {
+        let need = self.slots.for_bytes(bytes);
+        let is_short = !self.queued.is_empty() || {
+            self.slots.grow(lane, need);
+            self.slots.free() < need && self.slots.free() + self.mirrored_slots() < need
+        };
+        self.units.is_some() && need <= self.slots.most() && is_short
+    }
+
+    fn mirrored_slots(&self) -> usize {
+        let known = self.mirrored.iter().filter_map(|id| self.blocks.get(id));
+        known.filter(|block| !block.is_awaited).map(|block| block.slots.len()).sum()
     }
 
     pub fn release(&mut self, disk: Option<&Disk<L::Slot>>, BlockId(id): BlockId) {
@@ -224,6 +268,11 @@ impl<L: Lane> Table<L> {
         self.counts.waited_ns += u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
     }
 
+    pub fn note_stall(&mut self, seconds: f64) {
+        let waited = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        self.counts.stalled_ns += u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+    }
+
     pub fn counts(&self) -> OffloadCounts {
         let disk_most = self.units.as_ref().map_or(self.counts.disk_most, Units::most_bytes);
         let (host, host_most) = self.slots.used();
@@ -242,10 +291,10 @@ impl<L: Lane> Table<L> {
             None => Err(Error::NoBlock { block: id }),
         };
         match copied {
-            Ok(mark) => {
-                (block.slots, block.left) = (slots, Some(mark.clone()));
+            Ok(copied) => {
+                (block.slots, block.left) = (slots, Some(copied.ended.clone()));
                 self.counts.down += bytes as u64;
-                self.draining.push_back(Draining { block: id, bytes, mark, is_followed: false });
+                self.draining.push_back(Draining { block: id, bytes, copied, is_followed: false });
                 self.happen(id, BlockEvent::Start);
                 Ok(())
             }
@@ -258,159 +307,6 @@ impl<L: Lane> Table<L> {
         }
     }
 
-    /// Gives the oldest blocks to the disk until half of the host memory is free, or will be.
-    fn write_behind(&mut self, disk: Option<&Disk<L::Slot>>) {
-        let (Some(disk), Some(_)) = (disk, &self.units) else { return };
-        let queued = self.queued.front().and_then(|id| self.blocks.get(id));
-        let need = queued.map_or(0, |block| self.slots.for_bytes(block.bytes));
-        // Steps are alike: where the last one fitted, nothing is written for this one.
-        let fitted = self.most_live_before.is_some_and(|before| before.max(self.live) <= self.slots.most());
-        let wanted = if fitted { need } else { (self.slots.most() / 2).max(need).max(1) };
-        let mut room = self.slots.left() + self.coming;
-        let hosted: Vec<u64> = if room < wanted { self.hosted.iter().copied().collect() } else { Vec::new() };
-        for id in hosted {
-            if room >= wanted {
-                return;
-            }
-            match self.write(disk, id) {
-                Some(slots) => room += slots,
-                None => return,
-            }
-        }
-    }
-
-    /// Gives one block to the disk; `None` when the disk takes no more.
-    fn write(&mut self, disk: &Disk<L::Slot>, id: u64) -> Option<usize> {
-        let (block, units) = (self.blocks.get_mut(&id)?, self.units.as_mut()?);
-        let count = block.slots.len();
-        let places = match units.take(count) {
-            Ok(places) => places?,
-            Err(why) => {
-                self.fail_disk(&why);
-                return None;
-            }
-        };
-        let block = self.blocks.get_mut(&id)?;
-        let (slots, bytes, slot_bytes) = (std::mem::take(&mut block.slots), block.bytes, self.slots.bytes());
-        let piece = |(at, (slot, unit)): (usize, (L::Slot, Unit))| Piece {
-            slot: Some(slot),
-            bytes: slot_bytes.min(bytes - at * slot_bytes),
-            unit,
-            sum: 0,
-        };
-        let pieces = slots.into_iter().zip(places).enumerate().map(piece).collect();
-        self.happen(id, BlockEvent::Write);
-        disk.submit(Job { block: id, way: Way::Write, pieces });
-        Some(count)
-    }
-
-    /// Asks the disk for a block. Who needs it now gets memory beyond the limit, if there is no other.
-    fn read(&mut self, lane: &L, disk: Option<&Disk<L::Slot>>, id: u64, is_needed: bool) -> Result<bool> {
-        let (Some(disk), Some(block)) = (disk, self.blocks.get(&id)) else { return Ok(false) };
-        let (need, bytes) = (block.places.len(), block.bytes);
-        let slots = match self.take_slots(lane, need) {
-            Some(slots) => slots,
-            None if !is_needed => return Ok(false),
-            None => {
-                let slots = self.slots.overdraw(lane, need)?;
-                let bytes = (need * self.slots.bytes()) as u64;
-                self.counts.overdraft = self.counts.overdraft.max(bytes);
-                slots
-            }
-        };
-        let Some(block) = self.blocks.get_mut(&id) else { return Ok(false) };
-        block.is_awaited = true;
-        let slot_bytes = self.slots.bytes();
-        let piece = |(at, (slot, (unit, sum))): (usize, (L::Slot, &(Unit, u32)))| Piece {
-            slot: Some(slot),
-            bytes: slot_bytes.min(bytes - at * slot_bytes),
-            unit: *unit,
-            sum: *sum,
-        };
-        let pieces = slots.into_iter().zip(&block.places).enumerate().map(piece).collect();
-        self.happen(id, BlockEvent::Read);
-        disk.submit(Job { block: id, way: Way::Read, pieces });
-        Ok(true)
-    }
-
-    /// A job is over.
-    fn finish(&mut self, Done { job, result }: Done<L::Slot>) {
-        let is_whole = job.pieces.iter().all(|piece| piece.slot.is_some());
-        let moved: u64 = job.pieces.iter().map(|piece| piece.bytes as u64).sum();
-        let event = match (&result, job.way) {
-            (Ok(()), Way::Write) => BlockEvent::Written,
-            (Ok(()), Way::Read) => BlockEvent::ReadDone,
-            (Err(_), _) if !is_whole => BlockEvent::Lost,
-            (Err(_), Way::Write) => BlockEvent::WriteFailed,
-            (Err(_), Way::Read) => BlockEvent::ReadFailed,
-        };
-        match event {
-            BlockEvent::Written => self.counts.written += moved,
-            BlockEvent::ReadDone => self.counts.read += moved,
-            _ => {}
-        }
-        if let Err(why) = result {
-            if let Some(block) = self.blocks.get_mut(&job.block) {
-                block.fault = Some(why.clone());
-            }
-            if job.way == Way::Write {
-                self.fail_disk(&why);
-            }
-        }
-        self.take_back(job, event);
-    }
-
-    /// Puts what a disk gave back where it belongs after `event`.
-    fn take_back(&mut self, job: Job<L::Slot>, event: BlockEvent) {
-        let id = job.block;
-        self.happen(id, event);
-        let keeps_units = !matches!((job.way, event), (Way::Write, BlockEvent::Cancel | BlockEvent::WriteFailed));
-        let (mut slots, mut places) = (Vec::new(), Vec::new());
-        for piece in job.pieces {
-            places.push((piece.unit, piece.sum));
-            match piece.slot {
-                Some(slot) => slots.push(slot),
-                None => self.slots.lose(),
-            }
-        }
-        let block = self.blocks.get_mut(&id);
-        let is_used = block.as_ref().is_some_and(|block| block.state.is_in_host_memory());
-        match block {
-            Some(block) if is_used => block.slots = slots,
-            _ => self.slots.give(slots),
-        }
-        match self.blocks.get_mut(&id) {
-            Some(block) if keeps_units => block.places = places,
-            _ => self.give_units(places),
-        }
-        self.forget_if_gone(id);
-    }
-
-    /// The thread of the disk has ended: what it had is lost.
-    fn lose_all(&mut self) {
-        let with_disk: Vec<u64> =
-            self.blocks.iter().filter(|(_, block)| block.state.is_with_disk()).map(|(id, _)| *id).collect();
-        for id in with_disk {
-            let why = Error::Lost { block: id, why: "the thread of its disk has ended".to_owned() };
-            self.fail_disk(&why);
-            if let Some(block) = self.blocks.get_mut(&id) {
-                block.fault = Some(why);
-            }
-            self.happen(id, BlockEvent::Lost);
-            self.forget_if_gone(id);
-        }
-    }
-
-    fn fail_disk(&mut self, why: &Error) {
-        // Units that are taken go back to nobody: nothing is written any more. Reads have their places.
-        if self.counts.disk_fault.is_none() {
-            log::warn!("activations are no longer written to disk: {why}");
-            self.counts.disk_fault = Some(why.to_string());
-        }
-        self.counts.disk_most = self.counts.disk_most.max(self.units.as_ref().map_or(0, Units::most_bytes));
-        self.units = None;
-    }
-
     fn forget_if_gone(&mut self, id: u64) {
         if self.blocks.get(&id).is_some_and(|block| block.state == BlockState::Gone)
             && let Some(block) = self.blocks.remove(&id)
@@ -421,12 +317,6 @@ impl<L: Lane> Table<L> {
             }
             self.slots.give(block.slots);
             self.give_units(block.places);
-        }
-    }
-
-    fn give_units(&mut self, places: Vec<(Unit, u32)>) {
-        if let Some(units) = &mut self.units {
-            units.give(places.into_iter().map(|(unit, _)| unit).collect());
         }
     }
 

@@ -1,0 +1,436 @@
+//! Steps, one after the other: each is expected to be like the last.
+//!
+//! A step begins with the first block that is saved when there is none. The second is recorded: what was saved and needed, and when. From
+//! that a schedule is made, which the next steps follow as long as they save what it says. One that does not is left alone from that block
+//! on, and steps like it are recorded in their turn.
+
+mod recorder;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::lane::Lane;
+use crate::plan::{
+    Destination, LinkRates, OffloadRoom, PlanLimit, StepForecast, StepSchedule, StepTrace, plan_if_worth, schedule,
+};
+use recorder::StepRecorder;
+
+/// When blocks leave.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum OffloadPolicy {
+    /// All of them, as fast as the link takes them.
+    All {
+        /// Bytes above which the device waits for copies, if there is such a wish.
+        most_bytes: Option<u64>,
+    },
+    /// Those that a plan says, which steps are measured for. Before there is one, blocks leave where memory is short.
+    Plan {
+        /// By how much of its time a step may become longer where there is no wish for memory.
+        slack: f64,
+        /// Bytes that may be allocated on the device at most, if there is such a wish.
+        most_bytes: Option<u64>,
+        /// Bytes that the device has.
+        device_bytes: u64,
+    },
+}
+
+/// What a caller says with a block that it saves or needs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeviceUse {
+    /// Bytes that are allocated on the device.
+    pub allocated: u64,
+    /// Of these, bytes of blocks.
+    pub blocks: u64,
+    /// The most bytes that were allocated so far.
+    pub peak: u64,
+}
+
+/// What should become of a block that is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SaveAdvice {
+    pub leaves: bool,
+    /// Bytes of copies that may be under way behind it; none: as ever.
+    pub window: Option<u64>,
+}
+
+/// What should be on its way back when a block is needed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NeedAdvice {
+    /// Numbers of saves whose blocks are needed next, in that order.
+    pub next: Vec<u64>,
+    /// Bytes of them that may be back ahead; none: as ever.
+    pub ahead_bytes: Option<u64>,
+}
+
+/// How the last steps went. Bytes and milliseconds.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct StepReport {
+    /// Steps that are over.
+    pub steps: u64,
+    /// Steps that kept to a plan.
+    pub planned_steps: u64,
+    /// What the last plan expects.
+    pub expected: Option<StepForecast>,
+    /// What it would be like if all were kept.
+    pub kept: Option<StepForecast>,
+    /// Why not more leaves.
+    pub limit: Option<PlanLimit>,
+    /// Bytes a second that would have to leave so that all leave in time.
+    pub needed_rate: f64,
+    /// Rates that the plan relies on.
+    pub rates: Option<LinkRates>,
+    /// How long the GPU waited for copies in steps with a plan, in all.
+    pub planned_stall_s: f64,
+    /// Bytes that were allocated when the step began that was recorded.
+    pub base_bytes: u64,
+}
+
+/// Peaks that are lower by less than this share are not worth it.
+const LEAST_SAVING: f64 = 0.2;
+/// Share of a device that may be allocated before blocks leave without a plan, and at all.
+const FULL: f64 = 0.75;
+const CAPACITY: f64 = 0.92;
+/// Steps after which a plan is held against what happened.
+const SOME_STEPS: u64 = 16;
+/// Plans that are kept, one for each size of a first block.
+const MOST_PLANS: usize = 16;
+/// Blocks of a step. Where a graph is kept for good, a step never ends.
+const MOST_BLOCKS: usize = 1 << 16;
+/// Blocks that are named as next.
+const NEXT: usize = 64;
+
+/// Steps so far. `M` is a lane's mark.
+pub(crate) struct Steps<M> {
+    policy: OffloadPolicy,
+    window_bytes: u64,
+    /// Number of the first block of this step, and the lengths of all.
+    base: u64,
+    sizes: Vec<u64>,
+    released: Vec<bool>,
+    live: u64,
+    /// What this step is held against, as long as it keeps to it.
+    following: Option<Arc<StepSchedule>>,
+    /// Where in the order of needs the step is.
+    position: usize,
+    recorder: Option<(StepRecorder<M>, u64)>,
+    /// Recorded steps whose marks have not passed.
+    ended: Vec<(StepRecorder<M>, u64)>,
+    plans: HashMap<u64, (Arc<StepSchedule>, Basis)>,
+    /// Lengths of first blocks whose steps should be recorded, and how many such steps there were.
+    seen: HashMap<u64, u32>,
+    /// Steps of the plan when it was last held against them.
+    checked: u64,
+    report: StepReport,
+}
+
+impl<M: Clone> Steps<M> {
+    pub fn new(policy: OffloadPolicy, window_bytes: u64) -> Self {
+        Self {
+            policy,
+            window_bytes,
+            base: 0,
+            sizes: Vec::new(),
+            released: Vec::new(),
+            live: 0,
+            following: None,
+            position: 0,
+            recorder: None,
+            ended: Vec::new(),
+            plans: HashMap::new(),
+            seen: HashMap::new(),
+            checked: 0,
+            report: StepReport::default(),
+        }
+    }
+
+    fn is_planned(&self) -> bool {
+        matches!(self.policy, OffloadPolicy::Plan { .. })
+    }
+
+    /// The number that the next block gets.
+    pub fn next(&self) -> u64 {
+        self.base + self.sizes.len() as u64
+    }
+
+    /// Whether marks are taken of this step.
+    pub fn is_recorded(&self) -> bool {
+        self.recorder.is_some()
+    }
+
+    /// A block is saved: its number, and what should become of it.
+    pub fn save(&mut self, bytes: u64, mark: &M, used: DeviceUse) -> (u64, SaveAdvice) {
+        if self.live == 0 || self.sizes.len() >= MOST_BLOCKS {
+            self.begin(bytes, used);
+        }
+        let (number, at) = (self.next(), self.sizes.len());
+        self.sizes.push(bytes);
+        self.released.push(false);
+        self.live += 1;
+        if let Some((recorder, _)) = &mut self.recorder {
+            recorder.save(bytes, mark.clone(), used);
+        }
+        let advice = planned(self.following.as_ref(), at, bytes).unwrap_or_else(|| {
+            self.leave_plan();
+            SaveAdvice { leaves: self.leaves_unplanned(bytes, used), window: None }
+        });
+        (number, advice)
+    }
+
+    /// Whether a block of so many bytes would stay if it were saved now.
+    pub fn would_stay(&self, bytes: u64, used: DeviceUse) -> bool {
+        let (plan, at) = match self.live {
+            0 => (self.plans.get(&bytes).map(|(schedule, _)| schedule), 0),
+            _ => (self.following.as_ref(), self.sizes.len()),
+        };
+        !planned(plan, at, bytes).map_or_else(|| self.leaves_unplanned(bytes, used), |advice| advice.leaves)
+    }
+
+    /// This step is unlike the one that it was held against.
+    fn leave_plan(&mut self) {
+        if self.following.take().is_some()
+            && let Some(first) = self.sizes.first()
+        {
+            self.plans.remove(first);
+            // The next is recorded.
+            self.seen.insert(*first, 1);
+            (self.report.planned_steps, self.report.planned_stall_s, self.checked) = (0, 0.0, 0);
+        }
+    }
+
+    fn leaves_unplanned(&self, bytes: u64, used: DeviceUse) -> bool {
+        match self.policy {
+            OffloadPolicy::All { .. } => true,
+            OffloadPolicy::Plan { most_bytes, device_bytes, .. } => {
+                let most = most_bytes.unwrap_or_else(|| share(device_bytes, FULL));
+                used.allocated.saturating_add(bytes) > most
+            }
+        }
+    }
+
+    fn begin(&mut self, first: u64, used: DeviceUse) {
+        self.base = self.next();
+        self.sizes.clear();
+        self.released.clear();
+        self.live = 0;
+        self.position = 0;
+        if !self.is_planned() {
+            return;
+        }
+        self.following = self.plans.get(&first).map(|(schedule, _)| Arc::clone(schedule));
+        if self.seen.len() > MOST_PLANS {
+            self.seen.clear();
+            self.plans.clear();
+        }
+        let seen = self.seen.entry(first).or_default();
+        *seen += 1;
+        // Of the first, much is made that the others find.
+        let is_wanted = self.following.is_none() && *seen > 1 && self.ended.is_empty();
+        self.recorder = is_wanted.then(|| (StepRecorder::new(), used.allocated));
+    }
+
+    /// A block is needed: what should be on its way back.
+    pub fn need(&mut self, number: u64, mark: Option<&M>, used: DeviceUse) -> NeedAdvice {
+        let Some(at) = number.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else {
+            return NeedAdvice::default();
+        };
+        if let (Some((recorder, _)), Some(mark)) = (&mut self.recorder, mark) {
+            recorder.need(at, mark.clone(), used);
+        }
+        let plan = self.following.as_ref().filter(|plan| plan.bytes.len() == self.sizes.len());
+        let Some(plan) = plan else {
+            let before = at.saturating_sub(NEXT)..at;
+            return NeedAdvice { next: before.rev().map(|at| self.base + at as u64).collect(), ahead_bytes: None };
+        };
+        // Blocks may be needed several times, and first in another order than was recorded.
+        if let Some(found) = plan.order[self.position..].iter().position(|own| *own == at) {
+            self.position += found;
+        }
+        let next = plan.order[self.position..].iter().filter(|own| **own != at).take(NEXT);
+        NeedAdvice {
+            next: next.map(|own| self.base + *own as u64).collect(),
+            ahead_bytes: plan.ahead.get(self.position).copied(),
+        }
+    }
+
+    /// A stream waited for copies.
+    pub fn wait(&mut self, from: &M, to: &M) {
+        if let Some((recorder, _)) = &mut self.recorder {
+            recorder.wait(from.clone(), to.clone());
+        }
+    }
+
+    /// A block is gone; with the last one, the step is over.
+    pub fn release(&mut self, number: u64) {
+        let Some(at) = number.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else { return };
+        if at >= self.sizes.len() || std::mem::replace(&mut self.released[at], true) {
+            return;
+        }
+        self.live -= 1;
+        if let Some((recorder, _)) = &mut self.recorder {
+            recorder.release(at);
+        }
+        if self.live == 0 {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        self.report.steps += 1;
+        let kept_to = self.following.as_ref().is_some_and(|plan| plan.bytes.len() == self.sizes.len());
+        self.report.planned_steps += u64::from(kept_to);
+        if self.following.is_some() && !kept_to {
+            self.leave_plan();
+        }
+        self.ended.extend(self.recorder.take());
+    }
+
+    /// Whether the plan is to keep everything, and there is memory for much more.
+    pub fn is_idle(&self) -> bool {
+        let OffloadPolicy::Plan { most_bytes: None, device_bytes, .. } = self.policy else { return false };
+        let StepReport { limit, kept, base_bytes, planned_steps, .. } = &self.report;
+        let peak = kept.map_or(u64::MAX, |kept| kept.peak_bytes.saturating_add(*base_bytes));
+        *limit == Some(PlanLimit::Rate) && *planned_steps > 0 && self.live == 0 && peak < device_bytes / 2
+    }
+
+    /// Bytes of copies that may be under way without a plan.
+    pub fn window(&self, used: DeviceUse) -> u64 {
+        let most = match self.policy {
+            OffloadPolicy::All { most_bytes } | OffloadPolicy::Plan { most_bytes, .. } => most_bytes,
+        };
+        let largest = self.sizes.iter().max().copied().unwrap_or(0);
+        if most.is_some_and(|most| used.allocated > most) { 0 } else { self.window_bytes.max(2 * largest) }
+    }
+
+    /// Whether bytes that are allocated are looked at.
+    pub fn is_measuring(&self) -> bool {
+        match self.policy {
+            OffloadPolicy::All { most_bytes } => most_bytes.is_some(),
+            OffloadPolicy::Plan { .. } => self.recorder.is_some() || self.following.is_none() || self.live == 0,
+        }
+    }
+
+    pub fn note_stall(&mut self, seconds: f64) {
+        self.report.planned_stall_s += seconds;
+    }
+
+    pub fn report(&self) -> StepReport {
+        self.report.clone()
+    }
+
+    /// Makes schedules of steps that were recorded and are over, and others where bytes move at other rates than was expected.
+    pub fn plan<L: Lane<Mark = M>>(
+        &mut self,
+        lane: &L,
+        rates: impl FnOnce() -> Result<LinkRates>,
+        room: &OffloadRoom,
+    ) -> Result<()> {
+        if self.live == 0 && self.report.planned_steps >= self.checked + SOME_STEPS {
+            return self.plan_again(&rates()?, room);
+        }
+        let Some((recorder, base_bytes)) = self.ended.pop() else { return Ok(()) };
+        if !recorder.has_ended(lane)? {
+            self.ended.push((recorder, base_bytes));
+            return Ok(());
+        }
+        if let Some(trace) = recorder.trace(lane)?
+            && let Some(first) = trace.blocks.first().map(|block| block.bytes)
+        {
+            self.adopt(first, &Basis { trace, base_bytes, caution: 1.0 }, &rates()?, room);
+        }
+        Ok(())
+    }
+
+    /// After some steps with a plan, it is held against them.
+    fn plan_again(&mut self, rates: &LinkRates, room: &OffloadRoom) -> Result<()> {
+        self.checked = self.report.planned_steps;
+        let Some(first) = self.sizes.first().copied() else { return Ok(()) };
+        let Some(mut basis) = self.plans.get(&first).map(|(_, basis)| basis.clone()) else { return Ok(()) };
+        let step_s = basis.trace.step_s;
+        let stall_s = self.report.planned_stall_s / self.report.planned_steps as f64;
+        let expected = self.report.expected.map_or(0.0, |expected| expected.stall_s);
+        let slack = match self.policy {
+            OffloadPolicy::Plan { slack, .. } => slack,
+            OffloadPolicy::All { .. } => 0.0,
+        };
+        // What waits for longer than was expected relies on less.
+        let is_late = stall_s > expected * 1.2 + slack * step_s;
+        if is_late {
+            basis.caution = (basis.caution * 0.85).max(0.3);
+        }
+        let relied_on = self.report.rates.map_or(0.0, |rates| rates.down);
+        let drift = (rates.down * basis.caution / relied_on.max(1.0) - 1.0).abs();
+        if is_late || drift > 0.15 {
+            self.adopt(first, &basis, rates, room);
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, first: u64, basis: &Basis, rates: &LinkRates, room: &OffloadRoom) {
+        let OffloadPolicy::Plan { slack, most_bytes, device_bytes } = self.policy else { return };
+        let Basis { trace, base_bytes, caution } = basis;
+        let rates = rates.slower(*caution);
+        let mut room = OffloadRoom { gpu_bytes: most_bytes.map(|most| most.saturating_sub(*base_bytes)), ..*room };
+        let mut made = plan_if_worth(trace, &rates, &room, slack, LEAST_SAVING);
+        let capacity = share(device_bytes, CAPACITY).saturating_sub(*base_bytes);
+        if room.gpu_bytes.is_none() && made.forecast.peak_bytes > capacity {
+            room.gpu_bytes = Some(capacity);
+            made = plan_if_worth(trace, &rates, &room, slack, LEAST_SAVING);
+        }
+        let schedule = schedule(trace, made, &rates, &room);
+        let made = &schedule.plan;
+        self.report = StepReport {
+            steps: self.report.steps,
+            planned_steps: 0,
+            planned_stall_s: 0.0,
+            expected: Some(made.forecast),
+            kept: Some(made.kept),
+            limit: Some(made.limit),
+            rates: Some(rates),
+            needed_rate: needed_rate(trace),
+            base_bytes: *base_bytes,
+        };
+        self.checked = 0;
+        self.plans.insert(first, (Arc::new(schedule), basis.clone()));
+    }
+}
+
+/// What a schedule was made of.
+#[derive(Clone)]
+struct Basis {
+    trace: StepTrace,
+    base_bytes: u64,
+    /// Share of the measured rates that is relied on.
+    caution: f64,
+}
+
+/// What a plan says of a block, if the block is like the one that it knows.
+fn planned(plan: Option<&Arc<StepSchedule>>, at: usize, bytes: u64) -> Option<SaveAdvice> {
+    let plan = plan?;
+    plan.bytes.get(at).filter(|expected| is_like(bytes, **expected))?;
+    Some(SaveAdvice { leaves: plan.plan.goes[at] != Destination::Nowhere, window: Some(plan.windows[at]) })
+}
+
+/// Blocks may be a little longer or shorter than those of the step that was recorded.
+fn is_like(bytes: u64, expected: u64) -> bool {
+    bytes.abs_diff(expected) <= expected / 8
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "lengths of memory"
+)]
+fn share(bytes: u64, part: f64) -> u64 {
+    (bytes as f64 * part) as u64
+}
+
+/// All that is saved, in half of the step.
+#[expect(clippy::cast_precision_loss, reason = "lengths of memory")]
+fn needed_rate(trace: &StepTrace) -> f64 {
+    let bytes: u64 = trace.blocks.iter().map(|block| block.bytes).sum();
+    if trace.step_s > 0.0 { bytes as f64 / (trace.step_s / 2.0) } else { 0.0 }
+}

@@ -1,0 +1,171 @@
+//! What goes to disks and comes back from them.
+
+use super::Table;
+use crate::block::BlockEvent;
+use crate::disk::{Disk, Done, Job, Piece, Unit, Units, Way};
+use crate::error::{Error, Result};
+use crate::lane::Lane;
+
+impl<L: Lane> Table<L> {
+    /// Gives the oldest blocks to the disk until half of the host memory is free, or will be.
+    pub(super) fn write_behind(&mut self, disk: Option<&Disk<L::Slot>>) {
+        let (Some(disk), Some(_)) = (disk, &self.units) else { return };
+        let queued = self.queued.front().and_then(|id| self.blocks.get(id));
+        let need = queued.map_or(0, |block| self.slots.for_bytes(block.bytes));
+        // Steps are alike: where the last one fitted, nothing is written for this one.
+        let fitted = self.most_live_before.is_some_and(|before| before.max(self.live) <= self.slots.most());
+        let wanted = if fitted { need } else { (self.slots.most() / 2).max(need).max(1) };
+        let mut room = self.slots.left() + self.coming;
+        let hosted: Vec<u64> = if room < wanted { self.hosted.iter().copied().collect() } else { Vec::new() };
+        for id in hosted {
+            if room >= wanted {
+                return;
+            }
+            match self.write(disk, id) {
+                Some(slots) => room += slots,
+                None => return,
+            }
+        }
+    }
+
+    /// Gives one block to the disk; `None` when the disk takes no more.
+    fn write(&mut self, disk: &Disk<L::Slot>, id: u64) -> Option<usize> {
+        let (block, units) = (self.blocks.get_mut(&id)?, self.units.as_mut()?);
+        let count = block.slots.len();
+        let places = match units.take(count) {
+            Ok(places) => places?,
+            Err(why) => {
+                self.fail_disk(&why);
+                return None;
+            }
+        };
+        let block = self.blocks.get_mut(&id)?;
+        let (slots, bytes, slot_bytes) = (std::mem::take(&mut block.slots), block.bytes, self.slots.bytes());
+        let piece = |(at, (slot, unit)): (usize, (L::Slot, Unit))| Piece {
+            slot: Some(slot),
+            bytes: slot_bytes.min(bytes - at * slot_bytes),
+            unit,
+            sum: 0,
+        };
+        let pieces = slots.into_iter().zip(places).enumerate().map(piece).collect();
+        self.happen(id, BlockEvent::Write);
+        disk.submit(Job { block: id, way: Way::Write, pieces });
+        Some(count)
+    }
+
+    /// Asks the disk for a block. Who needs it now gets memory beyond the limit, if there is no other.
+    pub(super) fn read(&mut self, lane: &L, disk: Option<&Disk<L::Slot>>, id: u64, is_needed: bool) -> Result<bool> {
+        let (Some(disk), Some(block)) = (disk, self.blocks.get(&id)) else { return Ok(false) };
+        let (need, bytes) = (block.places.len(), block.bytes);
+        let slots = match self.take_slots(lane, need) {
+            Some(slots) => slots,
+            None if !is_needed => return Ok(false),
+            None => {
+                let slots = self.slots.overdraw(lane, need)?;
+                let bytes = (need * self.slots.bytes()) as u64;
+                self.counts.overdraft = self.counts.overdraft.max(bytes);
+                slots
+            }
+        };
+        let Some(block) = self.blocks.get_mut(&id) else { return Ok(false) };
+        block.is_awaited = true;
+        let slot_bytes = self.slots.bytes();
+        let piece = |(at, (slot, (unit, sum))): (usize, (L::Slot, &(Unit, u32)))| Piece {
+            slot: Some(slot),
+            bytes: slot_bytes.min(bytes - at * slot_bytes),
+            unit: *unit,
+            sum: *sum,
+        };
+        let pieces = slots.into_iter().zip(&block.places).enumerate().map(piece).collect();
+        self.happen(id, BlockEvent::Read);
+        disk.submit(Job { block: id, way: Way::Read, pieces });
+        Ok(true)
+    }
+
+    /// A job is over.
+    pub(super) fn finish(&mut self, Done { job, result, took }: Done<L::Slot>) {
+        let is_whole = job.pieces.iter().all(|piece| piece.slot.is_some());
+        let moved: usize = job.pieces.iter().map(|piece| piece.bytes).sum();
+        let event = match (&result, job.way) {
+            (Ok(()), Way::Write) => BlockEvent::Written,
+            (Ok(()), Way::Read) => BlockEvent::ReadDone,
+            (Err(_), _) if !is_whole => BlockEvent::Lost,
+            (Err(_), Way::Write) => BlockEvent::WriteFailed,
+            (Err(_), Way::Read) => BlockEvent::ReadFailed,
+        };
+        let (count, meter) = match job.way {
+            Way::Write => (&mut self.counts.written, &mut self.meters.write),
+            Way::Read => (&mut self.counts.read, &mut self.meters.read),
+        };
+        if let (Ok(()), Some(took)) = (&result, took) {
+            *count += moved as u64;
+            meter.add(moved, took);
+        }
+        if let Err(why) = result {
+            if let Some(block) = self.blocks.get_mut(&job.block) {
+                block.fault = Some(why.clone());
+            }
+            if job.way == Way::Write {
+                self.fail_disk(&why);
+            }
+        }
+        self.take_back(job, event);
+    }
+
+    /// Puts what a disk gave back where it belongs after `event`.
+    pub(super) fn take_back(&mut self, job: Job<L::Slot>, event: BlockEvent) {
+        let id = job.block;
+        self.happen(id, event);
+        let keeps_units = !matches!((job.way, event), (Way::Write, BlockEvent::Cancel | BlockEvent::WriteFailed));
+        let (mut slots, mut places) = (Vec::new(), Vec::new());
+        for piece in job.pieces {
+            places.push((piece.unit, piece.sum));
+            match piece.slot {
+                Some(slot) => slots.push(slot),
+                None => self.slots.lose(),
+            }
+        }
+        let block = self.blocks.get_mut(&id);
+        let is_used = block.as_ref().is_some_and(|block| block.state.is_in_host_memory());
+        match block {
+            Some(block) if is_used => block.slots = slots,
+            _ => self.slots.give(slots),
+        }
+        match self.blocks.get_mut(&id) {
+            Some(block) if keeps_units => block.places = places,
+            _ => self.give_units(places),
+        }
+        self.forget_if_gone(id);
+    }
+
+    /// The thread of the disk has ended: what it had is lost.
+    pub(super) fn lose_all(&mut self) {
+        let with_disk: Vec<u64> =
+            self.blocks.iter().filter(|(_, block)| block.state.is_with_disk()).map(|(id, _)| *id).collect();
+        for id in with_disk {
+            let why = Error::Lost { block: id, why: "the thread of its disk has ended".to_owned() };
+            self.fail_disk(&why);
+            if let Some(block) = self.blocks.get_mut(&id) {
+                block.fault = Some(why);
+            }
+            self.happen(id, BlockEvent::Lost);
+            self.forget_if_gone(id);
+        }
+    }
+
+    fn fail_disk(&mut self, why: &Error) {
+        // Units that are taken go back to nobody: nothing is written any more. Reads have their places.
+        if self.counts.disk_fault.is_none() {
+            log::warn!("activations are no longer written to disk: {why}");
+            self.counts.disk_fault = Some(why.to_string());
+        }
+        self.counts.disk_most = self.counts.disk_most.max(self.units.as_ref().map_or(0, Units::most_bytes));
+        self.units = None;
+    }
+
+    pub(super) fn give_units(&mut self, places: Vec<(Unit, u32)>) {
+        if let Some(units) = &mut self.units {
+            units.give(places.into_iter().map(|(unit, _)| unit).collect());
+        }
+    }
+}

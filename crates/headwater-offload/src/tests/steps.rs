@@ -1,0 +1,299 @@
+//! Steps on a device that is nothing but a clock: what plans expect, and what becomes of it.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::offloader::Saving;
+use crate::plan::PlanLimit;
+use crate::step::{DeviceUse, StepReport};
+
+/// Bytes of a slot that stand for a megabyte.
+const PIECE: usize = 4096;
+
+/// A device whose copies take as long as their bytes say. The host is as far ahead as it can be: it queues a whole step before the device
+/// begins with it.
+#[derive(Clone)]
+struct Timed(Arc<Mutex<Moments>>);
+
+struct Moments {
+    host: f64,
+    compute: f64,
+    down_free: f64,
+    up_free: f64,
+    /// Pieces a second.
+    rate: f64,
+}
+
+impl Timed {
+    fn now(&self) -> std::sync::MutexGuard<'_, Moments> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Lane for Timed {
+    type Slot = AlignedBuffer;
+    type Memory = usize;
+    type Queue = ();
+    type Mark = f64;
+
+    fn slots(&self, count: usize, bytes: usize) -> Result<Vec<AlignedBuffer>> {
+        (0..count).map(|_| Ok(AlignedBuffer::new(bytes)?)).collect()
+    }
+
+    fn bytes(memory: &usize) -> usize {
+        *memory
+    }
+
+    fn mark(&self, (): &()) -> Result<f64> {
+        Ok(self.now().compute)
+    }
+
+    fn down(&self, after: &f64, from: &usize, _: &mut [AlignedBuffer]) -> Result<Copied<f64>> {
+        let mut now = self.now();
+        let begun = now.down_free.max(*after);
+        now.down_free = begun + *from as f64 / now.rate;
+        Ok(Copied { begun, ended: now.down_free })
+    }
+
+    fn up(&self, after: &[f64], _: &[AlignedBuffer], to: &usize) -> Result<Copied<f64>> {
+        let mut now = self.now();
+        let begun = after.iter().fold(now.up_free, |latest, own| latest.max(*own));
+        now.up_free = begun + *to as f64 / now.rate;
+        Ok(Copied { begun, ended: now.up_free })
+    }
+
+    fn has_passed(&self, mark: &f64) -> Result<bool> {
+        Ok(*mark <= self.now().host)
+    }
+
+    fn follow(&self, (): &(), mark: &f64) -> Result<()> {
+        let mut now = self.now();
+        now.compute = now.compute.max(*mark);
+        Ok(())
+    }
+
+    fn seconds(&self, from: &f64, to: &f64) -> Result<f64> {
+        Ok(to - from)
+    }
+
+    fn rates(&self) -> Result<(f64, f64)> {
+        let rate = self.now().rate;
+        Ok((rate, rate))
+    }
+}
+
+/// Layers that save some blocks each, computed forward and back, with everything that a caller of an offloader does.
+struct Model {
+    offloader: Offloader<Timed>,
+    lane: Timed,
+    /// Bytes of blocks on the device.
+    on_device: HashMap<BlockId, usize>,
+}
+
+/// How long a step took, and the most bytes of blocks on the device in it.
+#[derive(Debug, Clone, Copy)]
+struct Went {
+    seconds: f64,
+    peak: u64,
+}
+
+const BASE: u64 = 1 << 30;
+
+impl Model {
+    fn new(rate: f64, policy: OffloadPolicy, window_bytes: usize) -> Self {
+        let moments = Moments { host: 0.0, compute: 0.0, down_free: 0.0, up_free: 0.0, rate };
+        let lane = Timed(Arc::new(Mutex::new(moments)));
+        let config = OffloaderConfig { host_bytes: 4096 * PIECE, slot_bytes: PIECE, disk: None, policy, window_bytes };
+        Self { offloader: Offloader::new(lane.clone(), &config).unwrap(), lane, on_device: HashMap::new() }
+    }
+
+    fn used(&self) -> DeviceUse {
+        let blocks = self.on_device.values().map(|bytes| *bytes as u64).sum();
+        DeviceUse { allocated: BASE + blocks, blocks, peak: 0 }
+    }
+
+    fn give_up(&mut self, told: &[BlockId]) {
+        self.on_device.retain(|own, _| !told.contains(own));
+    }
+
+    /// Layers save blocks of so many bytes; each computes for a second, and for two on the way back.
+    fn step(&mut self, layers: &[Vec<usize>]) -> Went {
+        // Between steps the host waits for the device, as it does for a loss.
+        let begun = {
+            let mut now = self.lane.now();
+            now.host = now.compute;
+            now.compute
+        };
+        let (mut saved, mut left, mut peak) = (Vec::new(), HashMap::new(), 0);
+        for sizes in layers {
+            for bytes in sizes {
+                self.lane.now().compute += 1.0 / sizes.len() as f64;
+                let Saving { number, leaves, drained, followed } =
+                    self.offloader.save(*bytes, &(), self.used()).unwrap();
+                self.on_device.insert(number, *bytes);
+                peak = peak.max(self.used().blocks);
+                left.extend((leaves == Some(true)).then_some((number, *bytes)));
+                self.give_up(&drained);
+                self.give_up(&followed);
+                saved.push((number, *bytes, sizes.len()));
+            }
+        }
+        let (mut loading, mut early) = (HashMap::new(), HashMap::new());
+        for (number, bytes, of) in saved.into_iter().rev() {
+            if !self.on_device.contains_key(&number) {
+                loading.insert(number, self.offloader.load(number, &bytes, &()).unwrap());
+                self.on_device.insert(number, bytes);
+            }
+            if let Some(mark) = loading.remove(&number) {
+                self.offloader.join(&(), &mark).unwrap();
+                early.remove(&number);
+            }
+            let here: Vec<BlockId> = self.on_device.keys().copied().collect();
+            let early_bytes = early.values().sum();
+            for next in self.offloader.need(number, &(), self.used(), (&here, early_bytes)).unwrap() {
+                let bytes = left[&next];
+                loading.insert(next, self.offloader.load(next, &bytes, &()).unwrap());
+                self.on_device.insert(next, bytes);
+                early.insert(next, bytes);
+            }
+            peak = peak.max(self.used().blocks);
+            self.lane.now().compute += 2.0 / of as f64;
+            self.offloader.release(number).unwrap();
+            self.on_device.remove(&number);
+            self.offloader.drained().unwrap();
+        }
+        Went { seconds: self.lane.now().compute - begun, peak }
+    }
+
+    fn steps(&mut self, count: usize, layers: &[Vec<usize>]) -> Vec<Went> {
+        (0..count).map(|_| self.step(layers)).collect()
+    }
+
+    fn report(&self) -> StepReport {
+        self.offloader.steps()
+    }
+}
+
+fn planned(most_bytes: Option<u64>) -> OffloadPolicy {
+    OffloadPolicy::Plan { slack: 0.02, most_bytes, device_bytes: 1 << 40 }
+}
+
+fn layers(count: usize, pieces: &[usize]) -> Vec<Vec<usize>> {
+    vec![pieces.iter().map(|pieces| pieces * PIECE).collect(); count]
+}
+
+fn assert_near(expected: f64, found: f64, share: f64) {
+    assert!((expected - found).abs() <= share * expected.abs().max(1e-9), "{expected} was expected, {found} found");
+}
+
+#[test]
+fn a_plan_lowers_the_peak_at_no_cost_and_says_by_how_much() {
+    let layers = layers(16, &[8, 2, 4]);
+    // 14 pieces a second have to leave, and 28 do.
+    let mut model = Model::new(28.0 * PIECE as f64, planned(None), 4 * PIECE);
+    let kept = model.steps(2, &layers);
+    assert_near(48.0, kept[0].seconds, 1e-9);
+    assert_eq!(
+        (kept[0].peak, model.offloader.counts().unwrap().down),
+        (16 * 14 * PIECE as u64, 0),
+        "nothing leaves without a plan"
+    );
+    let went = model.steps(20, &layers);
+    let report = model.report();
+    let expected = report.expected.unwrap();
+    assert_eq!((report.steps, report.planned_steps), (22, 20));
+    for own in went {
+        assert_near(48.0, own.seconds, 0.01);
+        assert_near(expected.peak_bytes as f64, own.peak as f64, 0.1);
+        assert!(own.peak * 4 < kept[0].peak, "{own:?}");
+    }
+    assert!(report.planned_stall_s < 0.01, "{report:?}");
+}
+
+#[test]
+fn a_slow_link_keeps_everything_and_says_so() {
+    let layers = layers(8, &[8]);
+    let mut model = Model::new(0.8 * PIECE as f64, planned(None), 4 * PIECE);
+    for _ in 0..6 {
+        let went = model.step(&layers);
+        assert_near(24.0, went.seconds, 1e-9);
+    }
+    assert_eq!(model.report().limit, Some(PlanLimit::Rate));
+    assert_eq!(model.offloader.counts().unwrap().down, 0);
+    // What comes before the first block and behind the last is not seen.
+    assert_near(8.0 * 8.0 * PIECE as f64 / 12.0, model.report().needed_rate, 0.2);
+}
+
+/// The device waits where less memory is there than copies leave in time, and for as long as was said.
+#[test]
+fn a_wish_for_memory_costs_what_was_expected() {
+    let layers = layers(12, &[4, 4]);
+    let most = 40 * PIECE as u64;
+    let mut model = Model::new(4.0 * PIECE as f64, planned(Some(BASE + most)), 4 * PIECE);
+    let went = model.steps(12, &layers);
+    let (report, last) = (model.report(), went[11]);
+    let expected = report.expected.unwrap();
+    assert_eq!(report.limit, Some(PlanLimit::Enough), "{report:?}");
+    assert!(last.peak <= most + 8 * PIECE as u64, "{last:?} {expected:?}");
+    assert_near(expected.step_s, last.seconds - 1.0, 0.1);
+    assert_near(expected.peak_bytes as f64, last.peak as f64, 0.15);
+}
+
+#[test]
+fn steps_that_change_are_measured_again() {
+    let (short, long) = (layers(8, &[4]), layers(8, &[6]));
+    let mut model = Model::new(24.0 * PIECE as f64, planned(None), 2 * PIECE);
+    model.steps(4, &short);
+    let moved = |model: &Model| model.offloader.counts().unwrap().down;
+    let before = moved(&model);
+    assert!(before > 0 && model.report().planned_steps == 2);
+    model.step(&long);
+    assert_eq!(moved(&model), before, "nothing is known of this one");
+    model.steps(4, &long);
+    assert!(moved(&model) > before);
+    // Both are known now.
+    let before = moved(&model);
+    model.step(&short);
+    assert!(moved(&model) > before);
+}
+
+/// A step whose first blocks are those of another one.
+#[test]
+fn a_step_that_turns_out_to_be_another_is_left_alone() {
+    let (short, mut long) = (layers(8, &[4]), layers(12, &[4]));
+    long[5] = vec![9 * PIECE];
+    let mut model = Model::new(24.0 * PIECE as f64, planned(None), 2 * PIECE);
+    for round in 0..6 {
+        model.steps(4, &short);
+        let went = model.step(&long);
+        assert!(went.seconds < 36.0 * 1.05, "{round}: {went:?}");
+    }
+    model.steps(5, &long);
+    assert!(model.report().planned_steps > 0);
+}
+
+proptest::proptest! {
+    /// Whatever a model saves: steps are hardly longer, take no more memory than without a plan, and as much as was said.
+    #[test]
+    fn plans_come_true(
+        sizes in proptest::collection::vec(proptest::collection::vec(1..12usize, 1..4), 4..20),
+        rate in 1.0..60.0f64,
+        window in 1..16usize,
+    ) {
+        let layers: Vec<Vec<usize>> =
+            sizes.iter().map(|sizes| sizes.iter().map(|pieces| pieces * PIECE).collect()).collect();
+        let mut model = Model::new(rate * PIECE as f64, planned(None), window * PIECE);
+        let kept = model.step(&layers);
+        model.steps(3, &layers);
+        let went = model.steps(4, &layers);
+        let report = model.report();
+        let expected = report.expected.unwrap();
+        let largest = layers.iter().flatten().max().copied().unwrap() as f64;
+        for own in went {
+            proptest::prop_assert!(own.seconds <= kept.seconds * 1.05, "{own:?} {kept:?} {report:?}");
+            proptest::prop_assert!(own.peak <= kept.peak);
+            let off = (own.peak as f64 - expected.peak_bytes as f64).abs();
+            proptest::prop_assert!(off <= 0.1 * expected.peak_bytes as f64 + 2.0 * largest, "{own:?} {report:?}");
+        }
+    }
+}

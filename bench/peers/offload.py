@@ -118,9 +118,12 @@ def measure(given):
         step()
         for parameter in parameters:
             parameter.grad.zero_()
-    times, before = [], torch.cuda.memory_allocated() if given.device == "cuda" else 0
     if given.device == "cuda":
+        # What steps without a plan took is not what steps with one take.
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+    times, before = [], torch.cuda.memory_allocated() if given.device == "cuda" else 0
     for _ in range(given.steps):
         for parameter in parameters:
             parameter.grad.zero_()

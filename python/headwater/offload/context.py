@@ -16,6 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from .. import gpu as _gpu
 from .._headwater import OffloadError
+from .checkpoint import Boundaries
 from .report import Report, Tally
 from .site import Block, Extent, Site, open_site, owner_of
 
@@ -137,6 +138,7 @@ class Offload:
         self._lasting: dict[int, StorageWeakRef] = {}
         self._lasting_limit = 256
         self._has_looked = False
+        self._boundaries = Boundaries()
         self._entered = threading.local()
         # What cannot be used is told of now, and not in the middle of a step.
         site = open_site(None, **self._settings)
@@ -147,11 +149,11 @@ class Offload:
         if not self._has_looked:
             self._has_looked = True
             self._look_for_modules()
-        hooks: Any = contextlib.nullcontext()
-        if not self._is_idle():
-            hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
-        hooks.__enter__()
-        self._stack().append(hooks)
+        with contextlib.ExitStack() as entered:
+            if not self._is_idle():
+                entered.enter_context(self._boundaries.seen())
+                entered.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack))
+            self._stack().append(entered.pop_all())
         return self
 
     def _is_idle(self) -> bool:
@@ -191,6 +193,7 @@ class Offload:
             if issubclass(type(found), torch.nn.Module):
                 # One that is being made may have none yet.
                 made = vars(found)
+                self._boundaries.add(found)
                 for own in (*made.get("_parameters", {}).values(), *made.get("_buffers", {}).values()):
                     if type(own) in (Tensor, torch.nn.Parameter) and own.layout == torch.strided:
                         self._remember(StorageWeakRef(own.untyped_storage()))

@@ -132,13 +132,10 @@ class Place:
         """Whoever frees a tensor does so behind what the current stream has to do now."""
         tensor.record_stream(torch.cuda.current_stream(self.device))
 
-    def allocated_bytes(self) -> int:
-        """Memory that tensors lie in."""
-        return torch.cuda.memory_allocated(self.device)
-
-    def peak_bytes(self) -> int:
-        """The most of it since torch was told to forget that."""
-        return torch.cuda.max_memory_allocated(self.device)
+    def memory_use(self) -> tuple[int, int]:
+        """Bytes of memory that tensors lie in, and the most of them since torch was told to forget that."""
+        stats = torch.cuda.memory_stats(self.device)
+        return stats.get("allocated_bytes.all.current", 0), stats.get("allocated_bytes.all.peak", 0)
 
     def total_bytes(self) -> int:
         """Memory that the GPU has."""

@@ -106,11 +106,8 @@ def emulated():
         def use(self, tensor):
             assert isinstance(tensor, torch.Tensor)
 
-        def allocated_bytes(self):
-            return 0
-
-        def peak_bytes(self):
-            return 0
+        def memory_use(self):
+            return 0, 0
 
         def total_bytes(self):
             return 1 << 30

@@ -276,11 +276,9 @@ class Held(headwater.gpu.Place):
         if memory is not None and memory.stream != stream():
             memory.used_by.add(stream())
 
-    def allocated_bytes(self):
-        return sum(memory.nbytes for memory in _memories.values())
-
-    def peak_bytes(self):
-        return self.allocated_bytes()
+    def memory_use(self):
+        allocated = sum(memory.nbytes for memory in _memories.values())
+        return allocated, allocated
 
     def total_bytes(self):
         return 1 << 30

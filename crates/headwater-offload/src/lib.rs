@@ -35,4 +35,4 @@ pub use disk::DiskConfig;
 pub use error::{Error, Result};
 pub use lane::{Copied, GpuLane, HostLane, Lane};
 pub use offloader::{BlockId, OffloadCounts, Offloader, OffloaderConfig, Saving, StoreOutcome};
-pub use step::{DeviceUse, OffloadPolicy, StepReport};
+pub use step::{DeviceUse, Measuring, OffloadPolicy, StepReport};

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::lane::{Copied, Lane};
 use crate::plan::OffloadRoom;
 use crate::slots::Slots;
-use crate::step::{DeviceUse, OffloadPolicy, StepReport, Steps};
+use crate::step::{DeviceUse, Measuring, OffloadPolicy, StepReport, Steps};
 use crate::table::{Found, Table};
 
 /// Names a block. Never used again.
@@ -161,7 +161,13 @@ impl<L: Lane> Offloader<L> {
             table.note_stall(seconds);
             steps.note_stall(seconds);
         }
-        steps.plan(&self.lane, || table.meters.rates(&self.lane, self.disk.is_some()), &self.room)?;
+        let rates = || {
+            if let Some(disk) = self.disk.as_ref().filter(|_| table.meters.write.rate().is_none()) {
+                table.try_disk(&self.lane, disk);
+            }
+            table.meters.rates(&self.lane, self.disk.is_some())
+        };
+        steps.plan(&self.lane, rates, &self.room)?;
         let (number, advice) = steps.save(bytes, &ready, used);
         let window = advice.window.unwrap_or_else(|| steps.window(used));
         drop(steps);
@@ -214,7 +220,7 @@ impl<L: Lane> Offloader<L> {
         let mut table = self.lock()?;
         table.advance(&self.lane, self.disk.as_ref())?;
         let mut steps = lock(&self.steps);
-        let mark = if steps.is_recorded() { Some(self.lane.mark(queue)?) } else { None };
+        let mark = if steps.is_timed() { Some(self.lane.mark(queue)?) } else { None };
         let advice = steps.need(number, mark.as_ref(), used);
         let room = advice.ahead_bytes.unwrap_or_else(|| steps.window(DeviceUse::default()));
         drop(steps);
@@ -242,9 +248,9 @@ impl<L: Lane> Offloader<L> {
         lock(&self.steps).is_idle()
     }
 
-    /// Whether [`DeviceUse`] is looked at now.
-    pub fn is_measuring(&self) -> bool {
-        lock(&self.steps).is_measuring()
+    /// How closely [`DeviceUse`] is looked at now.
+    pub fn measuring(&self) -> Measuring {
+        lock(&self.steps).measuring()
     }
 
     /// How steps went, and what is expected of the next.

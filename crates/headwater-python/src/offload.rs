@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use headwater::cuda::{Event, Gpu};
 use headwater::offload::{
-    BlockId, DeviceUse, DiskConfig, Error, GpuLane, HostLane, OffloadPolicy, Offloader, OffloaderConfig, Result, Saving,
+    BlockId, DeviceUse, DiskConfig, Error, GpuLane, HostLane, Measuring, OffloadPolicy, Offloader, OffloaderConfig,
+    Result, Saving,
 };
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -170,9 +171,13 @@ impl RawOffloader {
         on_either!(&*self.0, offloader => offloader.is_idle())
     }
 
-    /// Whether the bytes that are allocated are looked at now.
-    fn is_measuring(&self) -> bool {
-        on_either!(&*self.0, offloader => offloader.is_measuring())
+    /// How closely the bytes that are allocated are looked at now: 0 is not at all, 1 roughly, 2 with every block.
+    fn measuring(&self) -> u8 {
+        match on_either!(&*self.0, offloader => offloader.measuring()) {
+            Measuring::Nothing => 0,
+            Measuring::Roughly => 1,
+            Measuring::Exactly => 2,
+        }
     }
 
     /// How steps went, and what is expected of the next, as JSON.

@@ -165,7 +165,7 @@ class Tally:
             made.stalled_ms += counts["stalled_ns"] / 1e6
             made.steps, made.plan = _steps(json.loads(site.raw.steps()), made)
             if site.place is not None:
-                made.peak = max(made.peak, site.place.peak_bytes())
+                made.peak = max(made.peak, site.place.memory_use()[1])
             made.disk_engine = counts["disk_engine"] or made.disk_engine
             if counts["disk_fault"]:
                 made.warnings.append(f"nothing more is written to disk: {counts['disk_fault']}")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Copies that are under way at once without a plan: enough for the link to be busy, and little beside what is saved.
 _WINDOW = 256 << 20
+# Share of a GPU's memory after which it is asked how much is allocated, where that need not be known exactly.
+_ROUGHLY = 64
 # Micro-batches whose blocks are remembered until their backward pass is announced.
 _MICROBATCHES = 4096
 
@@ -129,6 +131,9 @@ class Site:
         # Bytes of blocks that stay, and those that were brought back before anybody needed them.
         self._kept_bytes = 0
         self._early: dict[int, int] = {}
+        # What was allocated when that was asked for, and bytes that were saved since.
+        self.total_bytes = 0 if place is None else place.total_bytes()
+        self._allocated, self._peak, self._unasked = 0, 0, self.total_bytes
         # Numbers of blocks by what `hint` said of them.
         self._microbatches: dict[Any, list[int]] = {}
         self._microbatch: Any = None
@@ -154,6 +159,7 @@ class Site:
                 tensor = tensor.contiguous()
                 storage = tensor.untyped_storage()
                 block.start, block.nbytes, block.copied = 0, nbytes, (tensor.storage_offset(), tensor.stride())
+        self._unasked += nbytes
         block.stored, drained, followed = self.raw.save(storage.data_ptr() + start, nbytes, self._stream(), use)
         if block.stored.leaves:
             self._hold(block.number, storage)
@@ -172,12 +178,18 @@ class Site:
         return block
 
     def _use(self) -> tuple[int, int, int]:
-        """Bytes that are allocated, those of blocks, and the most that were allocated, where somebody looks at them."""
-        if self.place is None or not self.raw.is_measuring():
+        """Bytes that are allocated, those of blocks, and the most that were allocated, as far as somebody looks at them."""
+        if self.place is None:
             return 0, 0, 0
-        leaving = sum(storage.nbytes() for storage in self._leaving.copy().values())
-        blocks = self._kept_bytes + leaving + self._early_bytes()
-        return self.place.allocated_bytes(), blocks, self.place.peak_bytes()
+        how = self.raw.measuring()
+        if how == 0:
+            return 0, 0, 0
+        # To ask takes as long as many operations do.
+        if how == 2 or self._unasked * _ROUGHLY >= self.total_bytes:
+            self._allocated, self._peak = self.place.memory_use()
+            self._unasked = 0
+        leaving = sum(storage.nbytes() for storage in self._leaving.copy().values()) if how == 2 else 0
+        return self._allocated + self._unasked, self._kept_bytes + leaving + self._early_bytes(), self._peak
 
     def _hold(self, number: int, storage: torch.UntypedStorage) -> None:
         self._leaving[number] = storage

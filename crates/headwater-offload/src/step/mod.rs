@@ -1,8 +1,9 @@
 //! Steps, one after the other: each is expected to be like the last.
 //!
-//! A step begins with the first block that is saved when there is none. The second is recorded: what was saved and needed, and when. From
-//! that a schedule is made, which the next steps follow as long as they save what it says. One that does not is left alone from that block
-//! on, and steps like it are recorded in their turn.
+//! A step begins with the first block that is saved when there is none. The second is recorded: what was saved and needed, and when; and the
+//! third: how much memory was in use, which takes so long to ask that it would be part of the times. From that a schedule is made, which the
+//! next steps follow as long as they save what it says. One that does not is left alone from that block on, and steps like it are recorded in
+//! their turn.
 
 mod recorder;
 
@@ -102,6 +103,23 @@ const MOST_BLOCKS: usize = 1 << 16;
 /// Blocks that are named as next.
 const NEXT: usize = 64;
 
+/// What is recorded of a step.
+enum Recording<M> {
+    Times(StepRecorder<M>),
+    Memory(Vec<DeviceUse>),
+}
+
+/// How closely a caller should look at the memory of its device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measuring {
+    /// Not at all.
+    Nothing,
+    /// So that it is seen when it gets short.
+    Roughly,
+    /// With every block.
+    Exactly,
+}
+
 /// Steps so far. `M` is a lane's mark.
 pub(crate) struct Steps<M> {
     policy: OffloadPolicy,
@@ -115,9 +133,10 @@ pub(crate) struct Steps<M> {
     following: Option<Arc<StepSchedule>>,
     /// Where in the order of needs the step is.
     position: usize,
-    recorder: Option<(StepRecorder<M>, u64)>,
-    /// Recorded steps whose marks have not passed.
-    ended: Vec<(StepRecorder<M>, u64)>,
+    recording: Option<Recording<M>>,
+    /// A step whose times were recorded, with the length of its first block, and the memory of one like it.
+    timed: Option<(u64, StepRecorder<M>)>,
+    uses: Option<Vec<DeviceUse>>,
     plans: HashMap<u64, (Arc<StepSchedule>, Basis)>,
     /// Lengths of first blocks whose steps should be recorded, and how many such steps there were.
     seen: HashMap<u64, u32>,
@@ -137,8 +156,9 @@ impl<M: Clone> Steps<M> {
             live: 0,
             following: None,
             position: 0,
-            recorder: None,
-            ended: Vec::new(),
+            recording: None,
+            timed: None,
+            uses: None,
             plans: HashMap::new(),
             seen: HashMap::new(),
             checked: 0,
@@ -156,21 +176,23 @@ impl<M: Clone> Steps<M> {
     }
 
     /// Whether marks are taken of this step.
-    pub fn is_recorded(&self) -> bool {
-        self.recorder.is_some()
+    pub fn is_timed(&self) -> bool {
+        matches!(self.recording, Some(Recording::Times(_)))
     }
 
     /// A block is saved: its number, and what should become of it.
     pub fn save(&mut self, bytes: u64, mark: &M, used: DeviceUse) -> (u64, SaveAdvice) {
         if self.live == 0 || self.sizes.len() >= MOST_BLOCKS {
-            self.begin(bytes, used);
+            self.begin(bytes);
         }
         let (number, at) = (self.next(), self.sizes.len());
         self.sizes.push(bytes);
         self.released.push(false);
         self.live += 1;
-        if let Some((recorder, _)) = &mut self.recorder {
-            recorder.save(bytes, mark.clone(), used);
+        match &mut self.recording {
+            Some(Recording::Times(recorder)) => recorder.save(bytes, mark.clone()),
+            Some(Recording::Memory(uses)) => uses.push(used),
+            None => {}
         }
         let advice = planned(self.following.as_ref(), at, bytes).unwrap_or_else(|| {
             self.leave_plan();
@@ -210,7 +232,7 @@ impl<M: Clone> Steps<M> {
         }
     }
 
-    fn begin(&mut self, first: u64, used: DeviceUse) {
+    fn begin(&mut self, first: u64) {
         self.base = self.next();
         self.sizes.clear();
         self.released.clear();
@@ -226,9 +248,12 @@ impl<M: Clone> Steps<M> {
         }
         let seen = self.seen.entry(first).or_default();
         *seen += 1;
-        // Of the first, much is made that the others find.
-        let is_wanted = self.following.is_none() && *seen > 1 && self.ended.is_empty();
-        self.recorder = is_wanted.then(|| (StepRecorder::new(), used.allocated));
+        self.recording = match (&self.following, &self.timed) {
+            // Of the first, much is made that the others find.
+            (None, Some((timed, _))) if *timed == first => self.uses.is_none().then(|| Recording::Memory(Vec::new())),
+            (None, _) if *seen > 1 => Some(Recording::Times(StepRecorder::new())),
+            _ => None,
+        };
     }
 
     /// A block is needed: what should be on its way back.
@@ -236,8 +261,10 @@ impl<M: Clone> Steps<M> {
         let Some(at) = number.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else {
             return NeedAdvice::default();
         };
-        if let (Some((recorder, _)), Some(mark)) = (&mut self.recorder, mark) {
-            recorder.need(at, mark.clone(), used);
+        match (&mut self.recording, mark) {
+            (Some(Recording::Times(recorder)), Some(mark)) => recorder.need(at, mark.clone()),
+            (Some(Recording::Memory(uses)), _) => uses.push(used),
+            _ => {}
         }
         let plan = self.following.as_ref().filter(|plan| plan.bytes.len() == self.sizes.len());
         let Some(plan) = plan else {
@@ -257,7 +284,7 @@ impl<M: Clone> Steps<M> {
 
     /// A stream waited for copies.
     pub fn wait(&mut self, from: &M, to: &M) {
-        if let Some((recorder, _)) = &mut self.recorder {
+        if let Some(Recording::Times(recorder)) = &mut self.recording {
             recorder.wait(from.clone(), to.clone());
         }
     }
@@ -269,7 +296,7 @@ impl<M: Clone> Steps<M> {
             return;
         }
         self.live -= 1;
-        if let Some((recorder, _)) = &mut self.recorder {
+        if let Some(Recording::Times(recorder)) = &mut self.recording {
             recorder.release(at);
         }
         if self.live == 0 {
@@ -284,7 +311,13 @@ impl<M: Clone> Steps<M> {
         if self.following.is_some() && !kept_to {
             self.leave_plan();
         }
-        self.ended.extend(self.recorder.take());
+        match self.recording.take() {
+            Some(Recording::Times(recorder)) => {
+                (self.timed, self.uses) = (self.sizes.first().map(|first| (*first, recorder)), None);
+            }
+            Some(Recording::Memory(uses)) => self.uses = Some(uses),
+            None => {}
+        }
     }
 
     /// Whether the plan is to keep everything, and there is memory for much more.
@@ -304,11 +337,18 @@ impl<M: Clone> Steps<M> {
         if most.is_some_and(|most| used.allocated > most) { 0 } else { self.window_bytes.max(2 * largest) }
     }
 
-    /// Whether bytes that are allocated are looked at.
-    pub fn is_measuring(&self) -> bool {
+    /// How closely memory should be looked at.
+    pub fn measuring(&self) -> Measuring {
+        let is_recorded = match (self.live, &self.recording) {
+            (0, _) => self.timed.is_some() && self.uses.is_none(),
+            (_, recording) => matches!(recording, Some(Recording::Memory(_))),
+        };
         match self.policy {
-            OffloadPolicy::All { most_bytes } => most_bytes.is_some(),
-            OffloadPolicy::Plan { .. } => self.recorder.is_some() || self.following.is_none() || self.live == 0,
+            _ if is_recorded => Measuring::Exactly,
+            _ if self.following.is_some() && self.live > 0 => Measuring::Nothing,
+            OffloadPolicy::All { most_bytes: None } => Measuring::Nothing,
+            OffloadPolicy::Plan { most_bytes: None, .. } => Measuring::Roughly,
+            _ => Measuring::Exactly,
         }
     }
 
@@ -330,12 +370,13 @@ impl<M: Clone> Steps<M> {
         if self.live == 0 && self.report.planned_steps >= self.checked + SOME_STEPS {
             return self.plan_again(&rates()?, room);
         }
-        let Some((recorder, base_bytes)) = self.ended.pop() else { return Ok(()) };
+        let (Some((_, recorder)), Some(uses)) = (&self.timed, &self.uses) else { return Ok(()) };
         if !recorder.has_ended(lane)? {
-            self.ended.push((recorder, base_bytes));
             return Ok(());
         }
-        if let Some(trace) = recorder.trace(lane)?
+        let (found, base_bytes) = (recorder.trace(lane, uses)?, uses.first().map_or(0, |used| used.allocated));
+        (self.timed, self.uses) = (None, None);
+        if let Some(trace) = found
             && let Some(first) = trace.blocks.first().map(|block| block.bytes)
         {
             self.adopt(first, &Basis { trace, base_bytes, caution: 1.0 }, &rates()?, room);

@@ -14,8 +14,8 @@ enum Happening {
 /// Marks of a step. `M` is a lane's.
 pub(super) struct StepRecorder<M> {
     bytes: Vec<u64>,
-    /// What happened to which block, when, and what was allocated.
-    events: Vec<(Happening, usize, M, DeviceUse)>,
+    /// What happened to which block, and when.
+    events: Vec<(Happening, usize, M)>,
     /// For each block, how many events there were when it was released.
     released: Vec<Option<usize>>,
     /// Before how many events a stream waited, from when to when.
@@ -27,14 +27,14 @@ impl<M> StepRecorder<M> {
         Self { bytes: Vec::new(), events: Vec::new(), released: Vec::new(), waits: Vec::new() }
     }
 
-    pub fn save(&mut self, bytes: u64, mark: M, used: DeviceUse) {
-        self.events.push((Happening::Saved, self.bytes.len(), mark, used));
+    pub fn save(&mut self, bytes: u64, mark: M) {
+        self.events.push((Happening::Saved, self.bytes.len(), mark));
         self.bytes.push(bytes);
         self.released.push(None);
     }
 
-    pub fn need(&mut self, block: usize, mark: M, used: DeviceUse) {
-        self.events.push((Happening::Needed, block, mark, used));
+    pub fn need(&mut self, block: usize, mark: M) {
+        self.events.push((Happening::Needed, block, mark));
     }
 
     pub fn wait(&mut self, from: M, to: M) {
@@ -49,12 +49,13 @@ impl<M> StepRecorder<M> {
 
     /// Whether the device has come to the last mark.
     pub fn has_ended<L: Lane<Mark = M>>(&self, lane: &L) -> Result<bool> {
-        self.events.last().map_or(Ok(true), |(_, _, mark, _)| lane.has_passed(mark))
+        self.events.last().map_or(Ok(true), |(_, _, mark)| lane.has_passed(mark))
     }
 
-    /// The step without the time that streams waited for copies; `None` when nothing was needed.
-    pub fn trace<L: Lane<Mark = M>>(&self, lane: &L) -> Result<Option<StepTrace>> {
-        let (Some((_, _, first, _)), Some((_, _, end, _))) = (self.events.first(), self.events.last()) else {
+    /// The step without the time that streams waited for copies, and with what was allocated at each event of one like it; `None` when nothing
+    /// was needed.
+    pub fn trace<L: Lane<Mark = M>>(&self, lane: &L, uses: &[DeviceUse]) -> Result<Option<StepTrace>> {
+        let (Some((_, _, first)), Some((_, _, end))) = (self.events.first(), self.events.last()) else {
             return Ok(None);
         };
         let (mut moments, mut waited, mut waits, mut last) = (Vec::new(), 0.0, self.waits.iter().peekable(), 0.0_f64);
@@ -62,7 +63,7 @@ impl<M> StepRecorder<M> {
             while let Some((_, from, to)) = waits.next_if(|(before, ..)| *before <= at) {
                 waited += lane.seconds(from, to)?.max(0.0);
             }
-            let mark = self.events.get(at).map_or(end, |(_, _, mark, _)| mark);
+            let mark = self.events.get(at).map_or(end, |(_, _, mark)| mark);
             // Several streams need not agree.
             last = last.max(lane.seconds(first, mark)? - waited);
             moments.push(last);
@@ -90,15 +91,20 @@ impl<M> StepRecorder<M> {
             // One that nobody needed is needed, if at all, when it goes.
             block.needed_s = block.needed_s.clamp(block.saved_s, block.freed_s);
         }
-        // What comes and goes between two blocks is not seen, but for the most that there was.
-        let seen = self.events.iter().map(|(.., used)| used.allocated).max().unwrap_or(0);
-        let unseen = self.events.iter().map(|(.., used)| used.peak).max().unwrap_or(0).saturating_sub(seen);
-        let least = self.events.first().map_or(0, |(.., used)| used.allocated.saturating_sub(used.blocks));
-        let beside = self.events.iter().zip(&moments).map(|((.., used), moment)| {
-            let others = used.allocated.saturating_sub(used.blocks).saturating_sub(least);
-            (*moment, others + unseen)
-        });
-        let found = StepTrace { blocks, step_s, beside: beside.collect() };
+        let found = StepTrace { blocks, step_s, beside: beside(uses, &moments) };
         Ok(is_needed.contains(&true).then_some(found))
     }
+}
+
+/// Bytes that were allocated beside blocks, above those at the beginning; nothing where the steps had other events.
+fn beside(uses: &[DeviceUse], moments: &[f64]) -> Vec<(f64, u64)> {
+    if uses.len() + 1 != moments.len() {
+        return Vec::new();
+    }
+    let most = |of: fn(&DeviceUse) -> u64| uses.iter().map(of).max().unwrap_or(0);
+    // What comes and goes between two blocks is not seen, but for the most that there was.
+    let unseen = most(|used| used.peak).saturating_sub(most(|used| used.allocated));
+    let others = |used: &DeviceUse| used.allocated.saturating_sub(used.blocks);
+    let least = uses.first().map_or(0, others);
+    uses.iter().zip(moments).map(|(used, moment)| (*moment, others(used).saturating_sub(least) + unseen)).collect()
 }

@@ -1,12 +1,61 @@
 //! What goes to disks and comes back from them.
 
+use std::time::{Duration, Instant};
+
 use super::Table;
 use crate::block::BlockEvent;
 use crate::disk::{Disk, Done, Job, Piece, Unit, Units, Way};
 use crate::error::{Error, Result};
 use crate::lane::Lane;
 
+/// A block that nobody saved, and how much is written for it.
+const PROBE: u64 = u64::MAX;
+const PROBE_BYTES: usize = 128 << 20;
+const PROBE_PATIENCE: Duration = Duration::from_secs(5);
+
 impl<L: Lane> Table<L> {
+    /// Writes and reads a little, so that rates of disks are known before a block goes there. What does not answer is not waited for.
+    pub(crate) fn try_disk(&mut self, lane: &L, disk: &Disk<L::Slot>) {
+        let count = (PROBE_BYTES / self.slots.bytes()).min(self.slots.most()).max(1);
+        let Some(mut slots) = self.take_slots(lane, count) else { return };
+        let Some(units) = self.units.as_mut().and_then(|units| units.take(count).ok().flatten()) else {
+            self.slots.give(slots);
+            return;
+        };
+        let (mut sums, bytes) = (vec![0; count], self.slots.bytes());
+        for way in [Way::Write, Way::Read] {
+            let pieces = slots.drain(..).zip(units.iter().zip(&sums));
+            let pieces =
+                pieces.map(|(slot, (unit, sum))| Piece { slot: Some(slot), bytes, unit: *unit, sum: *sum }).collect();
+            disk.submit(Job { block: PROBE, way, pieces });
+            let Some(Done { job, result, took }) = self.wait_for_probe(disk) else { return };
+            let Some(took) = took.filter(|_| result.is_ok()) else { return self.take_back(job, BlockEvent::Release) };
+            match way {
+                Way::Write => self.meters.write.add(count * bytes, took),
+                Way::Read => self.meters.read.add(count * bytes, took),
+            }
+            (slots, sums) = job.pieces.into_iter().filter_map(|piece| Some((piece.slot?, piece.sum))).unzip();
+        }
+        self.slots.give(slots);
+        self.give_units(units.into_iter().map(|unit| (unit, 0)).collect());
+    }
+
+    fn wait_for_probe(&mut self, disk: &Disk<L::Slot>) -> Option<Done<L::Slot>> {
+        let begun = Instant::now();
+        let mut found = None;
+        while found.is_none() && begun.elapsed() < PROBE_PATIENCE && disk.is_alive() {
+            disk.wait(Duration::from_millis(5));
+            for done in disk.done() {
+                if done.job.block == PROBE {
+                    found = Some(done);
+                } else {
+                    self.finish(done);
+                }
+            }
+        }
+        found
+    }
+
     /// Gives the oldest blocks to the disk until half of the host memory is free, or will be.
     pub(super) fn write_behind(&mut self, disk: Option<&Disk<L::Slot>>) {
         let (Some(disk), Some(_)) = (disk, &self.units) else { return };

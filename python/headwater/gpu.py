@@ -103,6 +103,18 @@ class Place:
         """This point of the current stream."""
         return torch.cuda.current_stream(self.device).record_event()
 
+    def timed_mark(self) -> Any:
+        """This point of the current stream, whose moment will be known; none while a stream records work for later."""
+        if self.is_capturing():
+            return None
+        mark = torch.cuda.Event(enable_timing=True)
+        mark.record(torch.cuda.current_stream(self.device))
+        return mark
+
+    def ms_between(self, one: Any, other: Any) -> Optional[float]:
+        """Milliseconds between two such points; none when the GPU is not past both."""
+        return one.elapsed_time(other) if one.query() and other.query() else None
+
     def wait(self, mark: Any) -> None:
         """Returns when the GPU is past a mark."""
         mark.synchronize()

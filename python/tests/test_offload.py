@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch")
 
 import headwater  # noqa: E402
 from headwater.offload import OffloadError  # noqa: E402
+from headwater.offload.trial import Trial  # noqa: E402
 from offload_cases import CASES, ROWS, WIDTH, data, gradients, mlp, same  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -505,11 +506,41 @@ def test_hooks_that_would_do_nothing_are_off_but_for_a_look(tmp_path, monkeypatc
     off, seen = offload(tmp_path), []
     x = torch.ones(4, requires_grad=True)
     site = types.SimpleNamespace(raw=types.SimpleNamespace(is_idle=lambda: True))
+    off._settings["slack"] = 0.02
     monkeypatch.setattr(off, "_sites", {"cpu": site})
     monkeypatch.setattr(off, "_pack", lambda tensor: seen.append(tensor) or tensor.detach())
     monkeypatch.setattr(off, "_unpack", lambda tensor: tensor)
-    for _ in range(128):
+    for _ in range(512):
         with off:
             loss = x.exp().sum()
         loss.backward()
-    assert len(seen) == 2 and off._tally.skipped == 128
+    assert len(seen) == 2 and off._tally.skipped == 512
+
+
+@pytest.mark.parametrize("hooked, is_slow", [(10.0, False), (10.2, False), (10.4, True), (25.0, True)])
+def test_hooks_that_cost_more_than_they_may_are_off(hooked, is_slow):
+    trial, now, was_bare = Trial(0.02), [0.0], []
+
+    class Clock:
+        """Steps take 10 ms without hooks."""
+
+        def timed_mark(self):
+            now.append(now[-1] + (10.0 if was_bare and was_bare[-1] else hooked))
+            return len(now) - 1
+
+        def ms_between(self, one, other):
+            return now[other] - now[one] if self.is_there else None
+
+        is_there = True
+
+    clock = Clock()
+    for _ in range(40):
+        was_bare.append(trial.next_is_bare(clock, True))
+    assert trial.is_too_slow == is_slow
+    assert was_bare[:4] == [False] * 4 and was_bare[4:9] == [True] * 5 and was_bare[10:] == [is_slow] * 30
+    # Without memory for all, hooks are needed, whatever they cost.
+    assert not trial.next_is_bare(clock, False) and not trial.is_too_slow
+    # Nobody waits for a GPU that is behind.
+    clock.is_there = False
+    assert not any(trial.next_is_bare(clock, True) for _ in range(4))
+    assert all(trial.next_is_bare(clock, True) for _ in range(5)) and not trial.next_is_bare(clock, True)

@@ -248,6 +248,11 @@ impl<L: Lane> Offloader<L> {
         lock(&self.steps).is_idle()
     }
 
+    /// Whether steps keep to a plan, and whether there is memory for one in which nothing leaves.
+    pub fn may_keep(&self) -> (bool, bool) {
+        lock(&self.steps).may_keep()
+    }
+
     /// How closely [`DeviceUse`] is looked at now.
     pub fn measuring(&self) -> Measuring {
         lock(&self.steps).measuring()

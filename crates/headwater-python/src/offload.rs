@@ -171,6 +171,11 @@ impl RawOffloader {
         on_either!(&*self.0, offloader => offloader.is_idle())
     }
 
+    /// Whether steps keep to a plan, and whether there is memory for one in which nothing leaves.
+    fn may_keep(&self) -> (bool, bool) {
+        on_either!(&*self.0, offloader => offloader.may_keep())
+    }
+
     /// How closely the bytes that are allocated are looked at now: 0 is not at all, 1 roughly, 2 with every block.
     fn measuring(&self) -> u8 {
         match on_either!(&*self.0, offloader => offloader.measuring()) {

@@ -18,11 +18,12 @@ from .. import gpu as _gpu
 from .._headwater import OffloadError
 from .checkpoint import Boundaries
 from .report import Report, Tally
+from .trial import Trial
 from .site import Block, Extent, Site, open_site, owner_of
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
 # Entries of a context in which nothing leaves, for one in which it is looked whether something should.
-_LOOK_AGAIN = 64
+_LOOK_AGAIN = 256
 _EMPTY: dict[torch.dtype, Tensor] = {}
 
 Size = Union[int, str]
@@ -139,6 +140,7 @@ class Offload:
         self._lasting_limit = 256
         self._has_looked = False
         self._boundaries = Boundaries()
+        self._trial = Trial(slack)
         self._entered = threading.local()
         # What cannot be used is told of now, and not in the middle of a step.
         site = open_site(None, **self._settings)
@@ -157,10 +159,17 @@ class Offload:
         return self
 
     def _is_idle(self) -> bool:
-        """Whether all is kept by plan, so that hooks would cost and do nothing. Now and then they look whether that is still right."""
-        if not self._sites or not all(site.raw.is_idle() for site in list(self._sites.values())):
+        """Whether hooks would do nothing, or cost more than they may. Now and then they look whether that is still right."""
+        sites = list(self._sites.values())
+        if not sites or self._settings["slack"] is None:
             return False
-        self._tally.skip()
+        is_bare = all(site.raw.is_idle() for site in sites)
+        if not is_bare and len(sites) == 1 and sites[0].place is not None:
+            has_plan, may_keep = sites[0].raw.may_keep()
+            is_bare = has_plan and self._trial.next_is_bare(sites[0].place, may_keep)
+        if not is_bare:
+            return False
+        self._tally.skip(self._trial.is_too_slow)
         return self._tally.skipped % _LOOK_AGAIN != 0
 
     def __exit__(self, *why: Any) -> None:

@@ -85,6 +85,7 @@ class Report:
     stalled_ms: float = 0.0
     steps: int = 0
     skipped: int = 0
+    is_host_bound: bool = False
     peak: int = 0
     plan: Optional[Plan] = None
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -111,6 +112,8 @@ class Report:
         lines.append(f"the GPU waited {self.stalled_ms:.1f} ms for copies in {self.steps} steps{aside}")
         if self.plan is not None:
             lines.append(str(self.plan))
+        if self.is_host_bound:
+            lines.append("all is kept meanwhile: the GPU waits for the host, and hooks make steps longer than `slack` allows")
         lines += [f"kept, {why}: {shown(nbytes)} in {count} tensors" for why, (count, nbytes) in sorted(self.kept.items())]
         return "\n".join(lines + [f"warning: {words}" for words in self.warnings])
 
@@ -135,8 +138,9 @@ class Tally:
         count, nbytes = self._report.kept.get(why, (0, 0))
         self._report.kept[why] = (count + 1, nbytes + block.nbytes)
 
-    def skip(self) -> None:
+    def skip(self, is_too_slow: bool) -> None:
         self._report.skipped += 1
+        self._report.is_host_bound = is_too_slow
 
     @property
     def skipped(self) -> int:

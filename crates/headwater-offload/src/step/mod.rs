@@ -328,6 +328,14 @@ impl<M: Clone> Steps<M> {
         *limit == Some(PlanLimit::Rate) && *planned_steps > 0 && self.live == 0 && peak < device_bytes / 2
     }
 
+    /// Whether steps keep to a plan, and whether there is memory for one in which nothing leaves.
+    pub fn may_keep(&self) -> (bool, bool) {
+        let OffloadPolicy::Plan { most_bytes, device_bytes, .. } = self.policy else { return (false, false) };
+        let StepReport { kept, base_bytes, planned_steps, .. } = &self.report;
+        let peak = kept.map_or(u64::MAX, |kept| kept.peak_bytes.saturating_add(*base_bytes));
+        (*planned_steps > 0 && self.live == 0, most_bytes.is_none() && peak < share(device_bytes, FULL))
+    }
+
     /// Bytes of copies that may be under way without a plan.
     pub fn window(&self, used: DeviceUse) -> u64 {
         let most = match self.policy {

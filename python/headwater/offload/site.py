@@ -112,6 +112,7 @@ class Block:
         self.is_gone = True
         if self.stored is not None:
             self.site.forget(self)
+            self.kept = None
             if self.on_gone is not None:
                 self.on_gone(self)
 

@@ -6,7 +6,7 @@ are done without them, and times between the beginnings of passes compared.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 from ..gpu import Place
 
@@ -55,4 +55,3 @@ class Trial:
             return
         hooked, bare = min(times[1:_PASSES], default=0.0), min(times[_PASSES + 1 :], default=0.0)
         self.is_too_slow = hooked > bare * (1 + self._slack + _NOISE)
-        self.ratio: Optional[float] = hooked / bare if bare else None

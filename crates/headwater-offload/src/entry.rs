@@ -3,7 +3,7 @@
 use crate::block::BlockState;
 use crate::disk::Unit;
 use crate::error::Error;
-use crate::lane::{Copied, Lane};
+use crate::lane::{CopyMarks, Lane};
 
 /// What is known of one block.
 pub(crate) struct BlockEntry<L: Lane> {
@@ -27,7 +27,7 @@ pub(crate) struct BlockEntry<L: Lane> {
 pub(crate) struct Draining<L: Lane> {
     pub block: u64,
     pub bytes: usize,
-    pub copied: Copied<L::Mark>,
+    pub copied: CopyMarks<L::Mark>,
     /// Its memory on the device was given up in the order of a stream.
     pub is_followed: bool,
 }

@@ -31,9 +31,9 @@ pub trait Lane: Send + Sync + 'static {
     /// An event at the present end of `queue`.
     fn mark(&self, queue: &Self::Queue) -> Result<Self::Mark>;
     /// Copies `from` into slots, behind `after`.
-    fn down(&self, after: &Self::Mark, from: &Self::Memory, slots: &mut [Self::Slot]) -> Result<Copied<Self::Mark>>;
+    fn down(&self, after: &Self::Mark, from: &Self::Memory, slots: &mut [Self::Slot]) -> Result<CopyMarks<Self::Mark>>;
     /// Copies slots into `to`, behind all of `after`.
-    fn up(&self, after: &[Self::Mark], slots: &[Self::Slot], to: &Self::Memory) -> Result<Copied<Self::Mark>>;
+    fn up(&self, after: &[Self::Mark], slots: &[Self::Slot], to: &Self::Memory) -> Result<CopyMarks<Self::Mark>>;
     /// Whether the host may rely on what lies before a mark.
     fn has_passed(&self, mark: &Self::Mark) -> Result<bool>;
     /// Makes `queue` wait for a mark.
@@ -46,7 +46,7 @@ pub trait Lane: Send + Sync + 'static {
 
 /// When a copy begins, and when it is over.
 #[derive(Debug, Clone)]
-pub struct Copied<M> {
+pub struct CopyMarks<M> {
     /// Behind what it waits for.
     pub begun: M,
     /// Behind its last byte.
@@ -91,7 +91,7 @@ impl Lane for GpuLane {
         Ok(Arc::new(event))
     }
 
-    fn down(&self, after: &Arc<Event>, from: &Span, slots: &mut [Self::Slot]) -> Result<Copied<Arc<Event>>> {
+    fn down(&self, after: &Arc<Event>, from: &Span, slots: &mut [Self::Slot]) -> Result<CopyMarks<Arc<Event>>> {
         self.down.wait(after)?;
         let begun = self.mark(&self.down)?;
         for (slot, part) in pairs(slots, from) {
@@ -99,16 +99,16 @@ impl Lane for GpuLane {
             slot.allocation().settle_on(&self.down)?;
             self.down.copy(&part, &slot)?;
         }
-        Ok(Copied { begun, ended: self.mark(&self.down)? })
+        Ok(CopyMarks { begun, ended: self.mark(&self.down)? })
     }
 
-    fn up(&self, after: &[Arc<Event>], slots: &[Self::Slot], to: &Span) -> Result<Copied<Arc<Event>>> {
+    fn up(&self, after: &[Arc<Event>], slots: &[Self::Slot], to: &Span) -> Result<CopyMarks<Arc<Event>>> {
         after.iter().try_for_each(|mark| self.up.wait(mark))?;
         let begun = self.mark(&self.up)?;
         for (slot, part) in pairs(slots, to) {
             self.up.copy(&slot, &part)?;
         }
-        Ok(Copied { begun, ended: self.mark(&self.up)? })
+        Ok(CopyMarks { begun, ended: self.mark(&self.up)? })
     }
 
     fn has_passed(&self, mark: &Arc<Event>) -> Result<bool> {
@@ -175,7 +175,7 @@ impl Lane for HostLane {
         Ok(Instant::now())
     }
 
-    fn down(&self, _: &Instant, from: &LentHost, slots: &mut [AlignedBuffer]) -> Result<Copied<Instant>> {
+    fn down(&self, _: &Instant, from: &LentHost, slots: &mut [AlignedBuffer]) -> Result<CopyMarks<Instant>> {
         let (begun, mut at) = (Instant::now(), 0);
         for slot in slots {
             let bytes = slot.len().min(from.bytes() - at);
@@ -184,10 +184,10 @@ impl Lane for HostLane {
             }
             at += bytes;
         }
-        Ok(Copied { begun, ended: Instant::now() })
+        Ok(CopyMarks { begun, ended: Instant::now() })
     }
 
-    fn up(&self, _: &[Instant], slots: &[AlignedBuffer], to: &LentHost) -> Result<Copied<Instant>> {
+    fn up(&self, _: &[Instant], slots: &[AlignedBuffer], to: &LentHost) -> Result<CopyMarks<Instant>> {
         let (begun, mut at) = (Instant::now(), 0);
         for slot in slots {
             let bytes = slot.len().min(to.bytes() - at);
@@ -196,7 +196,7 @@ impl Lane for HostLane {
             }
             at += bytes;
         }
-        Ok(Copied { begun, ended: Instant::now() })
+        Ok(CopyMarks { begun, ended: Instant::now() })
     }
 
     fn has_passed(&self, _: &Instant) -> Result<bool> {

@@ -33,6 +33,6 @@ mod tests;
 
 pub use disk::DiskConfig;
 pub use error::{Error, Result};
-pub use lane::{Copied, GpuLane, HostLane, Lane};
-pub use offloader::{BlockId, OffloadCounts, Offloader, OffloaderConfig, Saving, StoreOutcome};
+pub use lane::{CopyMarks, GpuLane, HostLane, Lane};
+pub use offloader::{BlockId, OffloadCounts, Offloader, OffloaderConfig, SaveOutcome, StoreOutcome};
 pub use step::{DeviceUse, Measuring, OffloadPolicy, StepReport};

@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::error::Result;
-use crate::lane::{Copied, Lane};
+use crate::lane::{CopyMarks, Lane};
 use crate::plan::LinkRates;
 
 /// Bytes and the time that they took. What is old counts less and less.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Meter {
+pub(crate) struct RateMeter {
     bytes: f64,
     seconds: f64,
 }
 
-impl Meter {
+impl RateMeter {
     /// From so many bytes on a rate is believed, and what came before more of them is forgotten.
     const ENOUGH: f64 = (64 << 20) as f64;
     const MOST: f64 = 64.0 * Self::ENOUGH;
@@ -37,7 +37,7 @@ impl Meter {
 /// One way of the disks, whose jobs overlap.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DiskMeter {
-    meter: Meter,
+    meter: RateMeter,
     busy_until: Option<Instant>,
 }
 
@@ -66,7 +66,7 @@ impl<M: Clone> Spans<M> {
     /// More than these are not waited for.
     const MOST: usize = 4096;
 
-    pub fn add(&mut self, copied: &Copied<M>, bytes: usize) {
+    pub fn add(&mut self, copied: &CopyMarks<M>, bytes: usize) {
         if self.0.len() < Self::MOST {
             self.0.push_back((copied.begun.clone(), copied.ended.clone(), bytes));
         }
@@ -88,8 +88,8 @@ impl<M: Clone> Spans<M> {
 
 /// What is known of the ways that bytes take.
 pub(crate) struct Meters<M> {
-    pub down: Meter,
-    pub up: Meter,
+    pub down: RateMeter,
+    pub up: RateMeter,
     pub write: DiskMeter,
     pub read: DiskMeter,
     /// Copies to the device.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::disk::{Disk, DiskConfig};
 use crate::error::{Error, Result};
-use crate::lane::{Copied, Lane};
+use crate::lane::{CopyMarks, Lane};
 use crate::plan::OffloadRoom;
 use crate::slots::Slots;
 use crate::step::{DeviceUse, Measuring, OffloadPolicy, StepReport, Steps};
@@ -27,7 +27,7 @@ pub struct OffloaderConfig {
     pub slot_bytes: usize,
     /// Where blocks go that host memory has no room for.
     pub disk: Option<DiskConfig>,
-    /// Which blocks leave.
+    /// Whether blocks leave by a plan, or all of them.
     pub policy: OffloadPolicy,
     /// Bytes of copies each way that are under way at once without a plan, and by which blocks come back early with one. Enough for the
     /// link to be busy, and little beside what is saved.
@@ -45,14 +45,14 @@ pub enum StoreOutcome {
 
 /// What became of a block that was saved.
 #[derive(Debug)]
-pub struct Saving {
+pub struct SaveOutcome {
     /// Its number among all that were saved, and of its block where it leaves.
     pub number: BlockId,
     /// Whether it leaves; none where it should and there is no room.
     pub leaves: Option<bool>,
-    /// Blocks whose memory nobody reads any more, and those that the caller's stream goes on behind.
+    /// Blocks whose memory on the device nobody reads any more.
     pub drained: Vec<BlockId>,
-    /// See [`Offloader::follow`].
+    /// Blocks that the caller's stream goes on behind, as [`Offloader::follow`] names them.
     pub followed: Vec<BlockId>,
 }
 
@@ -152,7 +152,7 @@ impl<L: Lane> Offloader<L> {
 
     /// Takes note of bytes that are saved. They leave behind what `queue` has to do now, or stay, as the policy says; and `queue` goes on
     /// behind copies that are over by then.
-    pub fn save(&self, memory: L::Memory, queue: &L::Queue, used: DeviceUse) -> Result<Saving> {
+    pub fn save(&self, memory: L::Memory, queue: &L::Queue, used: DeviceUse) -> Result<SaveOutcome> {
         let (bytes, mut table) = (L::bytes(&memory) as u64, self.lock()?);
         table.advance(&self.lane, self.disk.as_ref())?;
         let ready = self.lane.mark(queue)?;
@@ -182,7 +182,7 @@ impl<L: Lane> Offloader<L> {
         if !followed.is_empty() {
             self.note_wait(&mut table, ready, queue)?;
         }
-        Ok(Saving { number: BlockId(number), leaves, drained: table.take_drained(), followed })
+        Ok(SaveOutcome { number: BlockId(number), leaves, drained: table.take_drained(), followed })
     }
 
     /// The table, when a disk has made room for so many bytes, or when the device has nothing to do.
@@ -202,7 +202,7 @@ impl<L: Lane> Offloader<L> {
     }
 
     fn note_wait(&self, table: &mut Table<L>, begun: L::Mark, queue: &L::Queue) -> Result<()> {
-        let waited = Copied { begun, ended: self.lane.mark(queue)? };
+        let waited = CopyMarks { begun, ended: self.lane.mark(queue)? };
         table.meters.waits.add(&waited, 0);
         lock(&self.steps).wait(&waited.begun, &waited.ended);
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use headwater::cuda::{Event, Gpu};
 use headwater::offload::{
     BlockId, DeviceUse, DiskConfig, Error, GpuLane, HostLane, Measuring, OffloadPolicy, Offloader, OffloaderConfig,
-    Result, Saving,
+    Result, SaveOutcome,
 };
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -127,7 +127,7 @@ impl RawOffloader {
                 py.detach(|| offloader.save(memory, &(), used))
             }
         };
-        let Saving { number: BlockId(number), leaves, drained, followed } = saving.map_err(raised)?;
+        let SaveOutcome { number: BlockId(number), leaves, drained, followed } = saving.map_err(raised)?;
         let block = StoredBlock { number, leaves, kind: Arc::clone(&self.0) };
         Ok((block, numbers(Ok(drained))?, numbers(Ok(followed))?))
     }

@@ -26,7 +26,7 @@ def shown(count: int) -> str:
 
 
 @dataclass
-class Plan:
+class StepPlan:
     """What was expected of steps, and how those went that kept to it. `peak` is that of activations, above what was allocated when a step
     began; rates are bytes a second."""
 
@@ -87,7 +87,7 @@ class Report:
     skipped: int = 0
     is_host_bound: bool = False
     peak: int = 0
-    plan: Optional[Plan] = None
+    plan: Optional[StepPlan] = None
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
     disk_engine: str = ""
     warnings: list[str] = field(default_factory=list)
@@ -178,13 +178,13 @@ class Tally:
         return made
 
 
-def _steps(found: dict[str, Any], before: Report) -> tuple[int, Optional[Plan]]:
+def _steps(found: dict[str, Any], before: Report) -> tuple[int, Optional[StepPlan]]:
     """Steps of all devices, and the plan of the last that has one."""
     steps, expected = before.steps + found["steps"], found["expected"]
     if expected is None:
         return steps, before.plan
     planned = found["planned_steps"]
-    return steps, Plan(
+    return steps, StepPlan(
         steps=planned,
         peak=expected["peak_bytes"],
         peak_kept=found["kept"]["peak_bytes"],

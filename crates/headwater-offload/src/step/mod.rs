@@ -19,7 +19,7 @@ use crate::plan::{
 };
 use recorder::StepRecorder;
 
-/// When blocks leave.
+/// Which saved blocks leave the device, and at what cost in time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OffloadPolicy {
     /// All of them, as fast as the link takes them.
@@ -112,11 +112,11 @@ enum Recording<M> {
 /// How closely a caller should look at the memory of its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measuring {
-    /// Not at all.
+    /// Its memory is not looked at.
     Nothing,
     /// So that it is seen when it gets short.
     Roughly,
-    /// With every block.
+    /// It asks the allocator at every save and every need.
     Exactly,
 }
 
@@ -376,7 +376,8 @@ impl<M: Clone> Steps<M> {
         room: &OffloadRoom,
     ) -> Result<()> {
         if self.live == 0 && self.report.planned_steps >= self.checked + SOME_STEPS {
-            return self.plan_again(&rates()?, room);
+            self.plan_again(&rates()?, room);
+            return Ok(());
         }
         let (Some((_, recorder)), Some(uses)) = (&self.timed, &self.uses) else { return Ok(()) };
         if !recorder.has_ended(lane)? {
@@ -393,10 +394,10 @@ impl<M: Clone> Steps<M> {
     }
 
     /// After some steps with a plan, it is held against them.
-    fn plan_again(&mut self, rates: &LinkRates, room: &OffloadRoom) -> Result<()> {
+    fn plan_again(&mut self, rates: &LinkRates, room: &OffloadRoom) {
         self.checked = self.report.planned_steps;
-        let Some(first) = self.sizes.first().copied() else { return Ok(()) };
-        let Some(mut basis) = self.plans.get(&first).map(|(_, basis)| basis.clone()) else { return Ok(()) };
+        let Some(first) = self.sizes.first().copied() else { return };
+        let Some(mut basis) = self.plans.get(&first).map(|(_, basis)| basis.clone()) else { return };
         let step_s = basis.trace.step_s;
         let stall_s = self.report.planned_stall_s / self.report.planned_steps as f64;
         let expected = self.report.expected.map_or(0.0, |expected| expected.stall_s);
@@ -414,7 +415,6 @@ impl<M: Clone> Steps<M> {
         if is_late || drift > 0.15 {
             self.adopt(first, &basis, rates, room);
         }
-        Ok(())
     }
 
     fn adopt(&mut self, first: u64, basis: &Basis, rates: &LinkRates, room: &OffloadRoom) {

@@ -17,7 +17,7 @@ use headwater_memory::io::{AlignedBuffer, Choice};
 use crate::block::{BlockEvent, BlockState};
 use crate::disk::DiskConfig;
 use crate::error::{Error, Result};
-use crate::lane::{Copied, Lane};
+use crate::lane::{CopyMarks, Lane};
 use crate::offloader::{BlockId, Offloader, OffloaderConfig, StoreOutcome};
 use crate::step::OffloadPolicy;
 
@@ -72,18 +72,18 @@ impl Lane for Fake {
         Ok(0)
     }
 
-    fn down(&self, _: &u64, from: &Bytes, slots: &mut [AlignedBuffer]) -> Result<Copied<u64>> {
+    fn down(&self, _: &u64, from: &Bytes, slots: &mut [AlignedBuffer]) -> Result<CopyMarks<u64>> {
         for (slot, part) in slots.iter_mut().zip(from.lock().unwrap().chunks(SLOT)) {
             slot[..part.len()].copy_from_slice(part);
         }
-        Ok(Copied { begun: 0, ended: self.begin() })
+        Ok(CopyMarks { begun: 0, ended: self.begin() })
     }
 
-    fn up(&self, _: &[u64], slots: &[AlignedBuffer], to: &Bytes) -> Result<Copied<u64>> {
+    fn up(&self, _: &[u64], slots: &[AlignedBuffer], to: &Bytes) -> Result<CopyMarks<u64>> {
         for (slot, part) in slots.iter().zip(to.lock().unwrap().chunks_mut(SLOT)) {
             part.copy_from_slice(&slot[..part.len()]);
         }
-        Ok(Copied { begun: 0, ended: 0 })
+        Ok(CopyMarks { begun: 0, ended: 0 })
     }
 
     fn has_passed(&self, mark: &u64) -> Result<bool> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::offloader::Saving;
+use crate::offloader::SaveOutcome;
 use crate::plan::PlanLimit;
 use crate::step::{DeviceUse, StepReport};
 
@@ -20,7 +20,7 @@ struct Moments {
     compute: f64,
     down_free: f64,
     up_free: f64,
-    /// Pieces a second.
+    /// Bytes a second of the link, each way.
     rate: f64,
 }
 
@@ -48,18 +48,18 @@ impl Lane for Timed {
         Ok(self.now().compute)
     }
 
-    fn down(&self, after: &f64, from: &usize, _: &mut [AlignedBuffer]) -> Result<Copied<f64>> {
+    fn down(&self, after: &f64, from: &usize, _: &mut [AlignedBuffer]) -> Result<CopyMarks<f64>> {
         let mut now = self.now();
         let begun = now.down_free.max(*after);
         now.down_free = begun + *from as f64 / now.rate;
-        Ok(Copied { begun, ended: now.down_free })
+        Ok(CopyMarks { begun, ended: now.down_free })
     }
 
-    fn up(&self, after: &[f64], _: &[AlignedBuffer], to: &usize) -> Result<Copied<f64>> {
+    fn up(&self, after: &[f64], _: &[AlignedBuffer], to: &usize) -> Result<CopyMarks<f64>> {
         let mut now = self.now();
         let begun = after.iter().fold(now.up_free, |latest, own| latest.max(*own));
         now.up_free = begun + *to as f64 / now.rate;
-        Ok(Copied { begun, ended: now.up_free })
+        Ok(CopyMarks { begun, ended: now.up_free })
     }
 
     fn has_passed(&self, mark: &f64) -> Result<bool> {
@@ -128,7 +128,7 @@ impl Model {
         for sizes in layers {
             for bytes in sizes {
                 self.lane.now().compute += 1.0 / sizes.len() as f64;
-                let Saving { number, leaves, drained, followed } =
+                let SaveOutcome { number, leaves, drained, followed } =
                     self.offloader.save(*bytes, &(), self.used()).unwrap();
                 self.on_device.insert(number, *bytes);
                 peak = peak.max(self.used().blocks);
@@ -219,6 +219,8 @@ fn a_slow_link_keeps_everything_and_says_so() {
         assert_near(24.0, went.seconds, 1e-9);
     }
     assert_eq!(model.report().limit, Some(PlanLimit::Rate));
+    assert!(model.offloader.is_idle(), "nobody need tell of what is saved");
+    assert_eq!(model.offloader.may_keep(), (true, true));
     assert_eq!(model.offloader.counts().unwrap().down, 0);
     // What comes before the first block and behind the last is not seen.
     assert_near(8.0 * 8.0 * PIECE as f64 / 12.0, model.report().needed_rate, 0.2);
@@ -237,6 +239,20 @@ fn a_wish_for_memory_costs_what_was_expected() {
     assert!(last.peak <= most + 8 * PIECE as u64, "{last:?} {expected:?}");
     assert_near(expected.step_s, last.seconds - 1.0, 0.1);
     assert_near(expected.peak_bytes as f64, last.peak as f64, 0.15);
+}
+
+/// A plan that was made for a faster link is made again until it waits for no copies.
+#[test]
+fn a_link_that_got_slower_leads_to_another_plan() {
+    let layers = layers(16, &[4]);
+    let mut model = Model::new(8.0 * PIECE as f64, planned(None), 2 * PIECE);
+    model.steps(6, &layers);
+    assert!(!model.offloader.is_idle() && model.report().expected.unwrap().moved_bytes > 0);
+    model.lane.now().rate /= 3.0;
+    let slow = model.step(&layers);
+    assert!(slow.seconds > 48.0 * 1.03, "{slow:?}");
+    let last = model.steps(200, &layers)[199];
+    assert!(last.seconds < 48.0 * 1.025, "{last:?} {:?}", model.report());
 }
 
 #[test]

@@ -121,6 +121,7 @@ plan is for an assumed one, and says so.")]
   headwater train                                                 a graph of planted communities, GraphSAGE
   headwater train data/cora --model gat --hidden 8 --heads 8 --seed 3 --full-graph
   headwater train data/products --fanout 15,10,5 --batch 1024 --epochs 10 -o runs/products
+  headwater train data/reddit --full-graph --offload auto         activations that do not fit a GPU leave, or are recomputed
   headwater train --resume runs/products                          goes on where it was stopped
 
 What is not said is what was published for the model. The run's folder has config.toml, metrics.jsonl, checkpoints,

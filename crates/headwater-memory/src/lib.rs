@@ -9,6 +9,7 @@
 //! | An array in one of them | [`Buffer`], with the place in its type |
 //! | Short-lived arrays, again and again | [`Pool`], which hands out [`Lease`]s |
 //! | A lot of pinned memory, fast | [`pinned_arena`], [`pinned_slots`] |
+//! | One piece of memory for buffers whose lifetimes are known | [`place_by_lifetime`] |
 //! | Memory somebody else owns | [`Foreign`], [`LentHost`], [`map_file`], [`lay_over`], [`Registered`] |
 //! | Memory of another process | [`SharedHost`], [`send_device`], [`receive_device`] |
 //! | Files | [`io`] |
@@ -33,6 +34,7 @@ mod gathered;
 mod huge;
 pub mod io;
 mod lent;
+mod lifetimes;
 mod map_file;
 mod mapping;
 mod nontemporal;
@@ -51,6 +53,7 @@ pub use foreign::{Foreign, Moved, Owner};
 pub use gathered::add_gathered;
 pub use huge::{filled, read_tail};
 pub use lent::LentHost;
+pub use lifetimes::{Lifetime, place_by_lifetime};
 pub use map_file::{map_file, map_file_for_writers};
 pub use mapping::Mapping;
 pub use nontemporal::{prefetch_element, stream_copy, stream_fence};

@@ -69,6 +69,12 @@ pub enum Error {
         /// The block's number.
         block: u64,
     },
+    /// Host memory that a plan relied on and that is not there.
+    #[error("there is no host memory for {bytes} bytes that should leave the device")]
+    NoRoom {
+        /// What should have left.
+        bytes: usize,
+    },
     /// Memory of another length than the block's.
     #[error("block {block} has {bytes} bytes, the memory {got}")]
     Length {

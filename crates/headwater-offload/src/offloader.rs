@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use crate::disk::{Disk, DiskConfig};
 use crate::error::{Error, Result};
 use crate::lane::{CopyMarks, Lane};
-use crate::plan::OffloadRoom;
+use crate::plan::{LinkRates, OffloadRoom};
 use crate::slots::Slots;
 use crate::step::{DeviceUse, Measuring, OffloadPolicy, StepReport, Steps};
-use crate::table::{Found, Table};
+use crate::table::{Copying, Found, Table};
 
 /// Names a block. Never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,6 +105,8 @@ pub struct Offloader<L: Lane> {
 
 /// How long a caller sleeps before it looks again, should nobody wake it.
 const NAP: Duration = Duration::from_millis(20);
+/// The longest that somebody who cannot go on without host memory waits for a disk to free it.
+const MOST_WAIT: Duration = Duration::from_secs(120);
 /// How long a caller lets a disk make room while its device is busy.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -280,6 +282,50 @@ impl<L: Lane> Offloader<L> {
     /// be used again by what `queue` does from here on.
     pub fn follow(&self, queue: &L::Queue, most_bytes: usize) -> Result<Vec<BlockId>> {
         self.lock()?.follow(&self.lane, queue, most_bytes)
+    }
+
+    /// Makes `queue` go on behind the copy of a block to host memory: behind that, its memory on the device may be used again. Waits on the
+    /// host only as long as there is no host memory for it yet, which a disk has to free.
+    pub fn settle(&self, block: BlockId, queue: &L::Queue) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let mut table = self.lock()?;
+            table.advance(&self.lane, self.disk.as_ref())?;
+            match table.copy_of(block)? {
+                Some(Copying::Queued) => {}
+                Some(Copying::UnderWay(mark)) => {
+                    let waits_from = self.lane.mark(queue)?;
+                    self.lane.follow(queue, &mark)?;
+                    return self.note_wait(&mut table, waits_from, queue);
+                }
+                None => return Ok(()),
+            }
+            let is_hopeful = begun.elapsed() < MOST_WAIT && table.may_write();
+            let disk = self.disk.as_ref().filter(|disk| is_hopeful && disk.is_alive());
+            let disk = disk.ok_or(Error::NotLeft { block: block.0 })?;
+            drop(table);
+            disk.wait(Duration::from_millis(1));
+        }
+    }
+
+    /// How much room blocks have.
+    pub fn room(&self) -> OffloadRoom {
+        self.room
+    }
+
+    /// Asks for host memory before it is needed, and says how many bytes there are then.
+    pub fn reserve(&self, bytes: usize) -> Result<usize> {
+        Ok(self.lock()?.reserve(&self.lane, bytes))
+    }
+
+    /// How fast bytes move, measured now where that is not known yet.
+    pub fn rates(&self) -> Result<LinkRates> {
+        let mut table = self.lock()?;
+        if let Some(disk) = self.disk.as_ref().filter(|_| table.meters.write.rate().is_none()) {
+            table.try_disk(&self.lane, disk);
+        }
+        let has_disk = self.disk.is_some() && table.may_write();
+        table.meters.rates(&self.lane, has_disk)
     }
 
     /// Brings a block back into `to`, whose memory is free behind what `queue` has to do now. Who uses it goes on behind the mark.

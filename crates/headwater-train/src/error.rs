@@ -24,6 +24,9 @@ pub enum Error {
     /// Memory could not be had.
     #[error(transparent)]
     Memory(#[from] headwater_memory::Error),
+    /// An activation could not leave the GPU, or could not come back.
+    #[error(transparent)]
+    Offload(#[from] headwater_offload::Error),
     /// An array could not be handled.
     #[error(transparent)]
     Tensor(#[from] headwater_tensor::Error),
@@ -54,6 +57,18 @@ pub enum Error {
         mode: String,
         /// What was asked for.
         why: String,
+    },
+    /// A step over the whole graph that does not fit, even where activations leave or are recomputed.
+    #[error(
+        "a step over the whole graph needs {:.2} GB of GPU memory for activations at least, and there are {:.2}; a smaller hidden width, \
+         more of offload's host, disk and recompute, or batches (full_graph = false) need less",
+        *needed_bytes as f64 / 1e9, *most_bytes as f64 / 1e9
+    )]
+    NoRoomForStep {
+        /// What it needs at least.
+        needed_bytes: u64,
+        /// What there is, or what the run allows.
+        most_bytes: u64,
     },
     /// A stage of a pipeline that failed or fell silent.
     #[error("the {stage} failed: {why}")]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args as Group};
 use headwater::graph::score::Score;
 use headwater::train::run_config::{
-    Activation, Course, DeviceName, Features, Model, Norm, OptimiserName, PrecisionName, ProducerName, RunFile,
-    SamplerName, Watch,
+    Activation, Course, DeviceName, Features, Model, Norm, OffloadTo, OptimiserName, PrecisionName, ProducerName,
+    RunFile, SamplerName, Watch,
 };
 use headwater::train::{Loss, Metric};
 use serde::de::DeserializeOwned;
@@ -24,7 +24,8 @@ pub struct TrainArgs {
     /// Go on with the run in this folder, from its newest checkpoint. How long it goes on, where it computes and what it
     /// keeps may change (epochs, patience, threads, device, sampler, producer, producer-percent, gather-sms, gather-green,
     /// gather-window, features, hot-share, scores, score-damping, score-iterations, score-batches, evaluate-every,
-    /// checkpoint-every, keep), and is kept; what it learns may not.
+    /// checkpoint-every, keep, offload, offload-folder, offload-host-gb, offload-disk-gb, offload-gpu-gb, offload-slack), and is
+    /// kept; what it learns may not.
     #[arg(long, value_name = "RUN", conflicts_with_all = ["config", "out"])]
     pub resume: Option<PathBuf>,
     /// The run's folder. Default: a new one below runs/.
@@ -189,6 +190,25 @@ pub struct TrainArgs {
     /// Batches that presampled draws; 0 is an epoch, but from 16 to 64.
     #[arg(long)]
     pub score_batches: Option<u64>,
+    /// What may become of activations between forward and backward, on a GPU whose steps see the whole graph: host, disk,
+    /// recompute, or auto (all; disk where there is a folder for it). What each layer does is planned from measured times.
+    #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_name = "TO", value_parser = word::<OffloadTo>)]
+    pub offload: Vec<OffloadTo>,
+    /// The folder of the file that activations leave for: on an NVMe disk, if there is one. Default: the run's folder.
+    #[arg(long, value_name = "DIR")]
+    pub offload_folder: Option<PathBuf>,
+    /// The most pinned host memory for activations, in GB. Default: half of what is free.
+    #[arg(long, value_name = "GB")]
+    pub offload_host_gb: Option<f64>,
+    /// The most bytes of activations on disk, in GB. Default: what a step can need.
+    #[arg(long, value_name = "GB")]
+    pub offload_disk_gb: Option<f64>,
+    /// The most GPU memory for activations, in GB. Default: what is free.
+    #[arg(long, value_name = "GB")]
+    pub offload_gpu_gb: Option<f64>,
+    /// By which share of its time a step may become longer where all activations would fit. Default: 0.02.
+    #[arg(long, value_name = "SHARE")]
+    pub offload_slack: Option<f64>,
     /// Threads; 0 takes all cores, and 16 for each core are the most.
     #[arg(long)]
     pub threads: Option<usize>,
@@ -269,6 +289,12 @@ impl TrainArgs {
             score_damping: self.score_damping,
             score_iterations: self.score_iterations,
             score_batches: self.score_batches,
+            offload: (!self.offload.is_empty()).then(|| self.offload.clone()),
+            offload_folder: self.offload_folder.clone(),
+            offload_host_gb: self.offload_host_gb,
+            offload_disk_gb: self.offload_disk_gb,
+            offload_gpu_gb: self.offload_gpu_gb,
+            offload_slack: self.offload_slack,
             threads: self.threads,
             evaluate_every: self.evaluate_every,
             checkpoint_every: self.checkpoint_every,

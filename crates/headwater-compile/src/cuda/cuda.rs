@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use headwater_cuda::{Allocation, Defines, Element, Gemm, Grid, Kernel, Launched, Param, Source, Span, Stream};
+use headwater_memory::{Lifetime, place_by_lifetime};
 
 use super::Precision;
 use super::depend::{self, Touched};
 use super::graph::DeviceGraph;
-use super::room::{Life, places};
 use super::tell::{self, tell};
 use super::text::{Blocks, Copied, Emitted, HEADERS, Launch, emit};
 use crate::adjacency::{Adjacency, RelationEdges};
@@ -178,7 +178,7 @@ impl Executor {
     /// Bytes that temporary buffers take for a graph's room.
     #[must_use]
     pub fn temporary_bytes(&self, graph: &DeviceGraph) -> usize {
-        places(&self.lives(graph)).1
+        place_by_lifetime(&self.lives(graph)).1
     }
 
     /// Puts a program over a graph and memory. `temporaries` is memory for what only this program needs, and only while it
@@ -200,7 +200,7 @@ impl Executor {
 
     /// Where temporary buffers begin.
     pub(super) fn begins(&self, graph: &DeviceGraph) -> Vec<usize> {
-        let mut begins = places(&self.lives(graph)).0;
+        let mut begins = place_by_lifetime(&self.lives(graph)).0;
         self.copies(graph).for_each(|Copied { from, to }| begins[to.at()] = begins[from.at()]);
         begins
     }
@@ -328,16 +328,16 @@ impl Executor {
     }
 
     /// How long every buffer is needed, and how large it may be. What the caller has takes nothing.
-    fn lives(&self, graph: &DeviceGraph) -> Vec<Life> {
+    fn lives(&self, graph: &DeviceGraph) -> Vec<Lifetime> {
         let life = |(at, buffer): (usize, &Buffer)| {
             let mut uses =
                 (0..).zip(&self.emitted.launches).filter(|(_, launch)| launch.buffers.contains(&BufferId::new(at)));
             let first = uses.next().map_or(0, |(launch, _)| launch);
             let last = uses.last().map_or(first, |(launch, _)| launch);
             let is_own = buffer.role == Role::Temporary;
-            Life { bytes: if is_own { 4 * self.room(graph, at) * buffer.shape.len() } else { 0 }, first, last }
+            Lifetime { bytes: if is_own { 4 * self.room(graph, at) * buffer.shape.len() } else { 0 }, first, last }
         };
-        let mut lives: Vec<Life> = self.emitted.buffers.iter().enumerate().map(life).collect();
+        let mut lives: Vec<Lifetime> = self.emitted.buffers.iter().enumerate().map(life).collect();
         for Copied { from, to } in self.copies(graph) {
             lives[from.at()].last = lives[from.at()].last.max(lives[to.at()].last);
             lives[to.at()].bytes = 0;

@@ -34,7 +34,6 @@ mod nodes;
 mod phase;
 mod product;
 mod repeat;
-mod room;
 mod row;
 mod scalar;
 mod split;

@@ -24,19 +24,19 @@ pub struct StepForecast {
 }
 
 /// One link that moves one block after the other.
-struct Link {
+pub(super) struct Link {
     rate: f64,
     free_s: f64,
 }
 
 impl Link {
-    fn new(rate: f64) -> Self {
+    pub fn new(rate: f64) -> Self {
         Self { rate, free_s: 0.0 }
     }
 
     /// Moves bytes that are there at `from`; the moments at which that begins and ends.
     #[expect(clippy::cast_precision_loss, reason = "lengths of memory")]
-    fn move_from(&mut self, from: f64, bytes: u64) -> (f64, f64) {
+    pub fn move_from(&mut self, from: f64, bytes: u64) -> (f64, f64) {
         let begun = self.free_s.max(from);
         self.free_s = begun + if self.rate > 0.0 { bytes as f64 / self.rate } else { f64::INFINITY };
         (begun, self.free_s)

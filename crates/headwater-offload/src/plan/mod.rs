@@ -4,10 +4,12 @@
 //! they are needed. Of the others the newest lie in host memory and the oldest on disk, which has the most time for them. What is left to
 //! choose is two numbers, and each choice is played through by [`forecast`].
 
+mod fixed;
 mod forecast;
 mod pause;
 mod schedule;
 
+pub use fixed::{BufferMove, FixedBuffer, FixedPlan, FixedStep, PlanRank, Residency, plan_fixed};
 use forecast::play;
 pub use forecast::{StepForecast, forecast};
 pub use pause::{PauseForm, pause_point};

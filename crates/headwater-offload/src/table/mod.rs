@@ -46,6 +46,13 @@ pub(crate) enum Found {
     WithDisk,
 }
 
+/// A copy to host memory that is not over.
+pub(crate) enum Copying<M> {
+    /// There is no host memory for it yet.
+    Queued,
+    UnderWay(M),
+}
+
 impl<L: Lane> Table<L> {
     pub fn new(slots: Slots<L::Slot>, units: Option<Units>) -> Self {
         Self {
@@ -146,6 +153,31 @@ impl<L: Lane> Table<L> {
             behind.push(BlockId(copy.block));
         }
         Ok(behind)
+    }
+
+    /// The copy of a block to host memory, for somebody who waits for it and need not be told when it is over; none where it is.
+    pub fn copy_of(&mut self, block: BlockId) -> Result<Option<Copying<L::Mark>>> {
+        let entry = self.blocks.get(&block.0).ok_or(Error::NoBlock { block: block.0 })?;
+        if entry.state == BlockState::Queued {
+            return Ok(Some(Copying::Queued));
+        }
+        self.drained.retain(|own| *own != block);
+        let copy = self.draining.iter_mut().find(|copy| copy.block == block.0);
+        Ok(copy.map(|copy| {
+            copy.is_followed = true;
+            Copying::UnderWay(copy.copied.ended.clone())
+        }))
+    }
+
+    /// Whether disks take what is written.
+    pub fn may_write(&self) -> bool {
+        self.units.is_some()
+    }
+
+    /// Makes host memory; how many bytes there are.
+    pub fn reserve(&mut self, lane: &L, bytes: usize) -> usize {
+        self.slots.grow(lane, self.slots.for_bytes(bytes));
+        usize::try_from(self.slots.used().0).unwrap_or(usize::MAX)
     }
 
     /// Where a block is that is needed now. What a disk has not begun to write is taken back; what it has, it is asked for.

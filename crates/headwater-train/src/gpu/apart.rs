@@ -9,6 +9,7 @@ use super::layers::Activations;
 use super::passes::Brought;
 use super::sampled::Step;
 use super::site::{Found, Ground, Shared, Site, rows};
+use super::step_memory::StepMemory;
 use super::wait::wait;
 use crate::device::copy_of;
 use crate::error::Result;
@@ -35,7 +36,7 @@ pub(crate) fn step(
     let letter = Site::letter(stream, shared, most_rows)?;
     let keys = Site::keys(&letter, shared.layers.len())?;
     let brought = Brought { graphs: &graphs, x: x.as_ref().and_then(rows), extras: &extras, keys };
-    let ground = Ground { brought, activations: &activations, first_row: 0, most_rows };
+    let ground = Ground { brought, memory: StepMemory::Kept(&activations), first_row: 0, most_rows };
     let mut site = Site::new(stream, shared, letter, &ground)?;
     site.write(shared, step, &batch.labels)?;
     site.send(stream)?;

@@ -1,5 +1,7 @@
 //! A run's work on a GPU: what is trained and how its epochs go.
 
+use std::path::Path;
+
 use headwater_cuda::{Gpu, Stream};
 
 use super::apart;
@@ -10,7 +12,7 @@ use super::draw::sizes_of;
 use super::features::BroughtRows;
 use super::finish::Finish;
 use super::flat::Flat;
-use super::full::{Everything, FullGraph};
+use super::full::{Everything, FullGraph, OffloadSettings, StepOffload};
 use super::layers::DeviceLayer;
 use super::plan::Mode;
 use super::provide::{Provider, Provision, step_down};
@@ -60,6 +62,8 @@ pub(crate) struct Parts<'a> {
     pub optimiser: &'a Optimiser,
     pub whole: &'a Whole,
     pub loss: Loss,
+    /// The folder of the run.
+    pub run: &'a Path,
     /// How a producer may be started.
     pub beside: Option<&'a Beside<'a>>,
 }
@@ -87,6 +91,7 @@ impl Engine {
                 x: held.rows.dense(),
                 labels: task.labels.only(&task.train),
                 first_row: usize::try_from(before).unwrap_or(usize::MAX),
+                offload: OffloadSettings::of(parts.config, parts.run),
             };
             return Ok(Work::Full(Box::new(FullGraph::new(&self.stream, &self.shared(), all)?)));
         }
@@ -170,6 +175,14 @@ impl Engine {
     pub fn gather_window(&self) -> Option<u64> {
         match &self.work {
             Work::Sampled(pipeline) => pipeline.source.window(),
+            _ => None,
+        }
+    }
+
+    /// What became of activations, where steps see the whole graph and activations may leave.
+    pub fn offload(&self) -> Option<StepOffload> {
+        match &self.work {
+            Work::Full(full) => full.offload(),
             _ => None,
         }
     }

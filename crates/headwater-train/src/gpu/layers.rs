@@ -7,6 +7,8 @@ use headwater_compile::cuda::{DeviceGraph, Executor, Precision, Table};
 use headwater_compile::intra::{Buffer, Role};
 use headwater_cuda::{Allocation, Span, Stream};
 
+use super::full::{LayerShape, MadeShape};
+use crate::device::zeros;
 use crate::error::Result;
 use crate::network::{DeviceRunning, Network};
 
@@ -67,6 +69,29 @@ impl DeviceLayer {
     }
 }
 
+/// The memory and the time that a layer takes on a graph.
+pub(crate) fn shape_of(layer: &DeviceLayer, graph: &DeviceGraph, (forward_s, backward_s): (f64, f64)) -> LayerShape {
+    let given = |executor: &Executor, name: &str| {
+        let is_given = |buffer: &&Buffer| matches!(buffer.role, Role::Input | Role::Parameter);
+        executor.emitted().buffers.iter().filter(is_given).any(|buffer| buffer.name == name)
+    };
+    let made = |buffer: &Buffer| MadeShape {
+        name: buffer.name.clone(),
+        bytes: bytes_of(buffer, graph),
+        is_read_back: given(&layer.backward, &buffer.name),
+    };
+    LayerShape {
+        made: outputs(&layer.forward).map(made).collect(),
+        slope_bytes: slope_bytes(layer, graph),
+        reads_input: given(&layer.forward, "x"),
+        reads_input_back: given(&layer.backward, "x"),
+        forward_temporary_bytes: layer.forward.temporary_bytes(graph),
+        backward_temporary_bytes: layer.backward.temporary_bytes(graph),
+        forward_s,
+        backward_s,
+    }
+}
+
 /// Memory between the kernels of a step. Steps run one after the other, so batches share it.
 #[derive(Debug)]
 pub(crate) struct Activations {
@@ -91,6 +116,20 @@ impl Activations {
             slopes.push(room(slope_bytes(layer, graph))?);
         }
         Ok(Self { made, slopes, temporaries: room(temporary_bytes(layers, graphs))? })
+    }
+
+    /// What the passes of one layer alone read and write, all zeros.
+    pub fn of_layer(stream: &Stream, layers: &[DeviceLayer], graphs: &[&DeviceGraph], at: usize) -> Result<Self> {
+        let (mut made, mut slopes) = (vec![BTreeMap::new(); layers.len()], Vec::new());
+        for (layer, (own, graph)) in layers.iter().zip(graphs).enumerate() {
+            let is_near = layer == at || layer + 1 == at;
+            for buffer in outputs(&own.forward).filter(|buffer| layer == at || is_near && buffer.name == "out") {
+                made[layer].insert(buffer.name.clone(), zeros(stream, bytes_of(buffer, graph))?);
+            }
+            slopes.push(zeros(stream, if is_near { slope_bytes(own, graph) } else { 0 })?);
+        }
+        let temporaries = zeros(stream, temporary_bytes(&layers[at..=at], &graphs[at..=at]).max(16))?;
+        Ok(Self { made, slopes, temporaries })
     }
 
     /// Bytes that they take.

@@ -6,7 +6,8 @@
 //! | What is learnt, in GPU memory | `flat.rs` |
 //! | Layers as kernels, and memory between them | `layers.rs`, `passes.rs` |
 //! | A step: forward, loss, backward, new parameters | `site.rs`, `finish.rs`, `letter.rs` |
-//! | The whole graph at once | `full.rs` |
+//! | Where buffers of a step lie, and which of them leave | `step_memory.rs`, `mover.rs` |
+//! | The whole graph at once | `full/`: `shape.rs`, `plan.rs`, `timing.rs` |
 //! | Batches, overlapped | `sampled.rs`, `slots.rs`, `capacity.rs`, `pace.rs` |
 //! | Where batches come from | `source.rs`, `provide.rs`, `draw.rs`, `features.rs`, `by_copy.rs` |
 //! | ... when that is another process | [`beside`] |
@@ -34,6 +35,7 @@ mod full;
 mod layers;
 mod letter;
 mod load;
+pub(crate) mod mover;
 mod pace;
 mod passes;
 pub mod plan;
@@ -42,10 +44,12 @@ mod sampled;
 mod site;
 mod slots;
 mod source;
+mod step_memory;
 pub mod timeline;
 mod wait;
 
 pub use features::BroughtRows;
+pub use full::{LayerActivations, StepOffload};
 
 pub(crate) use engine::{Engine, Kind, Parts};
 pub(crate) use sampled::{Epoch, Step};

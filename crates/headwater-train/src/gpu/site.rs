@@ -9,10 +9,12 @@ use headwater_memory::{Buffer, Pinned};
 
 use super::finish::Finish;
 use super::flat::Flat;
-use super::layers::{Activations, DeviceLayer};
+use super::layers::DeviceLayer;
 use super::letter::Letter;
+use super::mover::ActivationMover;
 use super::passes::{Brought, Passes, last_outputs};
 use super::sampled::Step;
+use super::step_memory::StepMemory;
 use crate::error::{Error, Result};
 use crate::labels::Labels;
 
@@ -44,6 +46,8 @@ pub(crate) struct Site {
     passes: Passes,
     outputs: Span,
     slope: Span,
+    /// The gradient of all outputs, where it has to be cleared in every step: others use its memory, and rows without targets have none.
+    cleared: Option<Span>,
     found: Buffer<f64, Pinned>,
     recorded: Option<Graph>,
     steps: u64,
@@ -52,7 +56,7 @@ pub(crate) struct Site {
 /// What a site is made for.
 pub(crate) struct Ground<'a> {
     pub brought: Brought<'a>,
-    pub activations: &'a Activations,
+    pub memory: StepMemory<'a>,
     /// Rows of outputs that have targets: which is the first, and how many there may be.
     pub first_row: usize,
     pub most_rows: usize,
@@ -77,10 +81,11 @@ impl Site {
     /// Puts a step over what is brought.
     pub fn new(stream: &Stream, shared: &Shared<'_>, letter: Letter, ground: &Ground<'_>) -> Result<Self> {
         let Shared { layers, finish, flat } = shared;
-        let passes = Passes::new(stream, layers, &ground.brought, ground.activations, flat)?;
-        let (outputs, slope) = last_outputs(ground.activations, layers)?;
+        let passes = Passes::new(stream, layers, &ground.brought, &ground.memory, flat)?;
+        let (outputs, slope) = last_outputs(&ground.memory, layers)?;
         // Rows without targets have no gradient, and nobody writes there.
-        stream.fill(slope, 0)?;
+        stream.fill(&slope, 0)?;
+        let has_others = 4 * finish.columns * ground.most_rows < slope.bytes();
         let own = |span: &Span| {
             let (first, bytes) = (4 * finish.columns * ground.first_row, 4 * finish.columns * ground.most_rows);
             let short = || Error::Length { what: "outputs".to_owned(), found: span.bytes(), expected: first + bytes };
@@ -89,8 +94,9 @@ impl Site {
         Ok(Self {
             letter,
             passes,
-            outputs: own(outputs)?,
-            slope: own(slope)?,
+            outputs: own(&outputs)?,
+            slope: own(&slope)?,
+            cleared: (has_others && ground.memory.is_planned()).then_some(slope),
             found: Buffer::<f64, Pinned>::new(stream.gpu(), 2)?,
             recorded: None,
             steps: 0,
@@ -117,8 +123,8 @@ impl Site {
     pub fn step(&mut self, stream: &Stream, shared: &Shared<'_>, step: &Step) -> Result<()> {
         shared.finish.announce(stream, step)?;
         self.steps += 1;
-        // Launches that somebody wants to see cannot be part of one.
-        if self.steps == 1 || stream.is_traced() {
+        // Launches that somebody wants to see cannot be part of one, and copies to disk are no work of a GPU.
+        if self.steps == 1 || stream.is_traced() || self.passes.mover().is_some() {
             return self.queue(stream, shared);
         }
         if self.recorded.is_none() {
@@ -131,17 +137,25 @@ impl Site {
     }
 
     /// Queues a step launch by launch.
-    fn queue(&self, stream: &Stream, shared: &Shared<'_>) -> Result<()> {
+    fn queue(&mut self, stream: &Stream, shared: &Shared<'_>) -> Result<()> {
         let Shared { layers, finish, flat } = shared;
         // Moments of batches are learnt on the way.
         let learns_early = layers.iter().any(DeviceLayer::has_moments);
         let is_repeatable = |why: Error| if learns_early { half_done(why) } else { why };
         self.passes.forward(stream, layers).map_err(is_repeatable)?;
+        if let Some(cleared) = &self.cleared {
+            stream.fill(cleared, 0)?;
+        }
         let (counts, targets) = (self.letter.part(COUNTS)?, self.letter.part(TARGETS)?);
         finish.loss(stream, (&self.outputs, &self.slope), &counts, &targets).map_err(is_repeatable)?;
         self.passes.backward(stream, layers).map_err(is_repeatable)?;
         finish.step(stream, flat).map_err(half_done)?;
         finish.found(stream, self.found.whole()).map_err(half_done)
+    }
+
+    /// What moves activations, where some leave.
+    pub fn mover(&self) -> Option<&ActivationMover> {
+        self.passes.mover()
     }
 
     /// What the last step found. It must be over.
@@ -160,8 +174,8 @@ pub(crate) fn rows(span: &Span) -> Option<DeviceRows> {
 
 /// An error after something was learnt. Had memory run out, the step would be made once more, and learn twice.
 fn half_done(why: Error) -> Error {
-    if why.is_out_of_memory() || why.is_unpinned() {
-        return Error::Stage { stage: "step", why: format!("it was half done when memory ran out: {why}") };
+    if why.is_out_of_memory() || why.is_unpinned() || matches!(why, Error::Offload(_)) {
+        return Error::Stage { stage: "step", why: format!("it was half done: {why}") };
     }
     why
 }

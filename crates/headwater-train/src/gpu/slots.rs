@@ -12,6 +12,7 @@ use super::draw::Drawn;
 use super::layers::{Activations, DeviceLayer};
 use super::passes::Brought;
 use super::site::{Ground, Shared, Site, rows};
+use super::step_memory::StepMemory;
 use crate::blocks::SelfLoops;
 use crate::blocks::scales::DeviceScales;
 use crate::error::Result;
@@ -125,7 +126,7 @@ impl Made {
         let letter = Site::letter(stream, sizing.shared, sizing.seeds)?;
         let keys = Site::keys(&letter, sizing.shared.layers.len())?;
         let brought = Brought { graphs: &graphs, x: rows(&shelf.all_rows(&room)?), extras: &extras, keys };
-        let ground = Ground { brought, activations, first_row: 0, most_rows: sizing.seeds };
+        let ground = Ground { brought, memory: StepMemory::Kept(activations), first_row: 0, most_rows: sizing.seeds };
         let site = Site::new(stream, sizing.shared, letter, &ground)?;
         Ok(Slot { site, blocks, room, shelf, scales, read: None, free: None })
     }

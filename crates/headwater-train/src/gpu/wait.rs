@@ -13,10 +13,16 @@ const NAP: Duration = Duration::from_micros(30);
 
 /// Waits until the work before an event is done. A stage that never ends is named.
 pub(crate) fn wait(event: &Event, stage: &'static str) -> Result<()> {
+    wait_so_long(event, stage, 0.0)
+}
+
+/// The same for work that is expected to take so many seconds.
+pub(crate) fn wait_so_long(event: &Event, stage: &'static str, expected_s: f64) -> Result<()> {
+    let most = MOST + Duration::try_from_secs_f64(10.0 * expected_s).unwrap_or_default();
     let begun = Instant::now();
     while !event.has_passed()? {
-        if begun.elapsed() > MOST {
-            return Err(Error::Stage { stage, why: format!("nothing was heard of it for {} s", MOST.as_secs()) });
+        if begun.elapsed() > most {
+            return Err(Error::Stage { stage, why: format!("nothing was heard of it for {} s", most.as_secs()) });
         }
         std::thread::sleep(NAP);
     }

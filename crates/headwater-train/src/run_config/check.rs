@@ -14,6 +14,8 @@ use crate::loss::Loss;
 pub(super) const MOST_LAYERS: usize = 100;
 /// TOML's integers have a sign.
 const MOST_COUNT: u64 = i64::MAX.unsigned_abs();
+/// More memory than any machine has, in GB.
+const MOST_GB: f64 = 1e9;
 
 /// A field that cannot be followed, what it is, and what would do.
 struct Asked {
@@ -169,8 +171,17 @@ impl RunConfig {
             ("schedule_floor", self.schedule_floor, 0.0..=self.rate),
             ("clip", self.clip, 0.0..=most),
             ("min_delta", self.min_delta, 0.0..=most),
+            ("offload_slack", self.offload_slack(), 0.0..=10.0),
         ] {
             within(field, value, range)?;
+        }
+        for (field, value) in [
+            ("offload_host_gb", self.offload_host_gb),
+            ("offload_disk_gb", self.offload_disk_gb),
+            ("offload_gpu_gb", self.offload_gpu_gb),
+        ] {
+            let value = value.unwrap_or(1.0);
+            require(value > 0.0 && value <= MOST_GB, field, value, "more than 0, in GB")?;
         }
         for (field, value) in
             [("dropout", self.dropout), ("attention_dropout", self.attention_dropout), ("momentum", self.momentum)]
@@ -204,7 +215,12 @@ impl RunConfig {
             Model::Text(path) => Some(path),
             Model::Named(_) => None,
         };
-        for (field, path) in [("dataset", self.dataset.as_ref()), ("out", self.out.as_ref()), ("model", model)] {
+        for (field, path) in [
+            ("dataset", self.dataset.as_ref()),
+            ("out", self.out.as_ref()),
+            ("offload_folder", self.offload_folder.as_ref()),
+            ("model", model),
+        ] {
             if let Some(path) = path.filter(|path| path.to_str().is_none()) {
                 require(false, field, path.display(), "a path in UTF-8, as config.toml keeps it")?;
             }

@@ -71,6 +71,32 @@ pub enum Watch {
     Either,
 }
 
+/// What may become of activations between forward and backward, where every step sees the whole graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OffloadTo {
+    /// All of the others; `disk` where there is a folder for it.
+    Auto,
+    /// They leave for pinned host memory.
+    Host,
+    /// They leave for a file without a name.
+    Disk,
+    /// The forward pass of some layers is computed twice.
+    Recompute,
+}
+
+impl OffloadTo {
+    /// What it stands for.
+    #[must_use]
+    pub fn all(self, has_folder: bool) -> Vec<Self> {
+        match self {
+            Self::Auto if has_folder => vec![Self::Host, Self::Disk, Self::Recompute],
+            Self::Auto => vec![Self::Host, Self::Recompute],
+            own => vec![own],
+        }
+    }
+}
+
 /// Which machine computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

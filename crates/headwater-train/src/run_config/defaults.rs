@@ -85,6 +85,12 @@ fn plain(model: Model) -> RunConfig {
     RunConfig {
         dataset: None,
         out: None,
+        offload: None,
+        offload_folder: None,
+        offload_host_gb: None,
+        offload_disk_gb: None,
+        offload_gpu_gb: None,
+        offload_slack: None,
         loss: None,
         metric: None,
         model,

@@ -3,7 +3,8 @@
 use headwater_compile::front;
 
 use super::{
-    Architecture, Course, DeviceName, Features, Model, OptimiserName, ProducerName, RunConfig, RunFile, defaults,
+    Architecture, Course, DeviceName, Features, Model, OffloadTo, OptimiserName, ProducerName, RunConfig, RunFile,
+    defaults,
 };
 use crate::error::{Error, Result};
 
@@ -57,9 +58,24 @@ impl RunConfig {
     }
 
     /// Which fields are read, and where they are not, why.
-    fn conditions(&self) -> [(&'static [&'static str], bool, &'static str); 15] {
+    fn conditions(&self) -> [(&'static [&'static str], bool, &'static str); 20] {
         let takes = Takes::of(&self.model);
+        let leaves_for = self.offload_to();
+        let goes = |to: OffloadTo| leaves_for.contains(&to);
         [
+            (&["offload"], self.full_graph, "where full_graph is false: activations of batches stay"),
+            (&["offload"], self.device != DeviceName::Cpu, "where device is cpu: activations leave a GPU"),
+            (
+                &["offload_gpu_gb", "offload_slack"],
+                !leaves_for.is_empty(),
+                "where offload is not given: activations stay",
+            ),
+            (
+                &["offload_host_gb"],
+                goes(OffloadTo::Host) || goes(OffloadTo::Disk),
+                "where offload names neither host nor disk",
+            ),
+            (&["offload_folder", "offload_disk_gb"], goes(OffloadTo::Disk), "where offload does not name disk"),
             (
                 &["momentum", "nesterov"],
                 self.optimiser == OptimiserName::Sgd,

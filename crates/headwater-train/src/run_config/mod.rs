@@ -25,7 +25,8 @@ use headwater_graph::score::Score;
 use serde::{Deserialize, Serialize};
 
 pub use choice::{
-    Activation, Course, DeviceName, Features, Norm, OptimiserName, PrecisionName, ProducerName, SamplerName, Watch,
+    Activation, Course, DeviceName, Features, Norm, OffloadTo, OptimiserName, PrecisionName, ProducerName, SamplerName,
+    Watch,
 };
 pub use defaults::defaults;
 pub use model::{Architecture, Model};
@@ -198,6 +199,18 @@ fields! {
         dataset: PathBuf,
         /// Folder of the run. Without one a new one is made.
         out: PathBuf,
+        /// What may become of activations between forward and backward, on a GPU whose steps see the whole graph. Without one all stay.
+        offload: Vec<OffloadTo> => may_change,
+        /// The folder of the file that activations leave for. Without one it is the run's folder.
+        offload_folder: PathBuf => may_change,
+        /// The most pinned host memory for activations, in GB. Without a word it is half of what is free.
+        offload_host_gb: f64 => may_change,
+        /// The most bytes of activations on disk, in GB. Without a word it is what a step can need.
+        offload_disk_gb: f64 => may_change,
+        /// The most GPU memory for activations, in GB. Without a word it is what is free.
+        offload_gpu_gb: f64 => may_change,
+        /// By which share of its time a step may become longer where all would fit. Without a word it is 0.02.
+        offload_slack: f64 => may_change,
         /// What is minimised. Without one it follows from the labels.
         loss: Loss,
         /// What is measured. Without one it follows from the labels.

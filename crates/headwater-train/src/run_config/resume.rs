@@ -91,6 +91,7 @@ schedule_epochs = 7\nschedule_gamma = 0.7\nschedule_floor = 0.0007\nwarmup_steps
 min_delta = 0.7\nwatch = 'loss'\nseed = 7\ndevice = 'cpu'\nsampler = 'cpu'\nprecision = 'f32'\nproducer = 'process'
 producer_percent = 7\ngather_sms = 7\ngather_green = true\ngather_window = 7\nfeatures = 'zero-copy'\nhot_share = 0.7
 threads = 1\nevaluate_every = 7\ncheckpoint_every = 7\nkeep = 7\nloss = 'nll'\nmetric = 'f1_micro'
+offload = ['host']\noffload_folder = 'fast'\noffload_host_gb = 0.7\noffload_disk_gb = 0.7\noffload_gpu_gb = 0.7\noffload_slack = 0.7
 without = ['merge']\nscores = 'pagerank'\nscore_damping = 0.7\nscore_iterations = 7\nscore_batches = 7";
 
     #[test]

@@ -4,7 +4,7 @@ use headwater_compile::Optimisations;
 use headwater_compile::cuda::Precision;
 
 use super::defaults::published_patience;
-use super::{Course, OptimiserName, PrecisionName, RunConfig};
+use super::{Course, OffloadTo, OptimiserName, PrecisionName, RunConfig};
 use crate::early_stop::Patience;
 use crate::error::Result;
 use crate::optimiser::{Adam, Group, Rule, Sgd};
@@ -25,6 +25,18 @@ impl RunConfig {
     /// Those of `all` that layers are compiled with.
     pub(crate) fn optimisations(&self, all: Optimisations) -> Result<Optimisations> {
         Ok(all.without(self.without.as_deref().unwrap_or_default())?)
+    }
+
+    /// What may become of activations, each named.
+    pub(crate) fn offload_to(&self) -> Vec<OffloadTo> {
+        let has_folder = self.offload_folder.is_some();
+        self.offload.iter().flatten().flat_map(|to| to.all(has_folder)).collect()
+    }
+
+    /// By which share of its time a step may become longer where activations leave.
+    pub(crate) fn offload_slack(&self) -> f64 {
+        const USUAL: f64 = 0.02;
+        self.offload_slack.unwrap_or(USUAL)
     }
 
     /// How exact products are on a GPU.

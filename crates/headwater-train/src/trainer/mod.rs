@@ -394,6 +394,7 @@ impl Trainer {
             features: served(&self.task),
             gpu_features: Some(gpu_features).filter(|rows| *rows != BroughtRows::default()),
         });
+        summary.offload = self.offload();
         let Unsaved { checkpoint, journal, .. } = &self.unsaved;
         summary.lost = checkpoint.iter().chain(journal).cloned().collect();
         let text = serde_json::to_string_pretty(&summary).unwrap_or_default();

@@ -14,7 +14,7 @@ use crate::gpu::beside::Beside;
 use crate::gpu::company::{Company, Repeat};
 use crate::gpu::plan::Mode;
 use crate::gpu::timeline::{KernelStretch, Stretch};
-use crate::gpu::{BroughtRows, Engine, Epoch, Found, Kind, Parts, Step};
+use crate::gpu::{BroughtRows, Engine, Epoch, Found, Kind, Parts, Step, StepOffload};
 use crate::labels::Labels;
 
 impl Trainer {
@@ -28,6 +28,7 @@ impl Trainer {
             let name = self.config.scores.name();
             self.remarks.push(format!("all rows fit the GPU, so none is put before another by its score ({name})"));
         }
+        self.remarks.extend(engine.offload().map(|offload| offload.to_string()));
         self.engine = Some(Box::new(engine));
         Ok(())
     }
@@ -36,6 +37,12 @@ impl Trainer {
     #[must_use]
     pub fn has_producer(&self) -> bool {
         self.engine.as_ref().is_some_and(|engine| engine.has_producer())
+    }
+
+    /// What became of activations, where steps on a GPU see the whole graph and activations may leave.
+    #[must_use]
+    pub fn offload(&self) -> Option<StepOffload> {
+        self.engine.as_ref().and_then(|engine| engine.offload())
     }
 
     /// Where features lie, where a GPU gathers them batch by batch.
@@ -197,8 +204,8 @@ impl Trainer {
     }
 
     fn parts(&self) -> Parts<'_> {
-        let Self { config, task, network, optimiser, whole, loss, .. } = self;
-        Parts { config, task, network, optimiser, whole, loss: *loss, beside: None }
+        let Self { config, task, network, optimiser, whole, loss, folder, .. } = self;
+        Parts { config, task, network, optimiser, whole, loss: *loss, run: folder.path(), beside: None }
     }
 
     /// Whether a feature of a batch is to blame for a number that is none.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use headwater_feature::HostServed;
 use serde::{Deserialize, Serialize};
 
-use crate::gpu::BroughtRows;
+use crate::gpu::{BroughtRows, StepOffload};
 use crate::metric::Metric;
 
 /// Where the time of an epoch went. Batches are drawn while others are computed, so the parts may be more than the whole.
@@ -99,6 +99,9 @@ pub struct Summary {
     /// The share of the rows that a GPU gathered that was in its memory; without one, of those read that was in host memory.
     #[serde(default)]
     pub feature_hit_rate: f64,
+    /// What became of activations, where steps on a GPU saw the whole graph and activations could leave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offload: Option<StepOffload>,
     /// Where everything is.
     pub run_dir: PathBuf,
 }
@@ -208,6 +211,7 @@ impl Summary {
             features,
             gpu_features,
             feature_hit_rate: gpu_features.map_or_else(|| features.hit_rate(), BroughtRows::hit_rate),
+            offload: None,
             run_dir: run_dir.to_owned(),
         }
     }

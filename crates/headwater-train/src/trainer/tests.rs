@@ -4,6 +4,7 @@ mod data;
 mod device;
 mod device_beside;
 mod device_failures;
+mod device_offload;
 mod reporting;
 mod targets;
 mod typed;

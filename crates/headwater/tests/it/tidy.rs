@@ -25,6 +25,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "headwater-graph",
             "headwater-feature",
             "headwater-compile",
+            "headwater-offload",
         ],
     ),
     (

@@ -250,6 +250,9 @@ fn show(closing: &Closing<'_>) {
         "{epochs} epochs of {epoch_seconds:.3} s: {gather_seconds:.3} gathering and {compute_seconds:.3} computing, {sample_seconds:.3} sampling meanwhile"
     ));
     show_features(closing.summary);
+    if let Some(offload) = &closing.summary.offload {
+        report::line(format!("{offload}; it waited {:.1} ms a step", offload.stall_ms));
+    }
     report::line(format!("memory  {} MiB at most", closing.peak_rss_bytes >> 20));
     report::line(format!("run     {}", closing.summary.run_dir.display()));
 }

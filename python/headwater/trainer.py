@@ -27,7 +27,8 @@ class Trainer:
     `memory`, `disk`, `tiered`, and on a GPU `zero-copy`, `all-gpu` and others), `scores` (what says which rows of a
     tiered table are hot, as in `headwater.scores`), `without` (optimisations that layers are compiled without, as in
     `headwater.compile`), `offload` (what may become of activations on a GPU whose steps see the whole graph: `["host"]`,
-    `["host", "disk"]`, `["recompute"]` or `["auto"]`) and `seed`. `output` is the run's folder, a new one below `runs`
+    `["host", "disk"]`, `["recompute"]` or `["auto"]`), `tune` (how schedules of kernels are chosen there: `fixed`, `model`,
+    `measure`) and `seed`. `output` is the run's folder, a new one below `runs`
     where none is named. What is decided where nothing is said, such as whether rows of features are divided by their
     sums, is in `config` and is told to `logging`.
 

@@ -420,3 +420,29 @@ def test_wrong_places_are_pythons_errors(dataset, tmp_path):
     bare = headwater.Dataset.from_arrays(dataset.topology(), num_nodes=400)
     with pytest.raises(ValueError, match="labels"):
         Trainer(bare, output=tmp_path / "bare", **SMALL)
+
+
+@pytest.mark.gpu
+def test_activations_may_leave_where_steps_see_the_whole_graph(dataset, tmp_path):
+    whole = {"model": "sage", "full_graph": True, "device": "cuda", "layers": 3, "hidden": 8, "epochs": 1, "evaluate_every": 0}
+    kept = Trainer(dataset, output=tmp_path / "kept", **whole).fit(progress=False)
+    for to in ("host", "recompute"):
+        run = Trainer(dataset, output=tmp_path / to, offload=[to], offload_slack=10.0, **whole).fit(progress=False)
+        assert curve(run) == curve(kept), "gradients are the same to the bit"
+        found = run.summary["offload"]
+        assert len(found["layers"]) == 3 and found["peak_bytes"] <= found["kept_peak_bytes"]
+        assert found["steps"] == 1 and found["expected_ms"] > 0
+    assert "offload" not in kept.summary
+    with pytest.raises(ValueError, match="activations"):
+        Trainer(dataset, output=tmp_path / "least", offload=["auto"], offload_gpu_gb=1e-6, **whole)
+
+
+def test_activations_that_could_not_leave_are_refused(dataset, tmp_path):
+    for fields, why in (
+        ({"offload": ["host"], "full_graph": True, "device": "cpu"}, "offload.*device is cpu"),
+        ({"offload": ["host"]}, "offload.*full_graph is false"),
+        ({"offload_host_gb": 1.0}, "offload_host_gb.*neither host nor disk"),
+        ({"offload": ["hots"], "full_graph": True}, "offload.*hots"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            Trainer(dataset, output=tmp_path / "none", **fields)

@@ -6,7 +6,7 @@ use clap::{ArgAction, Args as Group};
 use headwater::graph::score::Score;
 use headwater::train::run_config::{
     Activation, Course, DeviceName, Features, Model, Norm, OffloadTo, OptimiserName, PrecisionName, ProducerName,
-    RunFile, SamplerName, Watch,
+    RunFile, SamplerName, Tune, Watch,
 };
 use headwater::train::{Loss, Metric};
 use serde::de::DeserializeOwned;
@@ -152,6 +152,11 @@ pub struct TrainArgs {
     /// Optimisations to leave out.
     #[arg(long, value_delimiter = ',', action = ArgAction::Set, value_name = "NAMES", value_parser = switches())]
     pub without: Vec<String>,
+    /// How schedules of kernels are chosen on a GPU whose steps see the whole graph: fixed (the same on every machine), model
+    /// (by what is measured of the GPU), measure (by times of the kernels on this graph, kept on disk), or parts of schedules,
+    /// such as lanes=8,ahead=4.
+    #[arg(long, value_name = "HOW", value_parser = word::<Tune>)]
+    pub tune: Option<Tune>,
     /// Where batches are made for a GPU: thread, or process (one beside the trainer, where CUDA's Multi-Process Service runs).
     #[arg(long, value_parser = word::<ProducerName>)]
     pub producer: Option<ProducerName>,
@@ -278,6 +283,7 @@ impl TrainArgs {
             sampler: self.sampler,
             precision: self.precision,
             without: (!self.without.is_empty()).then(|| self.without.clone()),
+            tune: self.tune,
             producer: self.producer,
             producer_percent: self.producer_percent,
             gather_sms: self.gather_sms,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use headwater_compile::cuda::Tuning;
 use headwater_cuda::{Gpu, Stream};
 
 use super::apart;
@@ -73,7 +74,9 @@ impl Engine {
     pub fn new(gpu: &Gpu, parts: Parts<'_>, first_epoch: &dyn Fn() -> Result<Drawing>) -> Result<Self> {
         check(&parts)?;
         let stream = Stream::new(gpu)?;
-        let layers = DeviceLayer::of(&stream, parts.network, parts.config.precision())?;
+        let (tuning, held) = (parts.config.tuning(), parts.whole.held.as_ref());
+        let tuning = held.filter(|_| tuning != Tuning::Fixed).map(|held| (tuning, &held.graph));
+        let layers = DeviceLayer::of(&stream, parts.network, parts.config.precision(), tuning)?;
         let flat = Flat::new(&stream, &parts.network.parameters)?;
         let finish = Finish::new(&stream, &parts, &flat)?;
         let mut made = Self { gpu: gpu.clone(), stream, layers, flat, finish, work: Work::Apart, is_ahead: false };

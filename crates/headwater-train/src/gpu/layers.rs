@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use headwater_compile::Optimisations;
-use headwater_compile::cuda::{DeviceGraph, Executor, Precision, Table};
-use headwater_compile::intra::{Buffer, Role};
+use headwater_compile::adjacency::Adjacency;
+use headwater_compile::cuda::{DeviceGraph, Executor, Precision, Table, Tuning, tuned};
+use headwater_compile::intra::{Buffer, Program, Role};
 use headwater_cuda::{Allocation, Span, Stream};
 
 use super::full::{LayerShape, MadeShape};
@@ -24,17 +25,30 @@ pub(crate) struct DeviceLayer {
 }
 
 impl DeviceLayer {
-    /// All layers of a network.
-    pub fn of(stream: &Stream, network: &Network, precision: Precision) -> Result<Vec<Self>> {
+    /// All layers of a network. Where all run on one graph, their schedules may be chosen for it.
+    pub fn of(
+        stream: &Stream,
+        network: &Network,
+        precision: Precision,
+        tuning: Option<(Tuning, &Adjacency)>,
+    ) -> Result<Vec<Self>> {
         let mut layers = Vec::new();
         for (programs, moments) in network.programs(Optimisations::GPU)?.into_iter().zip(network.moments()) {
             let running = moments.map(|(mean, variance)| DeviceRunning::new(stream, mean, variance)).transpose()?;
             let at = layers.len();
-            let executor =
-                |program, pass| Executor::with_precision(program, precision).labelled(format!("layer {at} {pass}"));
+            let executor = |program: &Program, pass| -> Result<Executor> {
+                let made = match tuning {
+                    Some((tuning, graph)) => {
+                        let program = tuned(program.clone(), tuning, stream.gpu(), graph, precision)?;
+                        Executor::with_precision(&program, precision)
+                    }
+                    None => Executor::with_precision(program, precision),
+                };
+                Ok(made.labelled(format!("layer {at} {pass}")))
+            };
             layers.push(Self {
-                forward: executor(&programs.compiled.forward, "forward"),
-                backward: executor(&programs.compiled.backward, "backward"),
+                forward: executor(&programs.compiled.forward, "forward")?,
+                backward: executor(&programs.compiled.backward, "backward")?,
                 parameters: programs.parameters,
                 running,
             });

@@ -106,12 +106,17 @@ impl Site {
     /// Writes what the host tells of a batch. Nobody may be reading the letter.
     pub fn write(&mut self, shared: &Shared<'_>, step: &Step, labels: &Labels) -> Result<()> {
         let finish = shared.finish;
-        let keys: Vec<u64> = (0..shared.layers.len() as u64).map(|layer| step.key.of(layer).bits()).collect();
-        self.letter.write(KEYS, bytemuck::cast_slice(&keys))?;
+        self.write_keys(shared, step)?;
         let (targets, counted) = finish.targets(labels);
         let rows = u32::try_from(labels.nodes()).unwrap_or(u32::MAX);
         self.letter.write(COUNTS, bytemuck::cast_slice(&[rows, counted]))?;
         self.letter.write(TARGETS, &targets)
+    }
+
+    /// The same of a step over the batch that the letter was last written for.
+    pub fn write_keys(&mut self, shared: &Shared<'_>, step: &Step) -> Result<()> {
+        let keys: Vec<u64> = (0..shared.layers.len() as u64).map(|layer| step.key.of(layer).bits()).collect();
+        self.letter.write(KEYS, bytemuck::cast_slice(&keys))
     }
 
     /// Queues the copy of the letter.

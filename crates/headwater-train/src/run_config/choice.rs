@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use headwater_compile::cuda::Tuning;
 use serde::{Deserialize, Serialize};
 
 /// How steps are taken.
@@ -94,6 +95,25 @@ impl OffloadTo {
             Self::Auto => vec![Self::Host, Self::Recompute],
             own => vec![own],
         }
+    }
+}
+
+/// How schedules of kernels are chosen: `fixed`, `model`, `measure`, or parts of schedules such as `lanes=8,ahead=4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Tune(pub Tuning);
+
+impl From<Tune> for String {
+    fn from(Tune(tuning): Tune) -> Self {
+        tuning.to_string()
+    }
+}
+
+impl TryFrom<String> for Tune {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|why: headwater_compile::Error| why.to_string())
     }
 }
 

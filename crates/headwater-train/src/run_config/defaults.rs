@@ -125,6 +125,7 @@ fn plain(model: Model) -> RunConfig {
         clip: 0.0,
         patience: None,
         without: None,
+        tune: None,
         min_delta: 0.0,
         watch: Watch::Metric,
         seed: 0,

@@ -58,11 +58,13 @@ impl RunConfig {
     }
 
     /// Which fields are read, and where they are not, why.
-    fn conditions(&self) -> [(&'static [&'static str], bool, &'static str); 20] {
+    fn conditions(&self) -> [(&'static [&'static str], bool, &'static str); 22] {
         let takes = Takes::of(&self.model);
         let leaves_for = self.offload_to();
         let goes = |to: OffloadTo| leaves_for.contains(&to);
         [
+            (&["tune"], self.full_graph, "where full_graph is false: schedules are tuned for one graph"),
+            (&["tune"], self.device != DeviceName::Cpu, "where device is cpu: its kernels have no schedules"),
             (&["offload"], self.full_graph, "where full_graph is false: activations of batches stay"),
             (&["offload"], self.device != DeviceName::Cpu, "where device is cpu: activations leave a GPU"),
             (

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use choice::{
     Activation, Course, DeviceName, Features, Norm, OffloadTo, OptimiserName, PrecisionName, ProducerName, SamplerName,
-    Watch,
+    Tune, Watch,
 };
 pub use defaults::defaults;
 pub use model::{Architecture, Model};
@@ -220,6 +220,8 @@ fields! {
         normalise_features: bool,
         /// Optimisations that layers are compiled without, by name.
         without: Vec<String>,
+        /// How schedules of kernels are chosen, on a GPU whose steps see the whole graph. Without a word they are those of every machine.
+        tune: Tune,
         /// Epochs without anything better before the run stops; 0 never stops early. Without a word it is what was published
         /// for the model, where there is a validation metric to watch.
         patience: u64 => may_change,

@@ -92,7 +92,7 @@ min_delta = 0.7\nwatch = 'loss'\nseed = 7\ndevice = 'cpu'\nsampler = 'cpu'\nprec
 producer_percent = 7\ngather_sms = 7\ngather_green = true\ngather_window = 7\nfeatures = 'zero-copy'\nhot_share = 0.7
 threads = 1\nevaluate_every = 7\ncheckpoint_every = 7\nkeep = 7\nloss = 'nll'\nmetric = 'f1_micro'
 offload = ['host']\noffload_folder = 'fast'\noffload_host_gb = 0.7\noffload_disk_gb = 0.7\noffload_gpu_gb = 0.7\noffload_slack = 0.7
-without = ['merge']\nscores = 'pagerank'\nscore_damping = 0.7\nscore_iterations = 7\nscore_batches = 7";
+without = ['merge']\ntune = 'measure'\nscores = 'pagerank'\nscore_damping = 0.7\nscore_iterations = 7\nscore_batches = 7";
 
     #[test]
     fn every_field_is_honoured_or_refused() {

@@ -1,10 +1,10 @@
 //! What fields mean to the parts of a run.
 
 use headwater_compile::Optimisations;
-use headwater_compile::cuda::Precision;
+use headwater_compile::cuda::{Precision, Tuning};
 
 use super::defaults::published_patience;
-use super::{Course, OffloadTo, OptimiserName, PrecisionName, RunConfig};
+use super::{Course, OffloadTo, OptimiserName, PrecisionName, RunConfig, Tune};
 use crate::early_stop::Patience;
 use crate::error::Result;
 use crate::optimiser::{Adam, Group, Rule, Sgd};
@@ -25,6 +25,11 @@ impl RunConfig {
     /// Those of `all` that layers are compiled with.
     pub(crate) fn optimisations(&self, all: Optimisations) -> Result<Optimisations> {
         Ok(all.without(self.without.as_deref().unwrap_or_default())?)
+    }
+
+    /// How schedules of kernels are chosen.
+    pub(crate) fn tuning(&self) -> Tuning {
+        self.tune.map_or(Tuning::Fixed, |Tune(tuning)| tuning)
     }
 
     /// What may become of activations, each named.

@@ -251,7 +251,7 @@ fn show(closing: &Closing<'_>) {
     ));
     show_features(closing.summary);
     if let Some(offload) = &closing.summary.offload {
-        report::line(format!("{offload}; it waited {:.1} ms a step", offload.stall_ms));
+        report::line(format!("{offload}; steps took {:.1} ms, waiting {:.1}", offload.measured_ms, offload.stall_ms));
     }
     report::line(format!("memory  {} MiB at most", closing.peak_rss_bytes >> 20));
     report::line(format!("run     {}", closing.summary.run_dir.display()));

@@ -27,7 +27,12 @@ impl std::fmt::Debug for PlannedMemory {
 impl PlannedMemory {
     pub fn new(stream: &Stream, plan: StepPlan, offloader: Option<Arc<Offloader<GpuLane>>>) -> Result<Self> {
         let bytes = usize::try_from(plan.fixed.forecast.peak_bytes).unwrap_or(usize::MAX);
-        let arena = Span::whole(Allocation::on_stream(stream, bytes.max(16))?);
+        let arena = Allocation::on_stream(stream, bytes.max(16)).inspect_err(|_| {
+            log::warn!(
+                "a step over the whole graph takes {bytes} bytes of GPU memory; `offload` lets activations leave"
+            );
+        })?;
+        let arena = Span::whole(arena);
         Ok(Self { plan, arena, offloader })
     }
 

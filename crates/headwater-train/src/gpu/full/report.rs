@@ -23,6 +23,8 @@ pub struct StepOffload {
     pub kept_ms: f64,
     /// Steps so far.
     pub steps: u64,
+    /// Milliseconds a step that they took, the first one left out; loss and optimiser are among them.
+    pub measured_ms: f64,
     /// Milliseconds a step that the GPU waited for copies.
     pub stall_ms: f64,
     /// Bytes a step that left the GPU.
@@ -51,34 +53,36 @@ impl StepOffload {
         }
     }
 
-    /// The same with what was done since.
+    /// The same with what was moved since.
     #[expect(clippy::cast_precision_loss, reason = "counts of a run")]
-    pub(crate) fn measured(&self, counts: &OffloadCounts, steps: u64) -> Self {
-        let a_step = |total: u64| total / steps.max(1);
+    pub(crate) fn measured(self, counts: &OffloadCounts) -> Self {
+        let steps = self.steps.max(1);
         Self {
-            steps,
-            stall_ms: counts.stalled_ns as f64 / 1e6 / steps.max(1) as f64,
-            left_bytes: a_step(counts.down),
+            stall_ms: counts.stalled_ns as f64 / 1e6 / steps as f64,
+            left_bytes: counts.down / steps,
             written_bytes: counts.written,
             host_bytes: counts.host,
-            ..self.clone()
+            ..self
         }
     }
 }
 
 impl std::fmt::Display for StepOffload {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let gb = |bytes: u64| bytes as f64 / 1e9;
+        let length = |bytes: u64| match bytes as f64 {
+            bytes if bytes < 1e9 => format!("{:.1} MB", bytes / 1e6),
+            bytes => format!("{:.2} GB", bytes / 1e9),
+        };
         let sum = |of: fn(&LayerActivations) -> u64| self.layers.iter().map(of).sum::<u64>();
         let (host, disk) = (sum(|own| own.host_bytes), sum(|own| own.disk_bytes));
         let again: Vec<String> =
             self.layers.iter().filter(|own| own.is_recomputed).map(|own| own.layer.to_string()).collect();
         let mut parts = Vec::new();
         if host > 0 {
-            parts.push(format!("{:.2} GB go to host memory", gb(host)));
+            parts.push(format!("{} go to host memory", length(host)));
         }
         if disk > 0 {
-            parts.push(format!("{:.2} GB go to disk", gb(disk)));
+            parts.push(format!("{} go to disk", length(disk)));
         }
         if !again.is_empty() {
             parts.push(format!("layers {} are recomputed", again.join(", ")));
@@ -88,10 +92,10 @@ impl std::fmt::Display for StepOffload {
         }
         write!(
             out,
-            "activations: {}; {:.2} GB of GPU memory instead of {:.2}; a step is expected to take {:.1} ms instead of {:.1}, waiting {:.1}",
+            "activations: {}; {} of GPU memory instead of {}; a step is expected to take {:.1} ms instead of {:.1}, waiting {:.1}",
             parts.join(", "),
-            gb(self.peak_bytes),
-            gb(self.kept_peak_bytes),
+            length(self.peak_bytes),
+            length(self.kept_peak_bytes),
             self.expected_ms,
             self.kept_ms,
             self.expected_stall_ms

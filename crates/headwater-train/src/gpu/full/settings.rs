@@ -13,8 +13,10 @@ use super::shape::LayerShape;
 use crate::error::Result;
 use crate::run_config::{OffloadTo, RunConfig};
 
-/// Host memory comes in pieces of at most this length, and so do requests to disks.
-const MOST_SLOT_BYTES: usize = 4 << 20;
+/// Host memory comes in pieces of at most this length: each is a copy of its own, which the host has to queue.
+const MOST_SLOT_BYTES: usize = 64 << 20;
+/// The same where they are requests to disks, too.
+const MOST_DISK_SLOT_BYTES: usize = 16 << 20;
 const LEAST_SLOT_BYTES: usize = 4096;
 /// GPU memory that is left to kernels, cuBLAS and others.
 const SPARED_BYTES: u64 = 256 << 20;
@@ -64,12 +66,17 @@ impl OffloadSettings {
         self.disk.is_some()
     }
 
+    fn slot_bytes(&self, layers: &[LayerShape]) -> usize {
+        let most = if self.has_disk() { MOST_DISK_SLOT_BYTES } else { MOST_SLOT_BYTES };
+        (made_bytes(layers) / 256).next_power_of_two().clamp(LEAST_SLOT_BYTES, most)
+    }
+
     /// Who lets activations leave; nobody where they are only computed twice.
     pub fn offloader(&self, gpu: &Gpu, layers: &[LayerShape]) -> Result<Option<Arc<Offloader<GpuLane>>>> {
         if !self.host && self.disk.is_none() {
             return Ok(None);
         }
-        let (all, slot_bytes) = (made_bytes(layers), slot_bytes(layers));
+        let (all, slot_bytes) = (made_bytes(layers), self.slot_bytes(layers));
         let disk_bytes = self.disk_bytes.unwrap_or(2 * all as u64 + MOST_SLOT_BYTES as u64);
         let disk = self
             .disk
@@ -104,7 +111,7 @@ impl OffloadSettings {
         let nothing = LinkRates { down: 0.0, up: 0.0, write: 0.0, read: 0.0 };
         // The last slot of a buffer is not full.
         let buffers: usize = layers.iter().map(|layer| layer.made.len()).sum();
-        let unused = (buffers * slot_bytes(layers)) as u64;
+        let unused = (buffers * self.slot_bytes(layers)) as u64;
         let (rates, has) = match offloader {
             Some(offloader) => (offloader.rates()?, offloader.room()),
             None => (nothing, OffloadRoom { host_bytes: 0, disk_bytes: 0, gpu_bytes: None, window_bytes: 0 }),
@@ -120,10 +127,6 @@ impl OffloadSettings {
 
 fn made_bytes(layers: &[LayerShape]) -> usize {
     layers.iter().flat_map(|layer| &layer.made).map(|made| made.bytes).sum()
-}
-
-fn slot_bytes(layers: &[LayerShape]) -> usize {
-    (made_bytes(layers) / 256).next_power_of_two().clamp(LEAST_SLOT_BYTES, MOST_SLOT_BYTES)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be above 0 and small")]

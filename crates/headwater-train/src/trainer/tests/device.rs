@@ -11,7 +11,7 @@ use super::*;
 use crate::gpu::company::Company;
 use crate::gpu::plan::Mode;
 use crate::gpu::timeline::{KernelStretch, Stage, Stretch};
-use crate::run_config::{ProducerName, SamplerName};
+use crate::run_config::{ProducerName, SamplerName, Tune};
 
 fn gpu() -> Option<Gpu> {
     Gpu::open(0).inspect_err(|why| eprintln!("no GPU: skipped ({why})")).ok()
@@ -43,6 +43,17 @@ fn whole_graphs() {
     let data = tempfile::tempdir().unwrap();
     for model in [Architecture::Gcn, Architecture::Gat, Architecture::Sage, Architecture::Gin] {
         compare(&gpu, &short(model, true), &|| planted(data.path()));
+    }
+}
+
+/// Schedules change the order of sums and nothing else, whoever chooses them.
+#[test]
+fn tuned_schedules() {
+    let Some(gpu) = gpu() else { return };
+    let data = tempfile::tempdir().unwrap();
+    for tune in ["measure", "lanes=8,ahead=2"] {
+        let tune = Some(Tune(tune.parse().unwrap()));
+        compare(&gpu, &RunConfig { tune, epochs: 1, ..short(Architecture::Gcn, true) }, &|| planted(data.path()));
     }
 }
 

@@ -111,7 +111,8 @@ PAGES = ["README.md", "docs/compile-a-layer.md", "docs/offload.md", "docs/traini
 PAGES += [f"docs/from-{name}.md" for name in ("pyg", "glt", "dgl", "quiver")]
 
 
-# PyG takes seconds to import: once, and then each example has a process of its own.
+# PyG and the Trainer take seconds to import: once, and then each example has a process of its own.
+WITH_TORCH = "torch_geometric, transformers.trainer"
 EACH_IN_A_PROCESS = """
 import os, runpy, sys
 import {imported}
@@ -125,16 +126,17 @@ for file in {files}:
 """
 
 
-@pytest.mark.parametrize("imported", ["torch_geometric", "runpy"])
+@pytest.mark.parametrize("imported", [WITH_TORCH, "runpy"], ids=["torch", "none"])
 def test_examples_of_pages_run(imported, tmp_path):
     pytest.importorskip("torch_geometric")
+    pytest.importorskip("transformers")
     files = []
     for page in PAGES:
         text = (ROOT / page).read_text()
         blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
         assert blocks, page
         # What does without torch is shown to.
-        if ("torch" in "".join(blocks)) != (imported == "torch_geometric"):
+        if ("torch" in "".join(blocks)) != (imported == WITH_TORCH):
             continue
         for number, block in enumerate(blocks):
             # An example shows what comes out, and that it is good.

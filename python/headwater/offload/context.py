@@ -149,8 +149,7 @@ class Offload:
 
     def __enter__(self) -> Offload:
         if not self._has_looked:
-            self._has_looked = True
-            self._look_for_modules()
+            self.look_for_modules()
         with contextlib.ExitStack() as entered:
             if not self._is_idle():
                 entered.enter_context(self._boundaries.seen())
@@ -197,7 +196,10 @@ class Offload:
             self._entered.hooks = []
         return self._entered.hooks
 
-    def _look_for_modules(self) -> None:
+    def look_for_modules(self) -> None:
+        """Takes note of parameters, buffers and checkpointed layers of all modules that exist: the first time that the context is entered,
+        and whenever modules have been made since."""
+        self._has_looked = True
         for found in gc.get_objects():
             if issubclass(type(found), torch.nn.Module):
                 # One that is being made may have none yet.

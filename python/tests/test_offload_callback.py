@@ -12,6 +12,8 @@ pytest.importorskip("accelerate")  # the Trainer's own requirement
 import headwater  # noqa: E402
 from headwater.offload.passes import ForwardPasses  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 WORDS, TOKENS, ROWS = 97, 16, 12
 WAYS = {
     "plain": {},

@@ -108,6 +108,7 @@ def test_examples_of_docstrings_run(name):
 
 
 PAGES = ["README.md", "docs/compile-a-layer.md", "docs/offload.md", "docs/training.md", "docs/unified-tensors.md"]
+PAGES += ["docs/offload-from-others.md"]
 PAGES += [f"docs/from-{name}.md" for name in ("pyg", "glt", "dgl", "quiver")]
 
 

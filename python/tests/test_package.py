@@ -25,8 +25,9 @@ def draw():
 """
 
 
-def run(program):
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd="/")
+def run(program, seconds=120, **more):
+    environment = {**os.environ, **more}
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=seconds, cwd="/", env=environment)
 
 
 def test_it_is_imported_without_torch():
@@ -147,5 +148,6 @@ def test_examples_of_pages_run(imported, tmp_path):
             file.write_text(block)
             files.append(str(file))
     assert files
-    done = run(EACH_IN_A_PROCESS.format(imported=imported, files=files))
+    # One thread each: more would wait for CPUs that other tests have.
+    done = run(EACH_IN_A_PROCESS.format(imported=imported, files=files), 300, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 import functools
 import time
+import types
 import warnings
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import headwater  # noqa: E402
+from headwater.offload import unseen  # noqa: E402
 from offload_cases import ROWS, WIDTH, data, gradients, mlp  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -60,6 +62,24 @@ def test_what_torchs_checkpoints_keep_unseen_is_said_once(way, names, tmp_path):
     said = [str(one.message) for one in caught if "hooks do not see" in str(one.message)]
     assert said == [words for words in off.report().warnings if words.startswith("torch.utils")]
     assert [words.partition(": ")[2].partition(". ")[0] for words in said] == ([] if names is None else [names])
+
+
+def test_checkpoints_of_older_versions_of_torch_are_read_too():
+    """Before 2.13 arguments by keyword are not in the function that computes again."""
+
+    def fn():
+        pass
+
+    def recompute_fn():
+        fn()
+
+    args = [None, {"hidden": torch.ones(2)}, None]
+
+    def get_args(saved):
+        return [*saved, *args]
+
+    frame = types.SimpleNamespace(recompute_fn=recompute_fn, input_saver=types.SimpleNamespace(grad_fn=types.SimpleNamespace(get_args=get_args)))
+    assert [name for name, _ in unseen.kept_by(frame)] == ["hidden"]
 
 
 def test_the_life_of_disks_is_projected(tmp_path):

@@ -47,7 +47,7 @@ class Unseen:
         storages: dict[int, int] = {}
         for frame in gc.get_objects():
             if type(frame) is CheckpointFrame and frame not in self._before:
-                for name, tensor in _kept_by(frame):
+                for name, tensor in kept_by(frame):
                     if would_leave(tensor):
                         names[name] = None
                         storages[tensor.untyped_storage()._cdata] = tensor.nbytes
@@ -61,9 +61,13 @@ class Unseen:
         )
 
 
-def _kept_by(frame: Any) -> Iterator[tuple[str, Tensor]]:
+def kept_by(frame: Any) -> Iterator[tuple[str, Tensor]]:
+    """Tensors that a checkpointed call keeps for itself, by name."""
     cells = _cells(getattr(frame, "recompute_fn", None))
-    yield from _tensors(cells.get("kwargs", {}))
+    # Before torch 2.13 a node of autograd has the arguments that are no tensors; the first is no argument, the second those by keyword.
+    saver = getattr(getattr(frame, "input_saver", None), "grad_fn", None)
+    others = _cells(getattr(saver, "get_args", None)).get("args") or [None, {}]
+    yield from _tensors(cells.get("kwargs") or others[1])
     yield from _from_outside(cells.get("fn"), _DEPTH)
 
 

@@ -1,24 +1,32 @@
-"""A transformer's step with activations kept, computed again, and moved: by Headwater, and by torch's `save_on_cpu`.
+"""A transformer's step with activations kept, computed again, and moved: by Headwater, by torch's `save_on_cpu`, and by what
+`offload_others.py` knows of others, as far as it is installed.
 
     python3 bench/peers/offload.py --hidden 12288 --layers 3 --batch 16 --json offload.jsonl
     python3 bench/peers/offload.py --hidden 2048 --layers 64 --sequence 65536 --batch 1 --ways checkpoint,headwater-checkpoint --disk /nvme --host 1GB
     python3 bench/peers/offload.py --device cpu --hidden 64 --layers 2 --sequence 32 --batch 2 --smallest 0 --host 16MB --disk DIR --steps 2 --rounds 1
+    python3 bench/peers/offload.py --ways headwater --steps 200 --rounds 1 --flat
 
 Every way has a process of its own for each round, and ways take turns. The peak is that of `max_memory_allocated` in a step, less what was
 allocated when it began; gradients are there before. Weights and inputs come of one seed, and digests of all gradients are compared with
-those of `keep`: with --deterministic they should be the same to the bit.
+those of `keep`: with --deterministic they should be the same to the bit. With --flat a table says what a process holds after 20 steps and in
+the end: bytes that torch has allocated and reserved, pinned memory of Headwater, resident memory, and open descriptors.
 """
 
 import argparse
 import contextlib
+import functools
 import hashlib
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
 
+OTHERS = ["trl", "trl-checkpoint", "torchtune", "torchtune-checkpoint", "accelerate-checkpoint", "transformers-checkpoint"]
 WAYS = ["keep", "headwater", "headwater-all", "checkpoint", "headwater-checkpoint", "headwater-checkpoint-all", "save_on_cpu", "save_on_cpu-checkpoint"]
+WAYS += OTHERS
+FLAT_AFTER = 20
 
 
 def arguments():
@@ -33,6 +41,7 @@ def arguments():
     made.add_argument("--gpu", help="GPU memory for Headwater, as its `gpu`")
     made.add_argument("--smallest", default="1MiB", help="as Headwater's `smallest`")
     made.add_argument("--deterministic", action="store_true", help="torch.use_deterministic_algorithms, so that gradients repeat to the bit")
+    made.add_argument("--flat", action="store_true", help=f"what is held after {FLAT_AFTER} steps, and in the end")
     made.add_argument("--json", help="a file that lines are added to")
     made.add_argument("--one", choices=WAYS, help=argparse.SUPPRESS)
     return made.parse_args()
@@ -76,28 +85,50 @@ def sum_of_bits(tensor, torch):
     return (sums + 2**63) % 2**64 - 2**63
 
 
+def chosen(given, torch, layers, head):
+    """Layers that are called, the context around them, whether `backward` is in it, Headwater's offloader, and whose version it is."""
+    checkpoint = torch.utils.checkpoint.checkpoint
+    if given.one in OTHERS:
+        from offload_others import LeftOut, prepared
+
+        try:
+            other = prepared(given.one, layers, head)
+        except LeftOut as why:
+            sys.exit(f"left out: {why}")
+        layers, hooks, holds_backward, version, off = other.layers, other.context, other.holds_backward, other.version, None
+    else:
+        off = headwaters(given) if given.one.startswith("headwater") else None
+        saves = given.one.startswith("save_on_cpu")
+        hooks = torch.autograd.graph.save_on_cpu(pin_memory=given.device == "cuda") if saves else off or contextlib.nullcontext()
+        holds_backward, version = False, None
+    if "checkpoint" in given.one and not given.one.startswith(("accelerate", "transformers")):
+        # Those two have put it around layers themselves.
+        layers = [functools.partial(checkpoint, layer, use_reentrant=False) for layer in layers]
+    return layers, hooks, holds_backward, off, version
+
+
+def headwaters(given):
+    import headwater
+
+    return headwater.Offload(
+        host=given.host,
+        disk=given.disk,
+        gpu=given.gpu,
+        device=given.device,
+        smallest=given.smallest,
+        allow_buffered=given.device == "cpu",
+        policy="all" if given.one.endswith("-all") else None,
+    )
+
+
 def measure(given):
     """One way, in this process: a line of figures."""
     import torch
-    from torch.utils.checkpoint import checkpoint
-
-    import headwater
+    import torch.utils.checkpoint
 
     layers, head, x = model(given, torch)
     parameters = [*layers.parameters(), *head.parameters()]
-    moves = given.one.startswith(("headwater", "save_on_cpu"))
-    off = None
-    if given.one.startswith("headwater"):
-        off = headwater.Offload(
-            host=given.host,
-            disk=given.disk,
-            gpu=given.gpu,
-            device=given.device,
-            smallest=given.smallest,
-            allow_buffered=given.device == "cpu",
-            policy="all" if given.one.endswith("-all") else None,
-        )
-    hooks = off if off is not None else torch.autograd.graph.save_on_cpu(pin_memory=given.device == "cuda") if moves else contextlib.nullcontext()
+    layers, hooks, holds_backward, off, version = chosen(given, torch, layers, head)
     if given.deterministic:
         torch.use_deterministic_algorithms(True)
 
@@ -105,9 +136,12 @@ def measure(given):
         with hooks:
             hidden = x
             for layer in layers:
-                hidden = checkpoint(layer, hidden, use_reentrant=False) if "checkpoint" in given.one else layer(hidden)
+                hidden = layer(hidden)
             loss = head(hidden).float().square().mean()
-        loss.backward()
+            if holds_backward:
+                loss.backward()
+        if not holds_backward:
+            loss.backward()
 
     def waited():
         if given.device == "cuda":
@@ -124,17 +158,24 @@ def measure(given):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     times, before = [], torch.cuda.memory_allocated() if given.device == "cuda" else 0
-    for _ in range(given.steps):
+    flat, early = [], min(FLAT_AFTER, max(1, given.steps // 2))
+    for number in range(1, given.steps + 1):
         for parameter in parameters:
             parameter.grad.zero_()
         begun = waited()
         step()
         times.append(1e3 * (waited() - begun))
+        if given.flat and number in (early, given.steps):
+            flat.append({"step": number, **held(given, torch, off)})
     digest = hashlib.sha256()
     for parameter in parameters:
         digest.update(sum_of_bits(parameter.grad, torch).to_bytes(8, "little", signed=True))
     line = {name: getattr(given, name) for name in ("hidden", "layers", "sequence", "batch", "vocabulary", "bidirectional", "host", "disk")}
     line |= {"way": given.one, "ms": statistics.median(times), "ms_range": [min(times), max(times)], "gradients": digest.hexdigest()}
+    if flat:
+        line["flat"] = flat
+    if version is not None:
+        line["version"] = version
     if given.device == "cuda":
         line |= {"peak_bytes": torch.cuda.max_memory_allocated() - before, "reserved_bytes": torch.cuda.max_memory_reserved()}
         line |= {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
@@ -142,6 +183,17 @@ def measure(given):
         line["report"] = off.report().as_dict()
         line["said"] = str(off.report())
     print(json.dumps(line))
+
+
+def held(given, torch, off):
+    """What this process holds."""
+    found = {"rss_bytes": int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")}
+    found["descriptors"] = len(os.listdir("/proc/self/fd"))
+    if given.device == "cuda":
+        found |= {"allocated_bytes": torch.cuda.memory_allocated(), "reserved_bytes": torch.cuda.memory_reserved()}
+    if off is not None:
+        found["pinned_bytes"] = off.report().host
+    return found
 
 
 def main():
@@ -153,18 +205,30 @@ def main():
     if unknown:
         sys.exit(f"there is no way {unknown[0]!r}; there are {', '.join(WAYS)}")
     lines = []
+    left_out = set()
     for number in range(given.rounds):
         # There and back, so that what changes over time is shared.
         for way in ways if number % 2 == 0 else reversed(ways):
+            if way in left_out:
+                continue
             done = subprocess.run([sys.executable, *sys.argv, "--one", way], capture_output=True, text=True, check=False)
             if done.returncode != 0:
-                print(f"{way}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode}", file=sys.stderr)
+                last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else str(done.returncode)
+                print(f"{way}: {last}", file=sys.stderr)
+                if last.startswith("left out: "):
+                    left_out.add(way)
                 continue
             line = json.loads(done.stdout.splitlines()[-1]) | {"round": number}
             lines.append(line)
             if given.json:
                 with open(given.json, "a") as file:
                     file.write(json.dumps(line) + "\n")
+    show(ways, lines)
+    if given.flat:
+        show_flat(ways, lines)
+
+
+def show(ways, lines):
     kept = next((line["gradients"] for line in lines if line["way"] == "keep"), None)
     print("| way | ms | rounds | peak MB | expected | stall ms | expected | gradients |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
     for way in ways:
@@ -177,6 +241,15 @@ def main():
             plan = (own[-1].get("report") or {}).get("plan") or {}
             stalls = [f"{plan.get('peak', 0) / 1e6:.0f}", f"{plan.get('stall_measured_ms', 0):.1f}", f"{plan.get('stall_ms', 0):.1f}"] if plan else [""] * 3
             print(f"| {way} | {statistics.median(times):.1f} | {spread} | {peak:.0f} | {' | '.join(stalls)} | {same if kept else ''} |")
+
+
+def show_flat(ways, lines):
+    names = ["allocated_bytes", "reserved_bytes", "pinned_bytes", "rss_bytes", "descriptors"]
+    print("\n| way | step | allocated MB | reserved MB | pinned MB | resident MB | descriptors |\n| --- | --- | --- | --- | --- | --- | --- |")
+    for line in (line for way in ways for line in lines if line["way"] == way):
+        for found in line["flat"]:
+            shown = ["" if name not in found else f"{found[name] / 1e6:.1f}" if name.endswith("bytes") else str(found[name]) for name in names]
+            print(f"| {line['way']} | {found['step']} | {' | '.join(shown)} |")
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ _OF_TORCH = {
     "disable_unified_device": "_unified_device",
     "enable_unified_device": "_unified_device",
     "forget_graphs": "layer_graph",
+    "offload_callback": "offload",
     "unified": "_unified",
 }
 _PACKAGES = ("glt", "pyg")

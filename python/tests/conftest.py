@@ -23,6 +23,16 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
+def one_thread():
+    """Small models are slower with threads, which wait for CPUs that other tests have."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
 def gpu(monkeypatch):
     """The name of a GPU. On the emulator torch has none, and its tensors in host memory stand in for those of a GPU."""
     torch = pytest.importorskip("torch")

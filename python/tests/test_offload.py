@@ -248,6 +248,8 @@ def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path):
         ({"disk": ""}, "it should be a folder"),
         ({"disk": 5}, "it should be a folder"),
         ({"disk_bytes": 4095}, "disk_bytes is 4095"),
+        ({"endurance": 0}, "endurance is 0"),
+        ({"endurance": "600 TBW"}, "endurance is '600 TBW'"),
         ({"allow_buffered": "no"}, "allow_buffered is 'no'"),
     ],
 )

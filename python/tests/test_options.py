@@ -31,8 +31,10 @@ torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("headwater.pyg")
 glt = pytest.importorskip("headwater.glt")
 data_of = pytest.importorskip("torch_geometric.data")
+pytest.importorskip("transformers")
 
 from headwater import _headwater  # noqa: E402
+from headwater.offload.hugging_face import OffloadCallback  # noqa: E402
 from headwater.offload.report import Report  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 from torch_geometric.loader import LinkLoader, NodeLoader  # noqa: E402
@@ -83,6 +85,7 @@ def walked():
             done.add(shown)
             own = dict.fromkeys(key for owner in shown.__mro__ if _is_ours(owner) for key in vars(owner))
             below = [key for key in own if (not key.startswith("_") or key == "__call__") and callable(getattr(shown, key))]
+            below = [key for key in below if not _is_an_event(shown, key)]
             found += [(f"{label}.{key}", getattr(shown, key)) for key in below]
         yield from found
         for _, called in found:
@@ -93,6 +96,11 @@ def walked():
 
 def _is_ours(owner):
     return (getattr(owner, "__module__", None) or "headwater").split(".")[0] in ("headwater", "_headwater")
+
+
+def _is_an_event(kind, key):
+    """Whether the Trainer of transformers calls it, with whatever that has."""
+    return key.startswith("on_") and any(owner.__module__.startswith("transformers.") for owner in kind.__mro__)
 
 
 def keywords(called):
@@ -140,6 +148,8 @@ REST = {
     "Trainer": known_fields,
     "Trainer.resume": known_fields,
     "Trainer.predict": lambda place: keywords(headwater.Run.predict),
+    "offload_callback": lambda place: keywords(headwater.Offload),
+    "offload.hugging_face.OffloadCallback": lambda place: keywords(headwater.Offload),
     "generate": lambda place: {**keywords(_headwater.generate_planted), "nodes": 30},
     "generate of rmat": lambda place: {**keywords(_headwater.generate_rmat), "nodes_log2": 5},
     "generate of a shape": lambda place: {**keywords(_headwater.generate_like), "scale": 0.01},
@@ -171,9 +181,15 @@ UNSEEN = {
     ("pyg.NeighborSampler", "device"): "samples are the same, and an emulated GPU has no memory of its own",
     ("UnifiedTensor.mem_advise", "device"): "the driver is told, which shows in speed alone",
     ("UnifiedTensor.memAdvise", "device"): "the driver is told, which shows in speed alone",
-    ("Offload", "allow_buffered"): "only file systems without direct I/O ask for it",
-    ("Offload", "allow_network"): "only file systems of other machines ask for it",
-    ("Offload", "policy"): "on a CPU all leaves, and a plan is refused",
+    **{
+        (label, keyword): why
+        for label in ("Offload", "offload_callback", "offload.hugging_face.OffloadCallback")
+        for keyword, why in {
+            "allow_buffered": "only file systems without direct I/O ask for it",
+            "allow_network": "only file systems of other machines ask for it",
+            "policy": "on a CPU all leaves, and a plan is refused",
+        }.items()
+    },
     ("Offload.hint", "microbatch"): "what comes back early is the same",
     ("compile", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
     ("compile.Layer", "tune"): "a CPU has no schedules, and on a GPU they show in last bits alone",
@@ -584,12 +600,13 @@ def unified(place, **more):
     return [made.affinity, made.host.clone()]
 
 
-def offloaded(place, **more):
+def offloaded(place, make=headwater.Offload, **more):
     """What leaves, in how much room. Nothing is written: how much of it would be depends on how fast the disk is."""
     folder = place.new()
     os.makedirs(folder)
     given = {"disk": folder, "device": "cpu", "host": 1 << 20, "slot": 4096, "smallest": 0, "allow_buffered": True, **more}
-    off = headwater.Offload(**given)
+    made = make(**given)
+    off = getattr(made, "off", made)
     weight = torch.ones(64, 64, requires_grad=True)
     with off:
         loss = (weight * 2).exp().tanh().sum()
@@ -597,7 +614,7 @@ def offloaded(place, **more):
     report = off.report()
     opened = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
     lengths = [os.stat(path).st_size for path in opened if os.path.exists(path) and os.readlink(path).startswith(str(folder))]
-    return [report.blocks, sorted(report.kept), report.host, lengths]
+    return [report.blocks, sorted(report.kept), report.host, report.endurance, lengths]
 
 
 def hinted(place, **more):
@@ -943,6 +960,8 @@ BASES = {
     "module.LayerModule.forward": forwarded,
     "LayerGraph": layer_graph,
     "Offload": offloaded,
+    "offload_callback": lambda place, **more: offloaded(place, headwater.offload_callback, **more),
+    "offload.hugging_face.OffloadCallback": lambda place, **more: offloaded(place, OffloadCallback, **more),
     "Offload.hint": hinted,
     "checkpoint": checkpointed,
     "offload.report.Report": lambda place, **more: Report(**more).as_dict(),

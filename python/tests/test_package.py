@@ -25,8 +25,9 @@ def draw():
 """
 
 
-def run(program):
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, cwd="/")
+def run(program, seconds=120, **more):
+    environment = {**os.environ, **more}
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=seconds, cwd="/", env=environment)
 
 
 def test_it_is_imported_without_torch():
@@ -108,10 +109,12 @@ def test_examples_of_docstrings_run(name):
 
 
 PAGES = ["README.md", "docs/compile-a-layer.md", "docs/offload.md", "docs/training.md", "docs/unified-tensors.md"]
+PAGES += ["docs/offload-from-others.md"]
 PAGES += [f"docs/from-{name}.md" for name in ("pyg", "glt", "dgl", "quiver")]
 
 
-# PyG takes seconds to import: once, and then each example has a process of its own.
+# PyG and the Trainer take seconds to import: once, and then each example has a process of its own.
+WITH_TORCH = "torch_geometric, transformers.trainer"
 EACH_IN_A_PROCESS = """
 import os, runpy, sys
 import {imported}
@@ -125,16 +128,17 @@ for file in {files}:
 """
 
 
-@pytest.mark.parametrize("imported", ["torch_geometric", "runpy"])
+@pytest.mark.parametrize("imported", [WITH_TORCH, "runpy"], ids=["torch", "none"])
 def test_examples_of_pages_run(imported, tmp_path):
     pytest.importorskip("torch_geometric")
+    pytest.importorskip("transformers")
     files = []
     for page in PAGES:
         text = (ROOT / page).read_text()
         blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
         assert blocks, page
         # What does without torch is shown to.
-        if ("torch" in "".join(blocks)) != (imported == "torch_geometric"):
+        if ("torch" in "".join(blocks)) != (imported == WITH_TORCH):
             continue
         for number, block in enumerate(blocks):
             # An example shows what comes out, and that it is good.
@@ -144,5 +148,6 @@ def test_examples_of_pages_run(imported, tmp_path):
             file.write_text(block)
             files.append(str(file))
     assert files
-    done = run(EACH_IN_A_PROCESS.format(imported=imported, files=files))
+    # One thread each: more would wait for CPUs that other tests have.
+    done = run(EACH_IN_A_PROCESS.format(imported=imported, files=files), 300, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import threading
+import warnings
 from collections.abc import Iterable
 from os import PathLike
 from typing import Any, Optional, Union
@@ -20,8 +21,9 @@ from .checkpoint import Boundaries
 from .report import Report, Tally
 from .trial import Trial
 from .site import Block, Extent, Site, open_site, owner_of
+from .unseen import CheckpointFrame, Unseen
 
-_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
 # Entries of a context in which nothing leaves, for one in which it is looked whether something should.
 _LOOK_AGAIN = 256
 _EMPTY: dict[torch.dtype, Tensor] = {}
@@ -74,6 +76,8 @@ class Offload:
     than a fifth of the memory, all is kept, and `report()` says why. Before there is a plan, activations leave when three quarters of the
     GPU's memory are in use. With "all" everything leaves that is large enough, however long that takes.
 
+    `endurance` is what the disks together can be written before they are worn out, such as "600TB": `report()` says how long that lasts.
+
     `device="cpu"` is for models on the CPU, whose activations go to disk.
     """
 
@@ -91,6 +95,7 @@ class Offload:
         slot: Size = "4MiB",
         policy: Optional[str] = None,
         slack: float = 0.02,
+        endurance: Optional[Size] = None,
     ) -> None:
         kind = str(device).partition(":")[0]
         if policy not in (None, "plan", "all"):
@@ -108,8 +113,8 @@ class Offload:
             raise ValueError("disk is not given, and activations of a model on the CPU lie in host memory already")
         if kind == "cpu" and gpu is not None:
             raise ValueError("gpu is given, but device is 'cpu'")
-        if disk is None and (disk_bytes is not None or allow_buffered or allow_network):
-            raise ValueError("disk_bytes, allow_buffered or allow_network is given, but disk is not")
+        if disk is None and (disk_bytes is not None or endurance is not None or allow_buffered or allow_network):
+            raise ValueError("disk_bytes, endurance, allow_buffered or allow_network is given, but disk is not")
         folders, slot_bytes = _folders(disk), in_bytes("slot", slot)
         if not 4096 <= slot_bytes <= 1 << 30 or slot_bytes % 4096 != 0:
             raise ValueError(f"slot is {slot!r}; it should be a multiple of 4096 bytes, and at most 1 GiB")
@@ -131,15 +136,18 @@ class Offload:
             "most": None if gpu is None else in_bytes("gpu", gpu),
             "slack": slack if policy == "plan" else None,
         }
+        if endurance is not None and in_bytes("endurance", endurance) == 0:
+            raise ValueError(f"endurance is {endurance!r}; it should be what disks can be written before they are worn out, such as '600TB'")
         self._smallest = in_bytes("smallest", smallest)
         self._is_on_cpu = kind == "cpu"
         self._sites: dict[torch.device, Site] = {}
-        self._tally = Tally()
+        self._tally = Tally(None if endurance is None else in_bytes("endurance", endurance))
         # Storages that live longer than a step: parameters, buffers, and what else was still there when a block was gone.
         self._lasting: dict[int, StorageWeakRef] = {}
         self._lasting_limit = 256
         self._has_looked = False
         self._boundaries = Boundaries()
+        self._unseen = Unseen()
         self._trial = Trial(slack)
         self._entered = threading.local()
         # What cannot be used is told of now, and not in the middle of a step.
@@ -149,10 +157,11 @@ class Offload:
 
     def __enter__(self) -> Offload:
         if not self._has_looked:
-            self._has_looked = True
-            self._look_for_modules()
+            self.look_for_modules()
+        self._tally.moment()
         with contextlib.ExitStack() as entered:
             if not self._is_idle():
+                self._unseen.begin()
                 entered.enter_context(self._boundaries.seen())
                 entered.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack))
             self._stack().append(entered.pop_all())
@@ -175,7 +184,9 @@ class Offload:
     def __exit__(self, *why: Any) -> None:
         if not self._stack():
             raise RuntimeError("this thread has not entered the context that it leaves")
-        self._stack().pop().__exit__(*why)
+        with self._stack().pop():
+            if self._unseen.is_due and why[:1] == (None,):
+                self._look_for_unseen()
 
     def __reduce__(self) -> Any:
         raise TypeError("an Offload belongs to its process and cannot be copied: make another with the same settings")
@@ -197,15 +208,26 @@ class Offload:
             self._entered.hooks = []
         return self._entered.hooks
 
-    def _look_for_modules(self) -> None:
+    def look_for_modules(self) -> None:
+        """Takes note of parameters, buffers and checkpointed layers of all modules that exist: the first time that the context is entered,
+        and whenever modules have been made since."""
+        self._has_looked = True
         for found in gc.get_objects():
-            if issubclass(type(found), torch.nn.Module):
+            if type(found) is CheckpointFrame:
+                self._unseen.pass_by(found)
+            elif issubclass(type(found), torch.nn.Module):
                 # One that is being made may have none yet.
                 made = vars(found)
                 self._boundaries.add(found)
                 for own in (*made.get("_parameters", {}).values(), *made.get("_buffers", {}).values()):
                     if type(own) in (Tensor, torch.nn.Parameter) and own.layout == torch.strided:
                         self._remember(StorageWeakRef(own.untyped_storage()))
+
+    def _look_for_unseen(self) -> None:
+        words = self._unseen.look(lambda tensor: self._why_kept(tensor) in (None, "recomputed"), self._tally.seen_bytes)
+        if words is not None:
+            self._tally.warn(words)
+            warnings.warn(words, stacklevel=3)
 
     def _remember(self, storage: StorageWeakRef) -> None:
         if len(self._lasting) >= self._lasting_limit:
@@ -278,6 +300,9 @@ class Offload:
             self._remember(block.origin)
 
     def _unpack(self, saved: Union[Kept, Saved]) -> Tensor:
+        if self._unseen.is_due:
+            self._look_for_unseen()
+        self._tally.moment()
         saved.check()
         if isinstance(saved, Kept):
             return saved.tensor

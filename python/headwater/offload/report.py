@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Optional
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
     from .site import Block, Site
 
 
-def shown(count: int) -> str:
+def shown(count: float) -> str:
     """Bytes for people."""
     value = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
+    for unit in ("B", "KB", "MB", "GB", "TB"):
         if value < 1000:
             return f"{value:.3g} {unit}"
         value /= 1000
-    return f"{value:.3g} TB"
+    return f"{value:.3g} PB"
 
 
 @dataclass
@@ -54,6 +55,8 @@ class StepPlan:
         )
 
 
+_DAY_S, _YEAR_S = 24 * 3600.0, 365 * 24 * 3600.0
+
 _LIMITS = {
     "nothing": "all of them leave",
     "time": "more would make steps longer",
@@ -66,7 +69,8 @@ _LIMITS = {
 
 @dataclass
 class Report:
-    """Sums since the offloader was made. Bytes unless a name says otherwise."""
+    """Sums since the offloader was made. Bytes unless a name says otherwise. Training lasts from the first forward pass to the last tensor
+    that was needed; `disk_years` are those until `endurance` bytes are written, if it goes on like this."""
 
     left: int = 0
     blocks: int = 0
@@ -81,6 +85,10 @@ class Report:
     host_most: int = 0
     disk_most: int = 0
     overdraft: int = 0
+    training_s: float = 0.0
+    written_per_s: float = 0.0
+    endurance: Optional[int] = None
+    disk_years: Optional[float] = None
     waited_ms: float = 0.0
     stalled_ms: float = 0.0
     steps: int = 0
@@ -108,6 +116,8 @@ class Report:
                 f"disk: {shown(self.written)} written, {shown(self.read)} read, {shown(self.disk_most)} at most, "
                 f"waited for {self.waited_ms:.1f} ms, by {self.disk_engine}"
             )
+        if self.written_per_s > 0:
+            lines.append(self._wear())
         aside = f", and {self.skipped} more forward passes were left alone" if self.skipped else ""
         lines.append(f"the GPU waited {self.stalled_ms:.1f} ms for copies in {self.steps} steps{aside}")
         if self.plan is not None:
@@ -117,12 +127,31 @@ class Report:
         lines += [f"kept, {why}: {shown(nbytes)} in {count} tensors" for why, (count, nbytes) in sorted(self.kept.items())]
         return "\n".join(lines + [f"warning: {words}" for words in self.warnings])
 
+    def _wear(self) -> str:
+        wear = f"disk life: {shown(self.written_per_s)} are written in each second of training, {shown(self.written_per_s * _DAY_S)} a day"
+        if self.disk_years is None:
+            return f"{wear}; with `endurance`, this says how long disks last"
+        return f"{wear}; {shown(self.endurance or 0)} last {self.disk_years:.2g} years of it"
+
 
 class Tally:
     """Counts what Python sees; the rest is counted where it is done."""
 
-    def __init__(self) -> None:
-        self._report = Report()
+    def __init__(self, endurance: Optional[int] = None) -> None:
+        self._report = Report(endurance=endurance)
+        self._begun: Optional[float] = None
+        self._last = 0.0
+        # Of all blocks, those that stay as well.
+        self.seen_bytes = 0
+
+    def moment(self) -> None:
+        """Training goes on."""
+        self._last = time.monotonic()
+        if self._begun is None:
+            self._begun = self._last
+
+    def warn(self, words: str) -> None:
+        self._report.warnings.append(words)
 
     def keep(self, why: str, tensor: Tensor) -> None:
         count, nbytes = self._report.kept.get(why, (0, 0))
@@ -131,6 +160,7 @@ class Tally:
         self._report.kept[why] = (count + 1, nbytes + (tensor.nbytes if is_plain else 0))
 
     def save(self, block: Block) -> None:
+        self.seen_bytes += block.nbytes
         if block.kept is None:
             self._report.blocks += 1
             return
@@ -159,7 +189,7 @@ class Tally:
         self._report.came_late += nbytes
 
     def report(self, sites: Iterable[Site]) -> Report:
-        made = replace(self._report, kept=dict(self._report.kept), warnings=[])
+        made = replace(self._report, kept=dict(self._report.kept), warnings=list(self._report.warnings))
         for site in sites:
             counts = json.loads(site.raw.counts())
             for name in ("written", "read", "writes_cancelled", "host", "host_most", "disk_most", "overdraft"):
@@ -173,6 +203,10 @@ class Tally:
             made.disk_engine = counts["disk_engine"] or made.disk_engine
             if counts["disk_fault"]:
                 made.warnings.append(f"nothing more is written to disk: {counts['disk_fault']}")
+        made.training_s = 0.0 if self._begun is None else self._last - self._begun
+        if made.written > 0 and made.training_s > 0:
+            made.written_per_s = made.written / made.training_s
+            made.disk_years = None if made.endurance is None else made.endurance / made.written_per_s / _YEAR_S
         if made.blocks == 0 and made.kept and (made.plan is None or made.plan.moved > 0):
             made.warnings.append("nothing has left the device")
         return made

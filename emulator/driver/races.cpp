@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "lost.hpp"
 #include "state.hpp"
 
 namespace hwemu {
@@ -150,7 +151,7 @@ void report(const std::string& text) {
     checker().text = "race: " + text;
     ++checker().races;
     std::fprintf(stderr, "hwemu: race: %s\n", text.c_str());
-    if (setting("HWEMU_COUNT_RACES", 0)) return;
+    if (counts_races()) return;
     std::abort();
 }
 

@@ -3,6 +3,7 @@
 #include "lost.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 #include <vector>
@@ -42,7 +43,9 @@ using namespace hwemu;
 // a stream to be waited for, everything is as it should be again.
 HWEMU_EXPORT int hwemu_lose(void* waiter, void* awaited) {
     Call call;
-    if (int error = call.needs_context()) return error;
+    const auto is_default = [](const void* handle) { return handle && reinterpret_cast<std::uintptr_t>(handle) <= 2; };
+    if (is_default(waiter) || is_default(awaited))
+        if (int error = call.needs_context()) return error;
     if (!awaited) {
         lost().clear();
         return success;

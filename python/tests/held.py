@@ -86,6 +86,11 @@ class at:  # noqa: N801, as torch has it
         _here.stream = self._before
 
 
+def follow(handle, before):
+    """One stream goes on behind another."""
+    driver("cuStreamWaitEvent", ctypes.c_void_p(handle), ctypes.c_void_p(event_on(before)), 0)
+
+
 def event_on(handle):
     event = driver.made("cuEventCreate", 2)
     driver("cuEventRecord", ctypes.c_void_p(event), ctypes.c_void_p(handle))
@@ -166,9 +171,18 @@ class Operators(TorchDispatchMode):
 
 
 class Homes(Operators):
-    """As `Operators`, and what they make lies in the emulator's memory, as everything does that a model on a GPU makes."""
+    """As `Operators`, and what they make lies in the emulator's memory, as everything does that a model on a GPU makes. Whoever uses
+    several streams tells the allocator of each tensor that crosses (`Tensor.record_stream`), or has that done: `crosses`."""
+
+    def __init__(self, crosses=False):
+        super().__init__()
+        self._crosses = crosses
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        for own in there(args, kwargs) if self._crosses else []:
+            memory = memory_of(own)
+            if memory.stream != stream():
+                memory.used_by.add(stream())
         found = super().__torch_dispatch__(func, types, args, kwargs)
         is_new = [returned.alias_info is None for returned in func._schema.returns]
         if not any(is_new):

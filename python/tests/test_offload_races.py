@@ -86,6 +86,42 @@ def test_streams_of_their_own(gpu, tmp_path):
     assert on_another_stream(tmp_path)
 
 
+def in_turn(device, streams):
+    """Layers on two streams in turn, each of which waits for the one before, as where parts of a model have streams of their own."""
+    import held
+
+    weight = data(device, ROWS, WIDTH, requires_grad=True)
+
+    def loss():
+        x = weight * 2
+        before = held.stream()
+        for handle in streams:
+            held.follow(handle, before)
+            with held.at(handle):
+                x = x.exp().tanh().cos()
+            before = handle
+        held.follow(held.stream(), before)
+        return x.square().sum()
+
+    return [weight], loss
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_layers_on_streams_in_turn(way, gpu, tmp_path):
+    """Memory goes back to the stream that made it, behind copies that another one followed."""
+    import held
+
+    first, second = held.new_stream(), held.new_stream()
+    expected = gradients(lambda device: in_turn(device, [first, second] * 3), "cpu")
+    with held.Homes(crosses=True):
+        off = offload(tmp_path, way)
+        for _ in range(3):
+            found = gradients(lambda device: in_turn(device, [first, second] * 3), "cpu", off)
+            held.driver("cuCtxSynchronize")
+            assert same(found, expected)
+        gc.collect()
+
+
 # The faults.
 
 

@@ -30,6 +30,7 @@ class Driver:
         self._library = ctypes.CDLL(os.environ["HEADWATER_LIBCUDA"])
         self._library.hwemu_races.restype = ctypes.c_ulonglong
         self._library.hwemu_last_race.restype = ctypes.c_char_p
+        self._library.hwemu_newest_stream.restype = ctypes.c_void_p
         self._context = None
 
     def __call__(self, name, *given):
@@ -53,6 +54,9 @@ class Driver:
         self(name, ctypes.byref(out), *given)
         return out.value
 
+    def newest_stream(self, before):
+        return self._library.hwemu_newest_stream(before)
+
     def races(self):
         return self._library.hwemu_races()
 
@@ -61,6 +65,37 @@ class Driver:
 
 
 driver = Driver()
+
+
+# The stream that has no handle of its own, where one is asked for.
+DEFAULT = 1
+
+
+def streams():
+    """All that there are, the one that was made last first."""
+    made = []
+    while (handle := driver.newest_stream(len(made))) is not None:
+        made.append(handle)
+    return [*made, DEFAULT]
+
+
+def lose(waiter, awaited):
+    """A stream no longer waits for another one, and the host where that is none, until `found_again`."""
+    driver("hwemu_lose", ctypes.c_void_p(waiter), ctypes.c_void_p(awaited))
+
+
+def order(seed):
+    """All work is done, and what is held from now on is taken in an order of this seed."""
+    driver("hwemu_order", seed)
+
+
+@contextlib.contextmanager
+def found_again():
+    """Behind this every wait is made again."""
+    try:
+        yield
+    finally:
+        driver("hwemu_lose", None, None)
 
 
 def stream():

@@ -14,7 +14,7 @@ import torch
 from headwater._headwater import _lasting_stream
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 _NON_BLOCKING = 1
 # Calls that the host waits for and that torch makes no operator of, for tensors in host memory.
@@ -183,9 +183,20 @@ def reads(found, name):
         driver("cuStreamSynchronize", ctypes.c_void_p(stream()))
 
 
+def leaves(value):
+    """What lists, tuples and dictionaries of an operator hold in the end."""
+    if isinstance(value, (list, tuple)):
+        for own in value:
+            yield from leaves(own)
+    elif isinstance(value, dict):
+        yield from leaves(list(value.values()))
+    else:
+        yield value
+
+
 def there(*values):
     """Tensors among the values that lie in the emulator's memory."""
-    return [own for own in tree_leaves(values) if isinstance(own, torch.Tensor) and memory_of(own) is not None]
+    return [own for own in leaves(values) if isinstance(own, torch.Tensor) and memory_of(own) is not None]
 
 
 class Operators(TorchDispatchMode):
@@ -200,7 +211,7 @@ class Operators(TorchDispatchMode):
             for own in there(value) if alias is None or alias.is_write else []:
                 touch(own, alias is not None, func._schema.name.removeprefix("aten::"))
         found = func(*args, **kwargs)
-        if any(isinstance(own, (bool, int, float)) for own in tree_leaves(found)) and there(given):
+        if any(isinstance(own, (bool, int, float)) for own in leaves(found)) and there(given):
             driver("cuStreamSynchronize", ctypes.c_void_p(stream()))
         return found
 

@@ -69,6 +69,8 @@ int submit_graph(Stream* stream, Executable& executable);
 int finish(Point& point);
 // Everything that is held.
 int finish_all();
+// The same, and another seed for the order of what comes.
+int reorder(unsigned seed);
 // Runs something, and says whether the point is reached: 0 or 600. The host has waited for it if so.
 int query(Point& point);
 // What the host has waited for.

@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "lost.hpp"
 #include "state.hpp"
 
 namespace hwemu {
@@ -150,7 +151,7 @@ void report(const std::string& text) {
     checker().text = "race: " + text;
     ++checker().races;
     std::fprintf(stderr, "hwemu: race: %s\n", text.c_str());
-    if (setting("HWEMU_COUNT_RACES", 0)) return;
+    if (counts_races()) return;
     std::abort();
 }
 
@@ -196,6 +197,14 @@ void check_unchanged(const Cell& cell, const Allocation& allocation, std::uint64
                ", which reads it");
         return;
     }
+}
+
+// Whether none of that has changed: then nobody need look at its parts.
+bool is_unchanged(std::uint64_t address, std::size_t bytes) {
+    for (const Snapshot& snapshot : checker().current->snapshots)
+        if (address >= snapshot.begin && address + bytes <= snapshot.begin + snapshot.bytes.size())
+            return !std::memcmp(&snapshot.bytes[address - snapshot.begin], reinterpret_cast<const void*>(address), bytes);
+    return false;
 }
 
 }  // namespace
@@ -318,8 +327,12 @@ void access_range(const Range& range) {
     Shadow& shadow = shadow_of(*allocation);
     if (!range.is_written && is_host(*allocation)) {
         const unsigned long long before = checker().races;
-        for (std::size_t at = 0; at < bytes && checker().races == before; at += granule)
-            check_unchanged(shadow.at(range.begin + at), *allocation, range.begin + at, std::min(granule, bytes - at));
+        for (std::size_t page = 0; page < bytes; page += page_bytes) {
+            const std::size_t end = std::min(bytes, page + page_bytes);
+            if (is_unchanged(range.begin + page, end - page)) continue;
+            for (std::size_t at = page; at < end && checker().races == before; at += granule)
+                check_unchanged(shadow.at(range.begin + at), *allocation, range.begin + at, std::min(granule, bytes - at));
+        }
     }
     shadow.note_range(*allocation, range.begin, bytes, range.is_written ? Access::write : Access::read);
 }

@@ -112,6 +112,7 @@ struct Event {
     Stream* stream = nullptr;
     unsigned position = 0;
     std::vector<std::size_t> behind;  // of a capture
+    const Stream* recorded_on = nullptr;
     Point point;
 };
 

@@ -1,6 +1,7 @@
 // Streams, events, host functions.
 #include <algorithm>
 
+#include "lost.hpp"
 #include "state.hpp"
 
 namespace hwemu {
@@ -114,6 +115,7 @@ HWEMU_EXPORT int cuStreamDestroy_v2(void* handle) {
     }
     auto* stream = static_cast<Stream*>(handle);
     if (!stream->point.is_reached()) state().gone.join(stream->point);
+    forget_lost(stream);
     state().streams.remove(handle);
     return success;
 }
@@ -123,7 +125,7 @@ HWEMU_EXPORT int cuStreamSynchronize(void* handle) {
     if (int error = call.needs_context()) return error;
     Stream* stream = find_stream(handle);
     if (int error = cannot_wait(stream)) return error;
-    return finish(stream->point);
+    return is_lost(nullptr, stream) ? success : finish(stream->point);
 }
 
 HWEMU_EXPORT int cuStreamQuery(void* handle) {
@@ -131,7 +133,7 @@ HWEMU_EXPORT int cuStreamQuery(void* handle) {
     if (int error = call.needs_context()) return error;
     Stream* stream = find_stream(handle);
     if (int error = cannot_wait(stream)) return error;
-    return query(stream->point);
+    return is_lost(nullptr, stream) ? success : query(stream->point);
 }
 
 HWEMU_EXPORT int cuStreamWaitEvent(void* handle, void* event_handle, unsigned flags) {
@@ -143,7 +145,7 @@ HWEMU_EXPORT int cuStreamWaitEvent(void* handle, void* event_handle, unsigned fl
     const auto* event = static_cast<Event*>(event_handle);
     const auto captured = event->capture.lock();
     if (!captured && !stream->capture) {
-        stream->point.join(event->point);
+        if (!is_lost(stream, event->recorded_on)) stream->point.join(event->point);
         return success;
     }
     if (!captured) {
@@ -200,6 +202,7 @@ HWEMU_EXPORT int cuEventRecord(void* handle, void* stream_handle) {
         return success;
     }
     event->point = stream->point;
+    event->recorded_on = stream;
     event->recorded = true;
     event->recorded_ms = now_ms();
     return success;
@@ -209,14 +212,16 @@ HWEMU_EXPORT int cuEventQuery(void* handle) {
     Call call;
     if (int error = call.needs_context()) return error;
     if (int error = event_result(handle)) return error;
-    return query(static_cast<Event*>(handle)->point);
+    auto* event = static_cast<Event*>(handle);
+    return is_lost(nullptr, event->recorded_on) ? success : query(event->point);
 }
 
 HWEMU_EXPORT int cuEventSynchronize(void* handle) {
     Call call;
     if (int error = call.needs_context()) return error;
     if (int error = event_result(handle)) return error;
-    return finish(static_cast<Event*>(handle)->point);
+    auto* event = static_cast<Event*>(handle);
+    return is_lost(nullptr, event->recorded_on) ? success : finish(event->point);
 }
 
 HWEMU_EXPORT int cuEventElapsedTime(float* ms, void* from, void* to) {

@@ -299,6 +299,59 @@ void graphs() {
     OK(cu("cuMemFree_v2", memory));
 }
 
+// What a test of tests asks for: waits that are not made, and an order that is one seed's.
+void waits_that_are_lost() {
+    Streams streams;
+    unsigned char* host = pinned_memory(64);
+    const DevicePointer memory = device_memory(64);
+    const auto lose = [](void* waiter, void* awaited) { OK(hwemu_call<int>("hwemu_lose", waiter, awaited)); };
+    const auto write_and_read = [&] {
+        fill(memory, 1, 64, streams.a);
+        streams.meet();
+        increment(memory, 16, streams.b);
+    };
+    EXPECT(hwemu_call<void*>("hwemu_newest_stream", 0u) == streams.b && hwemu_call<void*>("hwemu_newest_stream", 1u) == streams.a);
+    EXPECT(hwemu_call<void*>("hwemu_newest_stream", 1000u) == nullptr);
+    EXPECT_CODE(400, hwemu_call<int>("hwemu_lose", static_cast<void*>(&streams), streams.a));
+    lose(streams.b, streams.a);
+    expect_race("a_wait_that_is_lost", {"fill of 64 bytes", "kernel increment"}, write_and_read);
+    lose(nullptr, nullptr);
+    expect_race("a_wait_that_is_made_again", {}, write_and_read);
+    // The host believes that all is done.
+    lose(nullptr, streams.a);
+    fill(at(host), 9, 64, streams.a);
+    OK(cu("cuEventRecord", streams.event, streams.a));
+    OK(cu("cuEventQuery", streams.event));
+    OK(cu("cuEventSynchronize", streams.event));
+    OK(cu("cuStreamQuery", streams.a));
+    OK(cu("cuStreamSynchronize", streams.a));
+    EXPECT(host[0] == 0);
+    lose(nullptr, nullptr);
+    OK(cu("cuStreamSynchronize", streams.a));
+    EXPECT(host[0] == 9);
+    std::set<int> seen;
+    std::vector<int> first;
+    for (int round = 0; round < 20; ++round) {
+        std::vector<int> found;
+        OK(hwemu_call<int>("hwemu_order", 3u));
+        for (int i = 0; i < 16; ++i) {
+            fill(memory, 1, 1, streams.a);
+            fill(memory, 2, 1, streams.b);
+            OK(cu("cuCtxSynchronize"));
+            copy(at(host), memory, 1, streams.a);
+            OK(cu("cuStreamSynchronize", streams.a));
+            found.push_back(host[0]);
+        }
+        if (first.empty()) first = found;
+        EXPECT(found == first);
+        seen.insert(found.begin(), found.end());
+    }
+    EXPECT(seen.size() == 2);
+    OK(cu("cuMemFree_v2", memory));
+    OK(cu("cuMemFreeHost", static_cast<void*>(host)));
+    std::printf("ok waits_that_are_lost\n");
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -310,4 +363,5 @@ int main(int, char** arguments) {
     host_memory();
     graphs();
     any_order();
+    waits_that_are_lost();
 }

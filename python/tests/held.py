@@ -14,7 +14,7 @@ import torch
 from headwater._headwater import _lasting_stream
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 _NON_BLOCKING = 1
 # Calls that the host waits for and that torch makes no operator of, for tensors in host memory.
@@ -30,6 +30,7 @@ class Driver:
         self._library = ctypes.CDLL(os.environ["HEADWATER_LIBCUDA"])
         self._library.hwemu_races.restype = ctypes.c_ulonglong
         self._library.hwemu_last_race.restype = ctypes.c_char_p
+        self._library.hwemu_newest_stream.restype = ctypes.c_void_p
         self._context = None
 
     def __call__(self, name, *given):
@@ -53,6 +54,9 @@ class Driver:
         self(name, ctypes.byref(out), *given)
         return out.value
 
+    def newest_stream(self, before):
+        return self._library.hwemu_newest_stream(before)
+
     def races(self):
         return self._library.hwemu_races()
 
@@ -61,6 +65,37 @@ class Driver:
 
 
 driver = Driver()
+
+
+# The stream that has no handle of its own, where one is asked for.
+DEFAULT = 1
+
+
+def streams():
+    """All that there are, the one that was made last first."""
+    made = []
+    while (handle := driver.newest_stream(len(made))) is not None:
+        made.append(handle)
+    return [*made, DEFAULT]
+
+
+def lose(waiter, awaited):
+    """A stream no longer waits for another one, and the host where that is none, until `found_again`."""
+    driver("hwemu_lose", ctypes.c_void_p(waiter), ctypes.c_void_p(awaited))
+
+
+def order(seed):
+    """All work is done, and what is held from now on is taken in an order of this seed."""
+    driver("hwemu_order", seed)
+
+
+@contextlib.contextmanager
+def found_again():
+    """Behind this every wait is made again."""
+    try:
+        yield
+    finally:
+        driver("hwemu_lose", None, None)
 
 
 def stream():
@@ -84,6 +119,11 @@ class at:  # noqa: N801, as torch has it
 
     def __exit__(self, *_):
         _here.stream = self._before
+
+
+def follow(handle, before):
+    """One stream goes on behind another."""
+    driver("cuStreamWaitEvent", ctypes.c_void_p(handle), ctypes.c_void_p(event_on(before)), 0)
 
 
 def event_on(handle):
@@ -143,9 +183,20 @@ def reads(found, name):
         driver("cuStreamSynchronize", ctypes.c_void_p(stream()))
 
 
+def leaves(value):
+    """What lists, tuples and dictionaries of an operator hold in the end."""
+    if isinstance(value, (list, tuple)):
+        for own in value:
+            yield from leaves(own)
+    elif isinstance(value, dict):
+        yield from leaves(list(value.values()))
+    else:
+        yield value
+
+
 def there(*values):
     """Tensors among the values that lie in the emulator's memory."""
-    return [own for own in tree_leaves(values) if isinstance(own, torch.Tensor) and memory_of(own) is not None]
+    return [own for own in leaves(values) if isinstance(own, torch.Tensor) and memory_of(own) is not None]
 
 
 class Operators(TorchDispatchMode):
@@ -160,15 +211,24 @@ class Operators(TorchDispatchMode):
             for own in there(value) if alias is None or alias.is_write else []:
                 touch(own, alias is not None, func._schema.name.removeprefix("aten::"))
         found = func(*args, **kwargs)
-        if any(isinstance(own, (bool, int, float)) for own in tree_leaves(found)) and there(given):
+        if any(isinstance(own, (bool, int, float)) for own in leaves(found)) and there(given):
             driver("cuStreamSynchronize", ctypes.c_void_p(stream()))
         return found
 
 
 class Homes(Operators):
-    """As `Operators`, and what they make lies in the emulator's memory, as everything does that a model on a GPU makes."""
+    """As `Operators`, and what they make lies in the emulator's memory, as everything does that a model on a GPU makes. Whoever uses
+    several streams tells the allocator of each tensor that crosses (`Tensor.record_stream`), or has that done: `crosses`."""
+
+    def __init__(self, crosses=False):
+        super().__init__()
+        self._crosses = crosses
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        for own in there(args, kwargs) if self._crosses else []:
+            memory = memory_of(own)
+            if memory.stream != stream():
+                memory.used_by.add(stream())
         found = super().__torch_dispatch__(func, types, args, kwargs)
         is_new = [returned.alias_info is None for returned in func._schema.returns]
         if not any(is_new):

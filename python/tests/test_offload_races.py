@@ -1,5 +1,5 @@
-"""Activations that leave and come back while the emulator takes the work of streams in any order. Faults that offloaders have had are
-put back here, and each is found."""
+"""Activations that leave and come back while the emulator takes the work of streams in any order. `test_public_bugs.py` puts faults back
+that this finds."""
 
 import gc
 
@@ -10,8 +10,7 @@ torch = pytest.importorskip("torch")
 import headwater  # noqa: E402
 from conftest import IS_HELD  # noqa: E402
 from headwater.offload import site  # noqa: E402
-from headwater.offload.context import Saved  # noqa: E402
-from offload_cases import CASES, ROWS, WIDTH, attention, data, gradients, mlp, same  # noqa: E402
+from offload_cases import CASES, ROWS, WIDTH, data, gradients, mlp, same  # noqa: E402
 
 pytestmark = [pytest.mark.streams, pytest.mark.skipif(not IS_HELD, reason="needs the emulator with HWEMU_ORDER")]
 
@@ -86,75 +85,37 @@ def test_streams_of_their_own(gpu, tmp_path):
     assert on_another_stream(tmp_path)
 
 
-# The faults.
-
-
-def test_memory_that_goes_before_its_copy_is_over_is_found(gpu, tmp_path, monkeypatch):
-    """Torchtune dropped tensors while they were read."""
+def in_turn(device, streams):
+    """Layers on two streams in turn, each of which waits for the one before, as where parts of a model have streams of their own."""
     import held
 
-    saved = site.Site.save
+    weight = data(device, ROWS, WIDTH, requires_grad=True)
 
-    def save(self, *given):
-        block = saved(self, *given)
-        self._leaving.clear()
-        return block
+    def loss():
+        x = weight * 2
+        before = held.stream()
+        for handle in streams:
+            held.follow(handle, before)
+            with held.at(handle):
+                x = x.exp().tanh().cos()
+            before = handle
+        held.follow(held.stream(), before)
+        return x.square().sum()
 
-    monkeypatch.setattr(site.Site, "save", save)
-    with held.caught():
-        run(mlp, tmp_path, "host")
+    return [weight], loss
 
 
-def test_what_is_used_before_it_is_back_is_found(gpu, tmp_path, monkeypatch):
-    """Nobody waits for the copy that brings a tensor back."""
+@pytest.mark.parametrize("way", WAYS)
+def test_layers_on_streams_in_turn(way, gpu, tmp_path):
+    """Memory goes back to the stream that made it, behind copies that another one followed."""
     import held
 
-    monkeypatch.setattr(site.Block, "mark", property(lambda self: None, lambda self, mark: None), raising=False)
-    with held.caught():
-        run(mlp, tmp_path, "host")
-
-
-def test_a_stream_that_was_looked_up_once_is_found(gpu, tmp_path, monkeypatch):
-    """Torchtitan and TRL asked for the current stream when they were made."""
-    import held
-
-    first = []
-
-    def stream(self):
-        first.append(self.place.stream())
-        return first[0]
-
-    monkeypatch.setattr(site.Site, "_stream", stream)
-    with held.caught():
-        on_another_stream(tmp_path)
-
-
-def test_slices_that_pass_for_each_other_are_found(gpu, tmp_path, monkeypatch):
-    """FlashTrain and ms-swift told views apart by their shapes."""
-    before = Saved.over
-    monkeypatch.setattr(Saved, "over", lambda self, storage, start: before(self, storage, self.offset * self.dtype.itemsize))
-    assert not run(attention, tmp_path, "host")
-
-
-def test_memory_that_goes_before_it_was_filled_is_found(gpu, tmp_path, monkeypatch):
-    """A block that was brought back early and that nobody asks for."""
-    import held
-
-    def half(device):
-        weight = data(device, ROWS, WIDTH, requires_grad=True)
-
-        def loss():
-            dropped = weight.sin().exp().tanh().cos()
-            needed = weight.cos().exp().sin().square().sum()
-            needed.register_hook(lambda gradient: kept.append(dropped))
-            return needed
-
-        return [weight], loss
-
-    kept = []
-    assert run(half, tmp_path, "host") and kept
-    kept.clear()
-    monkeypatch.setattr(site.Site, "_land", lambda self, block: None)
-    with held.caught("free"):
-        run(half, tmp_path, "host")
-        kept.clear()
+    first, second = held.new_stream(), held.new_stream()
+    expected = gradients(lambda device: in_turn(device, [first, second] * 3), "cpu")
+    with held.Homes(crosses=True):
+        off = offload(tmp_path, way)
+        for _ in range(3):
+            found = gradients(lambda device: in_turn(device, [first, second] * 3), "cpu", off)
+            held.driver("cuCtxSynchronize")
+            assert same(found, expected)
+        gc.collect()

@@ -10,6 +10,8 @@ pub(crate) struct BlockEntry<L: Lane> {
     pub bytes: usize,
     pub state: BlockState,
     pub slots: Vec<L::Slot>,
+    /// They are beyond the limit.
+    pub is_overdrawn: bool,
     /// Where it lies on disk, with the checksum of each piece.
     pub places: Vec<(Unit, u32)>,
     /// The end of the copy to host memory.
@@ -39,6 +41,7 @@ impl<L: Lane> BlockEntry<L> {
             bytes,
             state: BlockState::Queued,
             slots: Vec::new(),
+            is_overdrawn: false,
             places: Vec::new(),
             left: None,
             source: Some(source),

@@ -93,7 +93,7 @@ pub(crate) struct Meters<M> {
     pub write: DiskMeter,
     pub read: DiskMeter,
     /// Copies to the device.
-    pub rising: Spans<M>,
+    rising: Spans<M>,
     /// Waits of callers' streams for copies.
     pub waits: Spans<M>,
     /// Rates of the link without anything beside, measured once.
@@ -111,6 +111,15 @@ impl<M: Clone> Meters<M> {
     /// What disks are taken to do before they did anything.
     const WRITE: f64 = 1e9;
     const READ: f64 = 2e9;
+
+    /// Takes note of a copy to the device, and of those before it that are over: their marks go, also where nobody asks for rates.
+    pub fn rise<L: Lane<Mark = M>>(&mut self, lane: &L, copied: &CopyMarks<M>, bytes: usize) -> Result<()> {
+        self.rising.add(copied, bytes);
+        for (bytes, seconds) in self.rising.over(lane)? {
+            self.up.add(bytes, seconds);
+        }
+        Ok(())
+    }
 
     pub fn rates<L: Lane<Mark = M>>(&mut self, lane: &L, has_disk: bool) -> Result<LinkRates> {
         for (bytes, seconds) in self.rising.over(lane)? {

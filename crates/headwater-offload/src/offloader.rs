@@ -79,7 +79,7 @@ pub struct OffloadCounts {
     pub host_most: u64,
     /// The most that lay on disks at once.
     pub disk_most: u64,
-    /// Host memory beyond the limit that a read needed.
+    /// Host memory beyond the limit that a read needed, and that is kept for the next such read.
     pub overdraft: u64,
     /// Nanoseconds that callers waited for a disk.
     pub waited_ns: u64,

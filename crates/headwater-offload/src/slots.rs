@@ -12,6 +12,10 @@ pub(crate) struct Slots<S> {
     most: usize,
     bytes: usize,
     most_used: usize,
+    /// Pieces beyond the limit, as many as were needed at once: those that nobody has, and how many there are. They are kept apart: memory is
+    /// had in stretches, and goes when no piece of its stretch is left.
+    spare: Vec<S>,
+    overdrawn: usize,
 }
 
 /// Memory that is asked for at a time.
@@ -20,7 +24,7 @@ const GROWTH_BYTES: usize = 256 << 20;
 impl<S> Slots<S> {
     /// None yet, and at most `most` of `bytes` each.
     pub fn new(most: usize, bytes: usize) -> Self {
-        Self { free: Vec::new(), made: 0, most, bytes, most_used: 0 }
+        Self { free: Vec::new(), made: 0, most, bytes, most_used: 0, spare: Vec::new(), overdrawn: 0 }
     }
 
     /// Length of one.
@@ -50,7 +54,7 @@ impl<S> Slots<S> {
 
     /// Bytes of those that there are, and the most that were in use at once.
     pub fn used(&self) -> (u64, u64) {
-        ((self.made * self.bytes) as u64, (self.most_used * self.bytes) as u64)
+        (((self.made + self.overdrawn) * self.bytes) as u64, (self.most_used * self.bytes) as u64)
     }
 
     /// Makes new ones until so many are free, or there are as many as there may be.
@@ -81,24 +85,22 @@ impl<S> Slots<S> {
 
     /// So many beyond the limit.
     pub fn overdraw<L: Lane<Slot = S>>(&mut self, lane: &L, count: usize) -> Result<Vec<S>> {
-        let slots = lane.slots(count, self.bytes)?;
-        self.made += count;
-        Ok(slots)
+        let missing = count.saturating_sub(self.spare.len());
+        if missing > 0 {
+            self.spare.append(&mut lane.slots(missing, self.bytes)?);
+            self.overdrawn += missing;
+        }
+        Ok(self.spare.split_off(self.spare.len() - count))
     }
 
-    /// Takes some back. What there is beyond the limit goes to the system.
-    pub fn give(&mut self, slots: Vec<S>) {
-        for slot in slots {
-            if self.made > self.most {
-                self.made -= 1;
-            } else {
-                self.free.push(slot);
-            }
-        }
+    /// Takes some back: those beyond the limit for the next that are needed beyond it.
+    pub fn give(&mut self, mut slots: Vec<S>, is_overdrawn: bool) {
+        if is_overdrawn { &mut self.spare } else { &mut self.free }.append(&mut slots);
     }
 
     /// One will not come back.
-    pub fn lose(&mut self) {
-        self.made = self.made.saturating_sub(1);
+    pub fn lose(&mut self, is_overdrawn: bool) {
+        let made = if is_overdrawn { &mut self.overdrawn } else { &mut self.made };
+        *made = made.saturating_sub(1);
     }
 }

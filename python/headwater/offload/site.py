@@ -123,6 +123,8 @@ class Site:
     def __init__(self, raw: RawOffloader, place: Optional[Place]) -> None:
         self.raw, self.place = raw, place
         self._leaving: dict[int, torch.UntypedStorage] = {}
+        # The streams that these are free behind, as far as their owners know.
+        self._saved_on: dict[int, Any] = {}
         self._leaving_limit = 64
         # Of these, those whose copies are over; and those that nobody needs any more, whose copies are not.
         self._over: set[int] = set()
@@ -161,15 +163,18 @@ class Site:
                 storage = tensor.untyped_storage()
                 block.start, block.nbytes, block.copied = 0, nbytes, (tensor.storage_offset(), tensor.stride())
         self._unasked += nbytes
-        block.stored, drained, followed = self.raw.save(storage.data_ptr() + start, nbytes, self._stream(), use)
+        stream = self._stream()
+        block.stored, drained, followed = self.raw.save(storage.data_ptr() + start, nbytes, stream, use)
         if block.stored.leaves:
             self._hold(block.number, storage)
+            self._saved_on[block.number] = stream
             if self.place is not None:
                 # Whoever frees it does so behind this stream, which goes on behind the copies that it follows.
                 self.place.use(tensor)
         else:
             block.kept = storage
             self._kept_bytes += block.nbytes
+        self._free_behind(stream, followed)
         self._over.update(drained, followed)
         self._let_go(self._over.copy())
         self._known[owner.untyped_storage()._cdata, *extent.key] = block
@@ -177,6 +182,17 @@ class Site:
         if self._microbatch is not None:
             self._microbatches.setdefault(self._microbatch, []).append(block.number)
         return block
+
+    def _free_behind(self, stream: Any, followed: Iterable[int]) -> None:
+        """This stream goes on behind copies. Whoever frees what they read may do so on another one, which does not."""
+        for number in followed if self.place is not None else ():
+            storage = self._leaving.get(number)
+            if storage is not None and self._saved_on.get(number) != stream:
+                self._note_stream(storage)
+
+    def _note_stream(self, storage: torch.UntypedStorage) -> None:
+        """Whoever frees a storage does so behind what the current stream has to do now."""
+        self.place.use(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage))
 
     def _use(self) -> tuple[int, int, int]:
         """Bytes that are allocated, those of blocks, and the most that were allocated, as far as somebody looks at them."""
@@ -237,7 +253,7 @@ class Site:
         if block.mark is not None:
             self.raw.join(block.mark, self._stream())
         if self.place is not None:
-            self.place.use(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage))
+            self._note_stream(storage)
 
     def _land(self, block: Block) -> None:
         """Nobody has asked for what was brought back early: its memory goes when it was filled."""
@@ -305,6 +321,7 @@ class Site:
         """Storages that no copy reads. One that is not held yet is let go with the next."""
         for number in numbers:
             if self._leaving.pop(number, None) is not None:
+                self._saved_on.pop(number, None)
                 self._over.discard(number)
                 self._unwanted.discard(number)
 

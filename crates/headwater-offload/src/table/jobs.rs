@@ -19,7 +19,7 @@ impl<L: Lane> Table<L> {
         let count = (PROBE_BYTES / self.slots.bytes()).min(self.slots.most()).max(1);
         let Some(mut slots) = self.take_slots(lane, count) else { return };
         let Some(units) = self.units.as_mut().and_then(|units| units.take(count).ok().flatten()) else {
-            self.slots.give(slots);
+            self.slots.give(slots, false);
             return;
         };
         let (mut sums, bytes) = (vec![0; count], self.slots.bytes());
@@ -36,7 +36,7 @@ impl<L: Lane> Table<L> {
             }
             (slots, sums) = job.pieces.into_iter().filter_map(|piece| Some((piece.slot?, piece.sum))).unzip();
         }
-        self.slots.give(slots);
+        self.slots.give(slots, false);
         self.give_units(units.into_iter().map(|unit| (unit, 0)).collect());
     }
 
@@ -106,18 +106,18 @@ impl<L: Lane> Table<L> {
     pub(super) fn read(&mut self, lane: &L, disk: Option<&Disk<L::Slot>>, id: u64, is_needed: bool) -> Result<bool> {
         let (Some(disk), Some(block)) = (disk, self.blocks.get(&id)) else { return Ok(false) };
         let (need, bytes) = (block.places.len(), block.bytes);
-        let slots = match self.take_slots(lane, need) {
-            Some(slots) => slots,
+        let (slots, is_overdrawn) = match self.take_slots(lane, need) {
+            Some(slots) => (slots, false),
             None if !is_needed => return Ok(false),
             None => {
                 let slots = self.slots.overdraw(lane, need)?;
                 let bytes = (need * self.slots.bytes()) as u64;
                 self.counts.overdraft = self.counts.overdraft.max(bytes);
-                slots
+                (slots, true)
             }
         };
         let Some(block) = self.blocks.get_mut(&id) else { return Ok(false) };
-        block.is_awaited = true;
+        (block.is_awaited, block.is_overdrawn) = (true, is_overdrawn);
         let slot_bytes = self.slots.bytes();
         let piece = |(at, (slot, (unit, sum))): (usize, (L::Slot, &(Unit, u32)))| Piece {
             slot: Some(slot),
@@ -166,19 +166,21 @@ impl<L: Lane> Table<L> {
         let id = job.block;
         self.happen(id, event);
         let keeps_units = !matches!((job.way, event), (Way::Write, BlockEvent::Cancel | BlockEvent::WriteFailed));
+        let is_overdrawn = self.blocks.get(&id).is_some_and(|block| block.is_overdrawn);
         let (mut slots, mut places) = (Vec::new(), Vec::new());
         for piece in job.pieces {
             places.push((piece.unit, piece.sum));
             match piece.slot {
                 Some(slot) => slots.push(slot),
-                None => self.slots.lose(),
+                None => self.slots.lose(is_overdrawn),
             }
         }
         let block = self.blocks.get_mut(&id);
         let is_used = block.as_ref().is_some_and(|block| block.state.is_in_host_memory());
         match block {
             Some(block) if is_used => block.slots = slots,
-            _ => self.slots.give(slots),
+            Some(block) => self.slots.give(slots, std::mem::take(&mut block.is_overdrawn)),
+            None => self.slots.give(slots, false),
         }
         match self.blocks.get_mut(&id) {
             Some(block) if keeps_units => block.places = places,

@@ -215,7 +215,7 @@ impl<L: Lane> Table<L> {
         let copied = lane.up(&after, &block.slots, to)?;
         (block.is_awaited, block.was_loaded) = (false, true);
         self.counts.up += got as u64;
-        self.meters.rising.add(&copied, got);
+        self.meters.rise(lane, &copied, got)?;
         Ok(copied.ended)
     }
 
@@ -273,7 +273,7 @@ impl<L: Lane> Table<L> {
 
     fn mirrored_slots(&self) -> usize {
         let known = self.mirrored.iter().filter_map(|id| self.blocks.get(id));
-        known.filter(|block| !block.is_awaited).map(|block| block.slots.len()).sum()
+        known.filter(|block| !block.is_awaited && !block.is_overdrawn).map(|block| block.slots.len()).sum()
     }
 
     pub fn release(&mut self, disk: Option<&Disk<L::Slot>>, BlockId(id): BlockId) {
@@ -314,7 +314,7 @@ impl<L: Lane> Table<L> {
     /// Begins the copy to host memory.
     fn start(&mut self, lane: &L, id: u64, mut slots: Vec<L::Slot>) -> Result<()> {
         let Some(block) = self.blocks.get_mut(&id) else {
-            self.slots.give(slots);
+            self.slots.give(slots, false);
             return Ok(());
         };
         let bytes = block.bytes;
@@ -331,7 +331,7 @@ impl<L: Lane> Table<L> {
                 Ok(())
             }
             Err(why) => {
-                self.slots.give(slots);
+                self.slots.give(slots, false);
                 self.blocks.remove(&id);
                 self.live -= self.slots.for_bytes(bytes);
                 Err(why)
@@ -347,7 +347,7 @@ impl<L: Lane> Table<L> {
             if self.live == 0 {
                 self.most_live_before = Some(std::mem::take(&mut self.most_live));
             }
-            self.slots.give(block.slots);
+            self.slots.give(block.slots, block.is_overdrawn);
             self.give_units(block.places);
         }
     }
@@ -360,7 +360,8 @@ impl<L: Lane> Table<L> {
         let (after, slots) = (block.state, self.slots.for_bytes(block.bytes));
         note(&mut self.hosted, id, after == BlockState::Hosted);
         note(&mut self.mirrored, id, after == BlockState::Mirrored);
-        let is_coming = |state| matches!(state, BlockState::Writing | BlockState::Mirrored);
+        let is_overdrawn = block.is_overdrawn;
+        let is_coming = |state| !is_overdrawn && matches!(state, BlockState::Writing | BlockState::Mirrored);
         self.coming += if is_coming(after) { slots } else { 0 };
         self.coming -= if is_coming(before) { slots } else { 0 };
     }
@@ -377,20 +378,22 @@ impl<L: Lane> Table<L> {
         self.slots.take(count)
     }
 
-    /// Frees slots of blocks that are on disk as well: those that were loaded first, then the oldest.
+    /// Frees slots of blocks that are on disk as well: those that were loaded first, then the oldest; and last those beyond the limit, which
+    /// help nobody but the next read beyond it.
     fn evict(&mut self, count: usize) {
         let known = self.mirrored.iter().filter_map(|id| Some((id, self.blocks.get(id)?)));
         let may_go = known.filter(|(_, block)| !block.is_awaited);
-        let mut ids: Vec<(bool, u64)> = may_go.map(|(id, block)| (!block.was_loaded, *id)).collect();
+        let mut ids: Vec<(bool, bool, u64)> =
+            may_go.map(|(id, block)| (block.is_overdrawn, !block.was_loaded, *id)).collect();
         ids.sort_unstable();
-        for (_, id) in ids {
+        for (_, _, id) in ids {
             if self.slots.free() >= count {
                 return;
             }
             self.happen(id, BlockEvent::Evict);
             if let Some(block) = self.blocks.get_mut(&id) {
                 let slots = std::mem::take(&mut block.slots);
-                self.slots.give(slots);
+                self.slots.give(slots, std::mem::take(&mut block.is_overdrawn));
             }
         }
     }

@@ -33,6 +33,8 @@ pub(super) struct Fake(Arc<Clock>);
 struct Clock {
     begun: AtomicU64,
     passed: AtomicU64,
+    /// Slots that were asked for.
+    slots: AtomicU64,
 }
 
 impl Fake {
@@ -61,6 +63,7 @@ impl Lane for Fake {
     type Mark = u64;
 
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<AlignedBuffer>> {
+        self.0.slots.fetch_add(count as u64, Ordering::SeqCst);
         (0..count).map(|_| Ok(AlignedBuffer::new(bytes)?)).collect()
     }
 
@@ -294,6 +297,29 @@ fn what_is_read_ahead_stays_until_it_is_loaded() {
     let counts = offloader.counts().unwrap();
     assert!(!ahead.is_empty());
     assert!(counts.read <= 12 * SLOT as u64, "nothing is read twice: {counts:?}");
+}
+
+/// Two blocks are awaited in the only two slots, and others are needed: each read beyond the limit has the memory of the one before.
+#[test]
+fn memory_beyond_the_limit_is_had_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (offloader, lane) = offloader(2, Some(disk(folder.path(), 1 << 20, Choice::Auto)));
+    for _ in 0..3 {
+        let blocks = store_all(&offloader, &lane, &[SLOT; 8]);
+        for awaited in &blocks[..2] {
+            while !offloader.is_near(*awaited).unwrap() {
+                offloader.prefetch(*awaited).unwrap();
+            }
+        }
+        for (seed, block) in blocks.iter().enumerate().rev() {
+            assert_eq!(loaded(&offloader, *block, SLOT).unwrap(), content(seed, SLOT));
+            offloader.release(*block).unwrap();
+        }
+        assert_eq!(offloader.held().unwrap(), (0, 0));
+        let counts = offloader.counts().unwrap();
+        assert_eq!((counts.host, counts.overdraft), (3 * SLOT as u64, SLOT as u64));
+    }
+    assert_eq!(lane.0.slots.load(Ordering::SeqCst), 3);
 }
 
 #[test]

@@ -1,5 +1,11 @@
 //! Blocks of a GPU, or of the emulator.
 
+mod caller;
+mod emulator;
+mod orders;
+mod program;
+mod schedules;
+
 use headwater_cuda::{Gpu, Stream};
 use headwater_memory::{Buffer, Device};
 

@@ -12,10 +12,11 @@ _TICKS = 4
 
 @dataclass
 class Chart:
-    """A title, and points by the name of their line."""
+    """A title, points by the name of their line, and what lies along the bottom."""
 
     title: str
     lines: dict[str, list[tuple[float, float]]]
+    x_label: str = "epoch"
 
 
 def draw(charts: list[Chart]) -> str:
@@ -47,7 +48,7 @@ def _chart(chart: Chart) -> str:
         parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{up:.1f}" y2="{up:.1f}" stroke="#ddd"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{up + 4:.1f}" text-anchor="end">{y:.3g}</text>')
         parts.append(f'<text x="{across:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{x:.3g}</text>')
-    parts.append(f'<text x="{(_LEFT + _WIDTH) // 2}" y="{_HEIGHT - 6}" text-anchor="middle">epoch</text>')
+    parts.append(f'<text x="{(_LEFT + _WIDTH) // 2}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(chart.x_label)}</text>')
     for at, (name, line) in enumerate(chart.lines.items()):
         colour = _COLOURS[at % len(_COLOURS)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line))

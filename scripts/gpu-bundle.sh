@@ -19,6 +19,9 @@ for line in sys.stdin:
         print(message["target"]["name"], message["executable"])
 ' | while read -r name program; do install -s "$program" "$out/tests/$name"; done
 
+# A driver whose copies are late.
+emulator/slow/build.sh "$out/slow"
+
 # The wheel and its tests, where there is an environment that builds it (make wheel).
 if [ -x target/python/bin/maturin ]; then
     target/python/bin/maturin build --quiet --profile dist --interpreter target/python/bin/python --out target/wheels

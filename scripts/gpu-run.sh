@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The GPU suite: run.sh [tests] [python] [sanitizer] [bench]; all of them when none is named. Results go to $OUT or ./out, and
+# The GPU suite: run.sh [tests] [python] [slowed] [sanitizer] [bench]; all of them when none is named. Results go to $OUT or ./out, and
 # what failed is printed.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export HEADWATER_OUT=${OUT:-$here/out} HEADWATER_CACHE=${HEADWATER_CACHE:-/tmp/headwater-cache} HEADWATER_GPU_SUITE=1
 out=$HEADWATER_OUT
 mkdir -p "$out/logs"
-what="${*:-tests python sanitizer bench}"
+what="${*:-tests python slowed sanitizer bench}"
 failed=0
 
 # Device tests pass by skipping where there is no GPU.
@@ -47,12 +47,26 @@ if [[ $what == *tests* ]]; then
     report tests
 fi
 
-if [[ $what == *python* ]] && ls "$here"/python/*.whl >/dev/null 2>&1; then
+# python_tests LOG MARK: those with a mark, and what failed of them.
+python_tests() {
+    ls "$here"/python/*.whl >/dev/null 2>&1 || return
     mkdir -p "$here/package" && python3 -m zipfile -e "$here"/python/headwater-*.whl "$here/package"
-    (cd "$here/python" && PYTHONPATH=$here/package${PYTHONPATH:+:$PYTHONPATH} one pytest 400 \
-        python3 -m pytest -q -p no:cacheprovider -m gpu tests) >"$out/python.txt"
-    report python
-    grep -E '^(FAILED|ERROR)|passed|failed' "$out/logs/pytest.txt" | cut -c 1-300 | tail -n 15
+    (cd "$here/python" && PYTHONPATH=$here/package${PYTHONPATH:+:$PYTHONPATH} one "$1" 400 \
+        python3 -m pytest -q -p no:cacheprovider -m "$2" tests) >"$out/$1.txt"
+    report "$1"
+    grep -E '^(FAILED|ERROR)|passed|failed' "$out/logs/$1.txt" | cut -c 1-300 | tail -n 15
+}
+# By their mark: `pytest -m gpu`.
+[[ $what == *python* ]] && python_tests pytest gpu
+
+# Activations that leave and come back once more, several steps of each model, with every copy of ours behind a delay of so many
+# microseconds: whoever relies on a copy and has not waited for it is wrong.
+if [[ $what == *slowed* ]]; then
+    export HEADWATER_LIBCUDA=$here/slow/libcuda-slow.so HEADWATER_OFFLOAD_STEPS=${HEADWATER_OFFLOAD_STEPS:-3} SLOW_COPIES_US=${SLOW_COPIES_US:-100}
+    device_tests "$here/tests/headwater_offload" | xargs -P 4 -L 1 bash -c 'one "slowed-$1-${2//:/_}" 400 "'"$here"'/tests/$1" --exact "$2"' one >"$out/slowed.txt"
+    report slowed
+    python_tests slowed-pytest slowed
+    unset HEADWATER_LIBCUDA
 fi
 
 # Refused registrations are tried on purpose, so errors of calls are not reported. Races take long to look for, so they are

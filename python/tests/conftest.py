@@ -12,6 +12,7 @@ IS_HELD = bool(os.environ.get("HEADWATER_EMULATOR") and os.environ.get("HWEMU_OR
 def pytest_configure(config):
     # Here and not in the project's settings: GPU machines have the tests and no project.
     config.addinivalue_line("markers", "gpu: runs on a GPU where there is one, and on the emulator")
+    config.addinivalue_line("markers", "slowed: runs once more with every copy of ours behind a delay (emulator/slow)")
     config.addinivalue_line("markers", "streams: runs on the emulator that holds the work of streams back")
 
 

@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 import headwater  # noqa: E402
 from offload_cases import CASES, ROWS, WIDTH, data, gradients, mlp, same  # noqa: E402
 
+pytestmark = pytest.mark.slowed
+
 WAYS = {
     "host": {"host": 8 << 20},
     "little": {"host": 64 << 10},

@@ -2,6 +2,8 @@
 
 import contextlib
 import functools
+import itertools
+import os
 
 import pytest
 
@@ -9,6 +11,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import headwater  # noqa: E402
+from conftest import IS_HELD  # noqa: E402
 
 TOKENS, WORDS = 32, 97
 SMALL = {"vocab_size": WORDS, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
@@ -35,9 +38,51 @@ def t5():
     return transformers.T5ForConditionalGeneration(config)
 
 
-MODELS = [bert, gpt2, llama, t5]
-TIERS = {"host": {"host": "64MiB"}, "disk": {"host": "64KiB", "disk": True}, "mixed": {"host": "1MiB", "disk": True}}
+class Graphs(torch.nn.Module):
+    """Layers of PyG over a whole graph."""
+
+    NODES, EDGES = 120, 900
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layer(64, 64) for _ in range(3))
+        self.is_checkpointed = False
+
+    def forward(self, x, edge_index):
+        for layer in self.layers:
+            run = functools.partial(headwater.checkpoint, layer) if self.is_checkpointed else layer
+            x = torch.nn.functional.relu(run(x, edge_index))
+        return x
+
+    def loss(self, seed, device):
+        drawn = torch.Generator().manual_seed(seed)
+        edges = torch.randint(self.NODES, (2, self.EDGES), generator=drawn).to(device)
+        return self(torch.randn(self.NODES, 64, generator=drawn).to(device), edges).square().mean()
+
+
+def gcn():
+    return Graphs(pytest.importorskip("torch_geometric.nn").GCNConv)
+
+
+def sage():
+    return Graphs(pytest.importorskip("torch_geometric.nn").SAGEConv)
+
+
+def gat():
+    layer = pytest.importorskip("torch_geometric.nn").GATConv
+    return Graphs(lambda width, out: layer(width, out // 4, heads=4))
+
+
+LANGUAGE, GRAPHS = [bert, gpt2, llama, t5], [gcn, sage, gat]
+MODELS = [*LANGUAGE, *GRAPHS]
+TIERS = {"host": {"host": "16MiB"}, "disk": {"host": "64KiB", "disk": True}, "mixed": {"host": "1MiB", "disk": True}}
 WAYS = ["plain", "checkpointed", "accumulated", "aside"]
+# Steps of each; on GPUs, `HEADWATER_OFFLOAD_STEPS` of them.
+STEPS = int(os.environ.get("HEADWATER_OFFLOAD_STEPS", "1"))
+# Every model in every way to every tier on a GPU. The emulator has each way to each tier once, and each model once at least.
+EVERY, IS_SOAK = list(itertools.product(MODELS, TIERS, WAYS)), bool(os.environ.get("HEADWATER_SOAK"))
+if not torch.cuda.is_available() and not IS_SOAK:
+    EVERY = [(MODELS[at % len(MODELS)], *pair) for at, pair in enumerate(itertools.product(TIERS, WAYS))]
 
 
 def offloader(folder, device, tier):
@@ -53,20 +98,28 @@ def made(make):
     return make().train()
 
 
+def loss_of(model, seed, device):
+    if isinstance(model, Graphs):
+        return model.loss(seed, device)
+    ids = torch.randint(0, WORDS, (4, TOKENS), generator=torch.Generator().manual_seed(seed)).to(device)
+    return model(input_ids=ids, labels=ids).loss
+
+
 def gradients(make, device, way, off=None):
     model = made(make).to(device)
     model.zero_grad(set_to_none=True)
-    model.config.use_cache = False
-    if way == "checkpointed":
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if isinstance(model, Graphs):
+        model.is_checkpointed = way == "checkpointed"
     else:
-        model.gradient_checkpointing_disable()
-    aside = torch.cuda.stream(torch.cuda.Stream()) if way == "aside" and device != "cpu" else contextlib.nullcontext()
-    with aside:
+        model.config.use_cache = False
+        if way == "checkpointed":
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        else:
+            model.gradient_checkpointing_disable()
+    with aside(device) if way == "aside" else contextlib.nullcontext():
         for seed in range(2 if way == "accumulated" else 1):
-            ids = torch.randint(0, WORDS, (4, TOKENS), generator=torch.Generator().manual_seed(seed)).to(device)
             with off or contextlib.nullcontext():
-                loss = model(input_ids=ids, labels=ids).loss
+                loss = loss_of(model, seed, device)
             loss.backward()
         found = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
         if device != "cpu":
@@ -74,40 +127,76 @@ def gradients(make, device, way, off=None):
     return found
 
 
-def check(make, device, tier, way, folder):
+@contextlib.contextmanager
+def aside(device):
+    """Another current stream, on a GPU and on the emulator that holds work back. It goes on behind the one before, and that behind it."""
+    if device != "cpu":
+        before, stream = torch.cuda.current_stream(), torch.cuda.Stream()
+        stream.wait_stream(before)
+        with torch.cuda.stream(stream):
+            yield
+        before.wait_stream(stream)
+    elif IS_HELD:
+        import held
+
+        before, stream = held.stream(), held.new_stream()
+        held.follow(stream, before)
+        with held.at(stream):
+            yield
+        held.follow(before, stream)
+    else:
+        yield
+
+
+def check(make, device, off, way, steps=1):
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         expected = gradients(make, device, way)
-        off = offloader(folder, device, tier)
-        found = gradients(make, device, way, off)
+        for _ in range(steps):
+            found = gradients(make, device, way, off)
+            assert len(expected) == len(found) > 5
+            assert all(torch.equal(one, other) for one, other in zip(expected, found))
     finally:
         torch.use_deterministic_algorithms(before)
-    assert len(expected) == len(found) > 10
-    assert all(torch.equal(one, other) for one, other in zip(expected, found))
     report = off.report()
     assert report.left > 0
     return report
 
 
-@pytest.mark.parametrize("make", MODELS)
+@pytest.mark.parametrize("make", LANGUAGE)
 @pytest.mark.parametrize("way", WAYS[:3])
 def test_gradients_of_models_on_a_cpu(make, way, tmp_path):
-    check(make, "cpu", "disk", way, tmp_path)
+    check(make, "cpu", offloader(tmp_path, "cpu", "disk"), way)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch has no GPU")
-@pytest.mark.parametrize("make", MODELS)
-@pytest.mark.parametrize("tier", TIERS)
-@pytest.mark.parametrize("way", WAYS)
-def test_gradients_of_models_on_a_gpu(make, tier, way, tmp_path):
-    check(make, "cuda", tier, way, tmp_path)
+@pytest.mark.parametrize("make", GRAPHS)
+def test_gradients_of_graph_networks_on_a_cpu(make, tmp_path):
+    for way in WAYS[:3]:
+        check(make, "cpu", offloader(tmp_path, "cpu", "disk"), way)
+
+
+@pytest.mark.slowed
+@pytest.mark.parametrize("make, tier, way", EVERY)
+def test_gradients_of_models_on_a_gpu(make, tier, way, gpu, tmp_path):
+    device = gpu if torch.cuda.is_available() else "cpu"
+    check(make, device, offloader(tmp_path, "cuda", tier), way, STEPS)
+
+
+@pytest.mark.streams
+@pytest.mark.skipif(not IS_HELD, reason="needs the emulator with HWEMU_ORDER")
+@pytest.mark.parametrize("make, tier, way", EVERY if IS_SOAK else [(llama, "mixed", "aside"), (gat, "host", "accumulated")])
+def test_gradients_of_models_in_any_order(make, tier, way, gpu, tmp_path):
+    import held
+
+    with held.Homes(crosses=True):
+        check(make, "cpu", offloader(tmp_path, "cuda", tier), way)
+        held.driver("cuCtxSynchronize")
 
 
 def test_boundaries_of_checkpointed_layers_leave_and_their_function_comes_back(tmp_path):
     model = made(llama)
-    report = check(llama, "cpu", "disk", "checkpointed", tmp_path)
+    report = check(llama, "cpu", offloader(tmp_path, "cpu", "disk"), "checkpointed")
     # The hidden states that go into two layers, once each; what a layer saves is computed again.
     hidden = 4 * TOKENS * 64 * 4
     assert 2 * hidden <= report.left

@@ -95,6 +95,20 @@ fn blocks_leave_a_gpu_and_come_back() {
     }
 }
 
+/// Where `emulator/slow` stands before the driver, copies begin so much later: otherwise tests would be as fast as ever, and show nothing.
+#[test]
+fn copies_are_late_where_that_is_wanted() {
+    let (Some(gpu), Ok(delay)) = (gpu(), std::env::var("SLOW_COPIES_US")) else { return };
+    let stream = Stream::new(&gpu).unwrap();
+    let memory = Buffer::<u8, Device>::on_stream(&stream, 2 * SLOT).unwrap();
+    let begun = std::time::Instant::now();
+    for _ in 0..10 {
+        stream.copy(&memory.part(0..SLOT).unwrap(), &memory.part(SLOT..2 * SLOT).unwrap()).unwrap();
+    }
+    stream.synchronize().unwrap();
+    assert!(begun.elapsed() >= std::time::Duration::from_micros(10 * delay.parse::<u64>().unwrap()));
+}
+
 /// One stream saves and another needs, with no mark between them but the offloader's.
 #[test]
 fn a_stream_that_did_not_save_may_load() {

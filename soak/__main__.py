@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from types import ModuleType
 
-from . import damage, disk, flat, fuzz, held, kills, loader_kills, memory_limit, python_calls, sampled, two_jobs
+from . import damage, disk, flat, fuzz, held, kills, loader_kills, memory_limit, offload, python_calls, sampled, two_jobs
 from .bench import ROOT, Bench, Failed, Skipped, Tools
 from .report import markdown, outcome, table
 
@@ -28,6 +28,7 @@ CAMPAIGNS: dict[str, ModuleType] = {
     "memory-limit": memory_limit,
     "sampled": sampled,
     "held": held,
+    "offload": offload,
     "python": python_calls,
     "fuzz": fuzz,
 }

@@ -83,6 +83,9 @@ def test_hints_bring_back_what_a_micro_batch_needs(gpu, tmp_path):
         off.hint(next="forward", microbatch=microbatch)
         with off:
             losses.append(loss())
+    # The first as well, although nobody knew of the device when it was told of.
+    (site,) = off._sites.values()
+    assert [len(site._microbatches[microbatch]) for microbatch in range(2)] == [len(site._blocks) // 2] * 2
     found = 0
     for microbatch in range(2):
         off.hint(next="backward", microbatch=microbatch)

@@ -146,6 +146,7 @@ class Offload:
         self._lasting: dict[int, StorageWeakRef] = {}
         self._lasting_limit = 256
         self._has_looked = False
+        self._hint: Optional[tuple[bool, Any]] = None
         self._boundaries = Boundaries()
         self._unseen = Unseen()
         self._trial = Trial(slack)
@@ -196,8 +197,10 @@ class Offload:
         What a backward pass needs first starts to come back now. Without hints, that begins with the first tensor that is needed."""
         if next not in ("forward", "backward"):
             raise ValueError(f"next is {next!r}; it should be 'forward' or 'backward'")
+        # A device that is met later is told what came last.
+        self._hint = (next == "backward", microbatch)
         for site in list(self._sites.values()):
-            site.hint(next == "backward", microbatch)
+            site.hint(*self._hint)
 
     def report(self) -> Report:
         """What was moved so far, what was kept, and why."""
@@ -277,6 +280,8 @@ class Offload:
             place = _gpu.holding({"tensor": tensor})
             if place is not None:
                 site = self._sites[tensor.device] = open_site(place, **self._settings)
+                if self._hint is not None:
+                    site.hint(*self._hint)
         return site
 
     def _save(self, tensor: Tensor) -> Saved:

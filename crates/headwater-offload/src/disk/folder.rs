@@ -37,10 +37,15 @@ pub(super) fn check(path: &Path, allow_network: bool) -> Result<()> {
     if stat.st_uid != own.as_raw() && stat.st_uid != 0 && !mode.contains(Mode::SVTX) {
         return refuse(format!("it belongs to user {}", stat.st_uid));
     }
-    match kind(&system) {
-        Some(name) if !allow_network => refuse(format!("{name} is a file system of another machine")),
-        _ if number(&system) == TMPFS => refuse("tmpfs lies in host memory".to_owned()),
-        _ => Ok(()),
+    unfit(number(&system), allow_network).map_or(Ok(()), refuse)
+}
+
+/// What is wrong with a file system of that number, if something is.
+pub(crate) fn unfit(number: i64, allow_network: bool) -> Option<String> {
+    match NETWORK.iter().find(|(known, _)| *known == number) {
+        Some((_, name)) if !allow_network => Some(format!("{name} is a file system of another machine")),
+        _ if number == TMPFS => Some("tmpfs lies in host memory".to_owned()),
+        _ => None,
     }
 }
 
@@ -49,8 +54,4 @@ fn number(system: &StatFs) -> i64 {
     let number = system.f_type as i64;
     // Magic numbers have 32 bits, also where the type is signed.
     number & 0xffff_ffff
-}
-
-fn kind(system: &StatFs) -> Option<&'static str> {
-    NETWORK.iter().find(|(known, _)| *known == number(system)).map(|(_, name)| *name)
 }

@@ -4,7 +4,7 @@
 //! there at once and no further. The caller hands slots over and gets them back with the answer; a thread of its own computes
 //! checksums and keeps the disk busy, reads before writes: somebody waits for a read.
 
-mod folder;
+pub(crate) mod folder;
 mod units;
 mod worker;
 

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::disk::folder::unfit;
 
 fn refusal(config: DiskConfig) -> String {
     let config = OffloaderConfig {
@@ -36,6 +37,18 @@ fn folders_that_others_reach_or_that_are_none() {
     if Path::new("/dev/shm").is_dir() {
         assert!(refusal(disk(Path::new("/dev/shm"), 1 << 20, Choice::Auto)).contains("host memory"));
     }
+}
+
+/// By their numbers: tests can mount none of them.
+#[test]
+fn file_systems_of_other_machines() {
+    const EXT4: i64 = 0xef53;
+    for (number, name) in [(0x6969, "NFS"), (0xff53_4d42, "CIFS"), (0xfe53_4d42, "SMB"), (0x0102_1997, "9P")] {
+        assert_eq!(unfit(number, false).unwrap(), format!("{name} is a file system of another machine"));
+        assert_eq!(unfit(number, true), None);
+    }
+    assert_eq!((unfit(EXT4, false), unfit(EXT4, true)), (None, None));
+    assert!(unfit(0x0102_1994, true).unwrap().contains("host memory"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod faults;
 mod folders;
 mod planning;
 mod random;
+mod refusals;
 mod steps;
 
 use std::collections::HashSet;

@@ -70,10 +70,12 @@ pub enum Error {
         block: u64,
     },
     /// Host memory that a plan relied on and that is not there.
-    #[error("there is no host memory for {bytes} bytes that should leave the device")]
+    #[error("there is no host memory for {bytes} bytes that should leave the device: {disk}")]
     NoRoom {
         /// What should have left.
         bytes: usize,
+        /// Why no disk makes room.
+        disk: String,
     },
     /// Memory of another length than the block's.
     #[error("block {block} has {bytes} bytes, the memory {got}")]

@@ -53,8 +53,8 @@ pub struct CopyMarks<M> {
     pub ended: M,
 }
 
-/// Memory that rates are measured with.
-const PROBE_BYTES: usize = 32 << 20;
+/// Memory that rates are measured with, and what does where there is less.
+const PROBE_BYTES: [usize; 3] = [32 << 20, 1 << 20, 64 << 10];
 
 /// A GPU's memory.
 #[derive(Debug)]
@@ -125,8 +125,12 @@ impl Lane for GpuLane {
 
     fn rates(&self) -> Result<(f64, f64)> {
         let stream = Stream::new(&self.gpu)?;
-        let near = Span::whole(Allocation::on_stream(&stream, PROBE_BYTES)?);
-        let host = Span::whole(Allocation::pinned(&self.gpu, PROBE_BYTES)?);
+        let both = |bytes: usize| -> Result<(Span, Span)> {
+            let near = Span::whole(Allocation::on_stream(&stream, bytes)?);
+            Ok((near, Span::whole(Allocation::pinned(&self.gpu, bytes)?)))
+        };
+        let [large, smaller, least] = PROBE_BYTES;
+        let (near, host) = both(large).or_else(|_| both(smaller)).or_else(|_| both(least))?;
         let rate = |from: &Span, to: &Span| -> Result<f64> {
             let mut best = f64::INFINITY;
             for _ in 0..3 {
@@ -136,7 +140,7 @@ impl Lane for GpuLane {
                 ended.synchronize()?;
                 best = best.min(self.seconds(&begun, &ended)?);
             }
-            Ok(PROBE_BYTES as f64 / best.max(1e-9))
+            Ok(near.bytes() as f64 / best.max(1e-9))
         };
         Ok((rate(&near, &host)?, rate(&host, &near)?))
     }

@@ -300,9 +300,9 @@ impl<L: Lane> Offloader<L> {
                 }
                 None => return Ok(()),
             }
-            let is_hopeful = begun.elapsed() < MOST_WAIT && table.may_write();
+            let is_hopeful = begun.elapsed() < MOST_WAIT && table.will_free();
             let disk = self.disk.as_ref().filter(|disk| is_hopeful && disk.is_alive());
-            let disk = disk.ok_or(Error::NotLeft { block: block.0 })?;
+            let disk = disk.ok_or_else(|| table.no_room(block))?;
             drop(table);
             disk.wait(Duration::from_millis(1));
         }

@@ -60,9 +60,8 @@ pub enum Error {
     },
     /// A step over the whole graph that does not fit, even where activations leave or are recomputed.
     #[error(
-        "a step over the whole graph needs {:.2} GB of GPU memory for activations at least, and there are {:.2}; a smaller hidden width, \
-         more of offload's host, disk and recompute, or batches (full_graph = false) need less",
-        *needed_bytes as f64 / 1e9, *most_bytes as f64 / 1e9
+        "a step over the whole graph needs {needed_bytes} bytes of GPU memory for activations at least, and there are {most_bytes}; a smaller \
+         hidden width, more of offload's host, disk and recompute, or batches (full_graph = false) need less"
     )]
     NoRoomForStep {
         /// What it needs at least.

@@ -18,9 +18,14 @@ impl<L: Lane> Table<L> {
     pub(crate) fn try_disk(&mut self, lane: &L, disk: &Disk<L::Slot>) {
         let count = (PROBE_BYTES / self.slots.bytes()).min(self.slots.most()).max(1);
         let Some(mut slots) = self.take_slots(lane, count) else { return };
-        let Some(units) = self.units.as_mut().and_then(|units| units.take(count).ok().flatten()) else {
-            self.slots.give(slots, false);
-            return;
+        let units = match self.units.as_mut().map(|units| units.take(count)) {
+            Some(Ok(Some(units))) => units,
+            found => {
+                if let Some(Err(why)) = found {
+                    self.fail_disk(&why);
+                }
+                return self.slots.give(slots, false);
+            }
         };
         let (mut sums, bytes) = (vec![0; count], self.slots.bytes());
         for way in [Way::Write, Way::Read] {
@@ -29,6 +34,9 @@ impl<L: Lane> Table<L> {
                 pieces.map(|(slot, (unit, sum))| Piece { slot: Some(slot), bytes, unit: *unit, sum: *sum }).collect();
             disk.submit(Job { block: PROBE, way, pieces });
             let Some(Done { job, result, took }) = self.wait_for_probe(disk) else { return };
+            if let Err(why) = &result {
+                self.fail_disk(why);
+            }
             let Some(took) = took.filter(|_| result.is_ok()) else { return self.take_back(job, BlockEvent::Release) };
             match way {
                 Way::Write => self.meters.write.add(count * bytes, took),

@@ -169,6 +169,17 @@ impl<L: Lane> Table<L> {
         }))
     }
 
+    /// Whether host memory will be free because a disk is at work.
+    pub fn will_free(&self) -> bool {
+        self.coming > 0 || self.blocks.values().any(|block| block.state.is_with_disk())
+    }
+
+    /// Why a block cannot leave.
+    pub fn no_room(&self, BlockId(id): BlockId) -> Error {
+        let bytes = self.blocks.get(&id).map_or(0, |block| block.bytes);
+        Error::NoRoom { bytes, disk: self.counts.disk_fault.clone().unwrap_or_else(|| "no disk frees any".to_owned()) }
+    }
+
     /// Whether disks take what is written.
     pub fn may_write(&self) -> bool {
         self.units.is_some()

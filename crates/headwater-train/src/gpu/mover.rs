@@ -78,7 +78,10 @@ impl ActivationMover {
         for own in self.all.iter_mut().filter(|own| own.plan.store_after == place) {
             match self.offloader.store(own.from.clone(), stream)? {
                 StoreOutcome::Leaving(block) => own.block = Some(block),
-                StoreOutcome::NoRoom => return Err(OffloadError::NoRoom { bytes: own.from.bytes() }.into()),
+                StoreOutcome::NoRoom => {
+                    let disk = "it was promised to others".to_owned();
+                    return Err(OffloadError::NoRoom { bytes: own.from.bytes(), disk }.into());
+                }
             }
         }
         for own in self.all.iter_mut().filter(|own| own.plan.last == place) {

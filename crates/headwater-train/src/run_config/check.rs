@@ -181,7 +181,7 @@ impl RunConfig {
             ("offload_gpu_gb", self.offload_gpu_gb),
         ] {
             let value = value.unwrap_or(1.0);
-            require(value > 0.0 && value <= MOST_GB, field, value, "more than 0, in GB")?;
+            require(value > 0.0 && value <= MOST_GB, field, value, "more than 0 and at most 1000000000, in GB")?;
         }
         for (field, value) in
             [("dropout", self.dropout), ("attention_dropout", self.attention_dropout), ("momentum", self.momentum)]

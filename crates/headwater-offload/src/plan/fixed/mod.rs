@@ -137,7 +137,8 @@ pub fn plan_fixed(step: &FixedStep, rates: &LinkRates, room: &OffloadRoom, (base
             let found = laid_out(step, rates, room, moves);
             let (own, other) = (found.rank(base_s, slack, limit), best.rank(base_s, slack, limit));
             let is_worth = (found.forecast.peak_bytes as f64) < (1.0 - LEAST_SAVED) * kept.forecast.peak_bytes as f64;
-            if own < other && (own.0 < other.0 || is_worth) {
+            // Only where all is well is a small gain not worth a copy.
+            if own < other && (own.0 > 0 || own.0 < other.0 || is_worth) {
                 best = found;
             }
         }

@@ -57,9 +57,13 @@ pub(crate) struct FullGraph {
     shapes: Vec<LayerShape>,
     offload: Option<OffloadSettings>,
     report: Option<StepOffload>,
-    /// Steps since the plan was made, and the seconds of all but the first, which compiles what was never run.
+    /// Steps since the plan was made, those before, and seconds of the first since and of the others.
     steps: u64,
+    steps_before: u64,
+    first_seconds: f64,
     step_seconds: f64,
+    /// Bytes that were written to a disk that is no longer used.
+    written_before: u64,
     placed: Option<Placed>,
 }
 
@@ -106,7 +110,10 @@ impl FullGraph {
             offload: all.offload,
             report: None,
             steps: 0,
+            steps_before: 0,
+            first_seconds: 0.0,
             step_seconds: 0.0,
+            written_before: 0,
             placed: None,
         };
         made.shapes = made.measured(stream, shared)?;
@@ -189,7 +196,9 @@ impl FullGraph {
             Err(Error::Offload(why)) => {
                 let Some(settings) = self.offload.as_ref().filter(|own| own.has_disk()) else { return Err(why.into()) };
                 log::warn!("activations no longer go to disk: {why}");
-                self.offload = Some(settings.without_disk());
+                let next = settings.without_disk();
+                self.written_before = self.offload().map_or(0, |report| report.written_bytes);
+                (self.offload, self.steps_before) = (Some(next), self.steps_before + self.steps);
                 if let Some(report) = &mut self.report {
                     report.replanned = Some(why.to_string());
                 }
@@ -212,8 +221,10 @@ impl FullGraph {
         site.step(stream, shared, step)?;
         wait_so_long(&stream.record()?, "step", memory.plan().fixed.forecast.step_s)?;
         stream.take_fault()?;
-        if self.steps > 0 {
-            self.step_seconds += begun.elapsed().as_secs_f64();
+        let seconds = begun.elapsed().as_secs_f64();
+        match self.steps {
+            0 => self.first_seconds = seconds,
+            _ => self.step_seconds += seconds,
         }
         self.steps += 1;
         site.found()
@@ -223,11 +234,17 @@ impl FullGraph {
     pub fn offload(&self) -> Option<StepOffload> {
         let (report, placed) = (self.report.as_ref()?, self.placed.as_ref()?);
         let counts = placed.site.mover().map(|mover| mover.offloader().counts());
-        let measured_ms = 1e3 * self.step_seconds / self.steps.saturating_sub(1).max(1) as f64;
+        // The first step compiles what was never run; it counts where there is no other.
+        let measured_ms = match self.steps {
+            0 | 1 => 1e3 * self.first_seconds,
+            steps => 1e3 * self.step_seconds / (steps - 1) as f64,
+        };
         let report = StepOffload { measured_ms, steps: self.steps, ..report.clone() };
-        Some(match counts {
+        let report = match counts {
             Some(Ok(counts)) => report.measured(&counts),
             _ => report,
-        })
+        };
+        let (steps, written_bytes) = (self.steps + self.steps_before, report.written_bytes + self.written_before);
+        Some(StepOffload { steps, written_bytes, ..report })
     }
 }

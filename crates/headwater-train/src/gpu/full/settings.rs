@@ -8,7 +8,7 @@ use headwater_memory::host_bytes_available;
 use headwater_offload::plan::{LinkRates, OffloadRoom};
 use headwater_offload::{DiskConfig, GpuLane, OffloadPolicy, Offloader, OffloaderConfig};
 
-use super::plan::PlanLimits;
+use super::plan::{LEAST_SHARE, PlanLimits};
 use super::shape::LayerShape;
 use crate::error::Result;
 use crate::run_config::{OffloadTo, RunConfig};
@@ -66,9 +66,12 @@ impl OffloadSettings {
         self.disk.is_some()
     }
 
+    /// Pieces are small beside what leaves and beside the host memory that there is: the last one of each buffer is not full.
     fn slot_bytes(&self, layers: &[LayerShape]) -> usize {
         let most = if self.has_disk() { MOST_DISK_SLOT_BYTES } else { MOST_SLOT_BYTES };
-        (made_bytes(layers) / 256).next_power_of_two().clamp(LEAST_SLOT_BYTES, most)
+        let a_buffer = self.host_bytes / (8 * leaving_buffers(layers).max(1));
+        let wanted = (made_bytes(layers) / 256).next_power_of_two().min((a_buffer + 1).next_power_of_two() / 2);
+        wanted.clamp(LEAST_SLOT_BYTES, most)
     }
 
     /// Who lets activations leave; nobody where they are only computed twice.
@@ -84,7 +87,7 @@ impl OffloadSettings {
             .map(|folder| DiskConfig { allow_buffered: true, ..DiskConfig::new(vec![folder.clone()], disk_bytes) });
         let longest = layers.iter().flat_map(|layer| &layer.made).map(|made| made.bytes).max().unwrap_or(0);
         // Without host memory of their own, blocks pass through as much as two of them take each way.
-        let buffers: usize = layers.iter().map(|layer| layer.made.len()).sum();
+        let buffers = leaving_buffers(layers);
         let passing = 4 * longest.next_multiple_of(slot_bytes) + (2 + buffers) * slot_bytes;
         // A step needs no more than this.
         let most = if self.host { passing.max(all + (1 + buffers) * slot_bytes) } else { passing };
@@ -110,8 +113,7 @@ impl OffloadSettings {
         let free = free.saturating_sub(SPARED_BYTES.min(free / SPARED_SHARE));
         let nothing = LinkRates { down: 0.0, up: 0.0, write: 0.0, read: 0.0 };
         // The last slot of a buffer is not full.
-        let buffers: usize = layers.iter().map(|layer| layer.made.len()).sum();
-        let unused = (buffers * self.slot_bytes(layers)) as u64;
+        let unused = (leaving_buffers(layers) * self.slot_bytes(layers)) as u64;
         let (rates, has) = match offloader {
             Some(offloader) => (offloader.rates()?, offloader.room()),
             None => (nothing, OffloadRoom { host_bytes: 0, disk_bytes: 0, gpu_bytes: None, window_bytes: 0 }),
@@ -123,6 +125,12 @@ impl OffloadSettings {
         };
         Ok(PlanLimits { rates, room, slack: self.slack, may_recompute: self.recompute })
     }
+}
+
+/// Buffers that are large enough to leave.
+fn leaving_buffers(layers: &[LayerShape]) -> usize {
+    let least = made_bytes(layers) / LEAST_SHARE;
+    layers.iter().flat_map(|layer| &layer.made).filter(|made| made.bytes >= least).count()
 }
 
 fn made_bytes(layers: &[LayerShape]) -> usize {

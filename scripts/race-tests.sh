@@ -22,4 +22,4 @@ echo "$programs" |
 # Copies that are late, as on GPUs (docs/testing.md).
 read -r _ folder program < <(grep headwater_offload <<<"$programs")
 slow=$PWD/emulator/slow/run.sh
-(cd "$folder" && SLOW_COPIES_US=20 "$slow" "$program" device --quiet --test-threads=1)
+(cd "$folder" && env -u HWEMU_ORDER SLOW_COPIES_US=20 "$slow" "$program" device --quiet --test-threads=1)

@@ -17,7 +17,7 @@ from offload_cases import attention, gradients, graph_layers, mlp
 
 DOING = ["starting", "making an offloader", "stepping", "dropping an offloader"]
 # The longest that one of them lives.
-SECONDS = 0.12
+SECONDS = 0.3
 
 
 def train(folder, reserved, doing):

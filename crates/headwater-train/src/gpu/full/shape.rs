@@ -129,7 +129,8 @@ impl Buffers<'_> {
         let loss = self.place(StepOp::Loss);
         let longest = touched.windows(2).map(|two| (two[0], two[1])).max_by_key(|(before, after)| after - before);
         // What is not needed again in the forward pass has the backward pass to come back in.
-        let gap = longest.filter(|(_, after)| may_leave && bytes >= self.smallest && *after > loss);
+        let has_time = |(before, after): &(usize, usize)| *after > loss && *after > before + 1;
+        let gap = longest.filter(|gap| may_leave && bytes >= self.smallest && has_time(gap));
         self.keys.push(key);
         self.all.push(FixedBuffer { bytes: bytes.max(LEAST_BYTES) as u64, first: *first, last: *last, gap });
     }

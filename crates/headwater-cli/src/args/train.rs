@@ -154,7 +154,7 @@ pub struct TrainArgs {
     pub without: Vec<String>,
     /// How schedules of kernels are chosen on a GPU whose steps see the whole graph: fixed (the same on every machine), model
     /// (by what is measured of the GPU), measure (by times of the kernels on this graph, kept on disk), or parts of schedules,
-    /// such as lanes=8,ahead=4.
+    /// such as lanes=8,ahead=4. Schedules change the order of sums: runs that are to repeat to the bit are fixed.
     #[arg(long, value_name = "HOW", value_parser = word::<Tune>)]
     pub tune: Option<Tune>,
     /// Where batches are made for a GPU: thread, or process (one beside the trainer, where CUDA's Multi-Process Service runs).

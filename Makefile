@@ -61,7 +61,8 @@ installed: $(PYTHON)/stamp
 	$(PYTHON)/bin/maturin build --quiet --profile dev --interpreter $(PYTHON)/bin/python --out target/wheels/dev
 	$(PYTHON)/bin/pip install --quiet --force-reinstall --no-deps target/wheels/dev/*.whl
 
-# Its tests, those marked `gpu` on the emulator too.
+# Its tests, those marked `gpu` on the emulator too. Small models are slower with threads, which wait for CPUs that others have.
+python races: export OMP_NUM_THREADS ?= 1
 python: installed
 	$(PYTEST)
 	$(MAKE) -s -j2 -C emulator OUT=$(CURDIR)/$(EMULATOR)-plain

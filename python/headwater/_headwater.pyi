@@ -559,7 +559,7 @@ class RawOffloader:
         self,
         device: Optional[int],
         lengths: tuple[int, int, int],
-        disks: Optional[tuple[list[str], int, bool, bool, bool]],
+        disks: Optional[tuple[list[str], int, bool, bool, bool, bool]],
         most_bytes: Optional[int],
         planning: Optional[tuple[float, int]],
     ) -> None: ...

@@ -10,7 +10,7 @@
 //! | `taskset` | [`SmShare`], [`GreenContext`] |
 //! | a recorded macro | [`Graph`] |
 //!
-//! One binary serves machines with and without a GPU: libcuda, NVRTC, cuBLAS and NVML are found at run time, and their
+//! One binary serves machines with and without a GPU: libcuda, NVRTC, cuBLAS, NVML and cuFile are found at run time, and their
 //! absence is an [`Error`] that says where they were looked for. This crate never panics because a library is missing,
 //! and knows nothing of tiers, graphs or models.
 //!
@@ -38,6 +38,7 @@ mod branches;
 pub mod cache;
 mod copy;
 mod cublas;
+mod cufile;
 mod driver;
 mod error;
 mod gpu;
@@ -65,6 +66,7 @@ pub use allocation_calls::allocation_calls;
 pub use bandwidth::{Bandwidths, SOURCES};
 pub use branches::{Branches, Launched};
 pub use cublas::{Gemm, GemmOperand, GemmType, cublas_available};
+pub use cufile::{CuFile, DirectFile, DirectMemory};
 pub use error::{Error, FAULT_ID_OUT_OF_RANGE, FAULT_TOO_MANY, LaunchProblem, Result};
 pub use gpu::{Current, DeviceMemory, Facts, Gpu, PcieLink};
 pub use graph::Graph;

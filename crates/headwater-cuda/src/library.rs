@@ -1,6 +1,6 @@
 //! Where NVIDIA's shared libraries are found on a machine we know nothing about.
 //!
-//! One search serves driver, NVRTC, cuBLAS and NVML: an environment variable, what the process has already loaded (torch
+//! One search serves driver, NVRTC, cuBLAS, NVML and cuFile: an environment variable, what the process has already loaded (torch
 //! loads its own), `CUDA_HOME`, `/usr/local/cuda*`, the `nvidia-*` wheels beside torch, then the system's loader. Every
 //! place is remembered, so that a failure can say where it looked.
 
@@ -49,6 +49,14 @@ pub const NVML: Wanted = Wanted {
     variable: "HEADWATER_LIBNVML",
     files: &["libnvidia-ml.so.1", "libnvidia-ml.so"],
     wheel_folders: &[],
+};
+
+/// Files to and from GPU memory.
+pub const CUFILE: Wanted = Wanted {
+    title: "cuFile (libcufile)",
+    variable: "HEADWATER_LIBCUFILE",
+    files: &["libcufile.so.0", "libcufile.so"],
+    wheel_folders: &["cufile/lib", "cu13/lib"],
 };
 
 /// A library that was searched for and not found, with every place that was tried.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::cublas;
+use crate::cufile::CuFile;
 use crate::driver::Driver;
 use crate::gpu::{DeviceMemory, Facts, Gpu};
 use crate::library::{CUBLAS, NVML};
@@ -21,6 +22,8 @@ pub struct Report {
     pub cublas: Found<PathBuf>,
     /// Where NVML is.
     pub nvml: Found<PathBuf>,
+    /// How files get straight to GPU memory.
+    pub gpudirect_storage: Found<String>,
     /// Every GPU.
     pub gpus: Vec<GpuReport>,
     /// `peers[i][j]`: whether GPU i can read GPU j's memory.
@@ -63,6 +66,7 @@ impl Report {
                 CUBLAS.locate().map_err(Into::into).and_then(|path| cublas::cublas_available().map(|()| path)),
             ),
             nvml: found(NVML.locate()),
+            gpudirect_storage: found(Gpu::open(0).and_then(|gpu| Ok(CuFile::open(&gpu)?.route().to_owned()))),
             peers: gpus
                 .iter()
                 .map(|gpu| gpus.iter().map(|peer| gpu.can_access(peer).unwrap_or(false)).collect())

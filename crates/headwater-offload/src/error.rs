@@ -97,6 +97,12 @@ pub enum Error {
         /// What it should be.
         must_be: &'static str,
     },
+    /// The thread that keeps disks busy could not be started.
+    #[error("the thread of the disks could not be started: {why}")]
+    Thread {
+        /// What the system said.
+        why: String,
+    },
     /// A process that was forked from the one that made the offloader.
     #[error("process {own} was forked from process {made_by}, whose offloader it cannot use")]
     Forked {

@@ -1,4 +1,4 @@
-//! How bytes get from a device to slots of host memory and back.
+//! How bytes get from a device to slots and back: of host memory, or of a GPU whose disks it reaches by itself.
 //!
 //! A GPU has two streams for that, one a direction, so that what leaves never waits for what comes back. Copies begin behind a mark
 //! of the caller's stream, and the caller's stream goes on behind theirs: nobody waits on the host. Tensors in host memory are copied
@@ -7,16 +7,19 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use headwater_cuda::{Allocation, Event, Gpu, Span, Stream};
-use headwater_memory::io::{AlignedBuffer, IoBuffer};
+use headwater_cuda::{Allocation, CuFile, DirectMemory, Event, Gpu, Span, Stream};
+use headwater_memory::io::{AlignedBuffer, IoFile};
 use headwater_memory::{Buffer, LentHost, Pinned, pinned_slots};
 
+use crate::direct::{DirectTransfer, ring_slots};
+use crate::disk::DiskConfig;
+use crate::disk::transfer::{EngineTransfer, PieceAnswer, PieceRequest, Transfer};
 use crate::error::{Error, Result};
 
 /// A device, and its way to host memory. Two kinds ship; tests have a third, whose copies end when they say so.
 pub trait Lane: Send + Sync + 'static {
-    /// A piece of host memory that copies go to and disks read.
-    type Slot: IoBuffer;
+    /// A piece of memory that copies go to and disks read.
+    type Slot: Send + 'static;
     /// A block's bytes on the device. Valid until the copy that was asked for is over, or the block is released before it began.
     type Memory: Send;
     /// The caller's stream.
@@ -24,8 +27,10 @@ pub trait Lane: Send + Sync + 'static {
     /// A point in the order of a stream, whose moment is known when it has passed.
     type Mark: Clone + Send + Sync;
 
-    /// Host memory in pieces of `bytes`.
+    /// Memory in pieces of `bytes`.
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<Self::Slot>>;
+    /// Who moves slots to files and back.
+    fn transfer(&self, files: &[Arc<IoFile>], config: &DiskConfig) -> Result<Box<dyn Transfer<Self::Slot>>>;
     /// Length of a block's memory.
     fn bytes(memory: &Self::Memory) -> usize;
     /// An event at the present end of `queue`.
@@ -62,23 +67,117 @@ pub struct GpuLane {
     gpu: Gpu,
     down: Stream,
     up: Stream,
+    /// Where slots lie in the GPU's own memory.
+    cufile: Option<Arc<CuFile>>,
+}
+
+/// Memory that a GPU's blocks pass through, and lie in.
+#[derive(Debug)]
+pub enum GpuSlot {
+    /// Of the host.
+    Pinned(Buffer<u8, Pinned>),
+    /// Of the GPU, which disks read and write.
+    Near(DirectMemory),
+}
+
+impl GpuSlot {
+    fn span(&self) -> &Span {
+        match self {
+            Self::Pinned(buffer) => buffer.whole(),
+            Self::Near(memory) => memory.span(),
+        }
+    }
+}
+
+/// Disks of a GPU.
+enum GpuTransfer {
+    Engine(EngineTransfer<Buffer<u8, Pinned>>),
+    Direct(DirectTransfer),
+}
+
+impl Transfer<GpuSlot> for GpuTransfer {
+    fn submit(&mut self, request: PieceRequest, slot: GpuSlot) -> Result<(), (GpuSlot, Error)> {
+        match (self, slot) {
+            (Self::Engine(engine), GpuSlot::Pinned(slot)) => {
+                engine.submit(request, slot).map_err(|(slot, why)| (GpuSlot::Pinned(slot), why))
+            }
+            (Self::Direct(direct), GpuSlot::Near(slot)) => {
+                direct.submit(request, slot).map_err(|(slot, why)| (GpuSlot::Near(slot), why))
+            }
+            (_, slot) => Err((slot, elsewhere(request.bytes))),
+        }
+    }
+
+    fn held(&self) -> usize {
+        match self {
+            Self::Engine(engine) => engine.held(),
+            Self::Direct(direct) => direct.held(),
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<PieceAnswer<GpuSlot>>> {
+        Ok(match self {
+            Self::Engine(engine) => engine.next()?.map(|answer| answer.over(GpuSlot::Pinned)),
+            Self::Direct(direct) => direct.next()?.map(|answer| answer.over(GpuSlot::Near)),
+        })
+    }
+
+    fn checksum(&mut self, slot: &mut GpuSlot, bytes: usize) -> Result<u32> {
+        match (self, slot) {
+            (Self::Engine(engine), GpuSlot::Pinned(slot)) => engine.checksum(slot, bytes),
+            (Self::Direct(direct), GpuSlot::Near(slot)) => direct.checksum(slot, bytes),
+            _ => Err(elsewhere(bytes)),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Engine(engine) => engine.name(),
+            Self::Direct(direct) => direct.name(),
+        }
+    }
+}
+
+/// A slot of another lane.
+fn elsewhere(bytes: usize) -> Error {
+    Error::Setting {
+        field: "bytes of a slot",
+        value: bytes as u64,
+        must_be: "in the memory that disks of this lane read",
+    }
 }
 
 impl GpuLane {
-    /// Two streams of their own.
+    /// Through pinned host memory, with two streams of their own.
     pub fn new(gpu: &Gpu) -> Result<Self> {
-        Ok(Self { gpu: gpu.clone(), down: Stream::new(gpu)?, up: Stream::new(gpu)? })
+        Ok(Self { gpu: gpu.clone(), down: Stream::new(gpu)?, up: Stream::new(gpu)?, cufile: None })
+    }
+
+    /// Past the host: slots lie in the GPU's own memory, and disks read and write them (GPUDirect Storage). An error says what the
+    /// machine lacks.
+    pub fn direct(gpu: &Gpu) -> Result<Self> {
+        Ok(Self { cufile: Some(CuFile::open(gpu)?), ..Self::new(gpu)? })
     }
 }
 
 impl Lane for GpuLane {
-    type Slot = Buffer<u8, Pinned>;
+    type Slot = GpuSlot;
     type Memory = Span;
     type Queue = Stream;
     type Mark = Arc<Event>;
 
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<Self::Slot>> {
-        Ok(pinned_slots(&self.gpu, count, bytes)?)
+        Ok(match &self.cufile {
+            None => pinned_slots(&self.gpu, count, bytes)?.into_iter().map(GpuSlot::Pinned).collect(),
+            Some(cufile) => ring_slots(&self.gpu, cufile, count, bytes)?.into_iter().map(GpuSlot::Near).collect(),
+        })
+    }
+
+    fn transfer(&self, files: &[Arc<IoFile>], config: &DiskConfig) -> Result<Box<dyn Transfer<GpuSlot>>> {
+        Ok(Box::new(match &self.cufile {
+            None => GpuTransfer::Engine(EngineTransfer::new(files, config)?),
+            Some(cufile) => GpuTransfer::Direct(DirectTransfer::new(&self.gpu, cufile, files, config)?),
+        }))
     }
 
     fn bytes(memory: &Span) -> usize {
@@ -127,7 +226,11 @@ impl Lane for GpuLane {
         let stream = Stream::new(&self.gpu)?;
         let both = |bytes: usize| -> Result<(Span, Span)> {
             let near = Span::whole(Allocation::on_stream(&stream, bytes)?);
-            Ok((near, Span::whole(Allocation::pinned(&self.gpu, bytes)?)))
+            let slots = match &self.cufile {
+                None => Allocation::pinned(&self.gpu, bytes)?,
+                Some(_) => Allocation::on_stream(&stream, bytes)?,
+            };
+            Ok((near, Span::whole(slots)))
         };
         let [large, smaller, least] = PROBE_BYTES;
         let (near, host) = both(large).or_else(|_| both(smaller)).or_else(|_| both(least))?;
@@ -147,11 +250,11 @@ impl Lane for GpuLane {
 }
 
 /// Slots and parts of the memory that are as long.
-fn pairs<'a>(slots: &'a [Buffer<u8, Pinned>], memory: &'a Span) -> impl Iterator<Item = (Span, Span)> + 'a {
+fn pairs<'a>(slots: &'a [GpuSlot], memory: &'a Span) -> impl Iterator<Item = (Span, Span)> + 'a {
     let mut at = 0;
     slots.iter().filter_map(move |slot| {
-        let bytes = slot.len().min(memory.bytes() - at);
-        let pair = (slot.part(0..bytes)?, memory.part(at, bytes)?);
+        let bytes = slot.span().bytes().min(memory.bytes() - at);
+        let pair = (slot.span().part(0, bytes)?, memory.part(at, bytes)?);
         at += bytes;
         Some(pair)
     })
@@ -169,6 +272,10 @@ impl Lane for HostLane {
 
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<AlignedBuffer>> {
         (0..count).map(|_| Ok(AlignedBuffer::new(bytes)?)).collect()
+    }
+
+    fn transfer(&self, files: &[Arc<IoFile>], config: &DiskConfig) -> Result<Box<dyn Transfer<AlignedBuffer>>> {
+        Ok(Box::new(EngineTransfer::new(files, config)?))
     }
 
     fn bytes(memory: &LentHost) -> usize {

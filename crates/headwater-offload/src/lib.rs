@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | What may happen to a block, and when? | [`block`] |
 //! | How do its bytes get to the host and back? | [`Lane`] |
-//! | And from there to disk? | [`DiskConfig`] |
+//! | And from there to disk? | [`DiskConfig`], [`Transfer`] |
 //! | Who keeps count of all blocks? | [`Offloader`] |
 //! | Which blocks should leave, and what does that cost? | [`plan`] |
 //! | How do steps become plans, and plans steps? | [`OffloadPolicy`] |
@@ -17,6 +17,7 @@
 //! read from a disk is compared with its checksum before anybody sees it. The crate knows nothing of layers or of autograd.
 
 pub mod block;
+mod direct;
 mod disk;
 mod entry;
 pub mod error;
@@ -31,8 +32,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use direct::kernel_builds;
 pub use disk::DiskConfig;
+pub use disk::transfer::{PieceAnswer, PieceRequest, Transfer};
 pub use error::{Error, Result};
-pub use lane::{CopyMarks, GpuLane, HostLane, Lane};
+pub use lane::{CopyMarks, GpuLane, GpuSlot, HostLane, Lane};
 pub use offloader::{BlockId, OffloadCounts, Offloader, OffloaderConfig, SaveOutcome, StoreOutcome};
 pub use step::{DeviceUse, Measuring, OffloadPolicy, StepReport};

@@ -122,7 +122,7 @@ impl<L: Lane> Offloader<L> {
             let must_be = "room for two slots, through which blocks pass on their way to disk";
             return Err(Error::Setting { field: "host_bytes", value: config.host_bytes as u64, must_be });
         }
-        let opened = config.disk.as_ref().map(|disk| Disk::open(disk, slot_bytes)).transpose()?;
+        let opened = config.disk.as_ref().map(|disk| Disk::open(&lane, disk, slot_bytes)).transpose()?;
         let (disk, units) = opened.map_or((None, None), |(disk, units)| (Some(disk), Some(units)));
         let table = Table::new(Slots::new(config.host_bytes / slot_bytes, slot_bytes), units);
         let disk_bytes = config.disk.as_ref().map_or(0, |disk| disk.limit_bytes);
@@ -399,10 +399,7 @@ impl<L: Lane> Offloader<L> {
             lock(&self.steps).note_stall(seconds);
         }
         let mut counts = table.counts();
-        counts.disk_engine = self.disk.as_ref().map(|disk| match disk.engine() {
-            (kind, Some(why)) => format!("{kind} ({why})"),
-            (kind, None) => kind.to_string(),
-        });
+        counts.disk_engine = self.disk.as_ref().map(|disk| disk.transfer().to_owned());
         Ok(counts)
     }
 

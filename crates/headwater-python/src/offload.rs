@@ -18,8 +18,9 @@ use crate::error::{of_cuda, of_memory};
 
 create_exception!(headwater, OffloadError, PyRuntimeError, "Bytes that left a device could not come back.");
 
-/// Folders, the most bytes in them, and whether these are reserved at once, may lie in the page cache, and on other machines.
-type Disks = (Vec<PathBuf>, u64, bool, bool, bool);
+/// Folders, the most bytes in them, and whether these are reserved at once, may lie in the page cache, and on other machines, and whether
+/// the GPU reads and writes them by itself.
+type Disks = (Vec<PathBuf>, u64, bool, bool, bool, bool);
 
 /// The same call for either device.
 macro_rules! on_either {
@@ -87,7 +88,8 @@ impl RawOffloader {
         planning: Option<Planning>,
     ) -> PyResult<Self> {
         let (host_bytes, slot_bytes, window_bytes) = lengths;
-        let disk = disks.map(|(folders, limit_bytes, is_reserved, allow_buffered, allow_network)| DiskConfig {
+        let is_direct = disks.as_ref().is_some_and(|(.., is_direct)| *is_direct);
+        let disk = disks.map(|(folders, limit_bytes, is_reserved, allow_buffered, allow_network, _)| DiskConfig {
             is_reserved,
             allow_buffered,
             allow_network,
@@ -100,7 +102,10 @@ impl RawOffloader {
         let config = OffloaderConfig { host_bytes, slot_bytes, disk, policy, window_bytes };
         let gpu = device.map(gpu).transpose()?;
         let made = py.detach(|| match gpu {
-            Some(gpu) => Ok(Kind::Gpu(gpu.clone(), Offloader::new(GpuLane::new(&gpu)?, &config)?)),
+            Some(gpu) => {
+                let lane = if is_direct { GpuLane::direct(&gpu)? } else { GpuLane::new(&gpu)? };
+                Ok(Kind::Gpu(gpu, Offloader::new(lane, &config)?))
+            }
             None => Ok(Kind::Host(Offloader::new(HostLane, &config)?)),
         });
         made.map(|kind| Self(Arc::new(kind))).map_err(raised)

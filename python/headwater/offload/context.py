@@ -26,6 +26,8 @@ from .unseen import CheckpointFrame, Unseen
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
 # Entries of a context in which nothing leaves, for one in which it is looked whether something should.
 _LOOK_AGAIN = 256
+# GPU memory that bytes pass through where disks are reached from there.
+_RING = 512 << 20
 _EMPTY: dict[torch.dtype, Tensor] = {}
 
 Size = Union[int, str]
@@ -47,6 +49,13 @@ def in_bytes(name: str, size: Size) -> int:
     if not 0 <= count < 1 << 60:
         raise ValueError(f"{name} is {size!r}; it should be a number of bytes, or text such as '16GB' or '512MiB'")
     return int(count)
+
+
+def _ring_bytes(gds: Union[bool, Size]) -> Optional[int]:
+    """GPU memory that bytes pass through on their way to disks; none where they pass through the host's."""
+    if gds is False:
+        return None
+    return _RING if gds is True or gds == "auto" else in_bytes("gds", gds)
 
 
 def _folders(disk: Union[Folder, Iterable[Folder], None]) -> list[str]:
@@ -78,6 +87,10 @@ class Offload:
 
     `endurance` is what the disks together can be written before they are worn out, such as "600TB": `report()` says how long that lasts.
 
+    With `gds=True` the GPU writes `disk` and reads it by itself (GPUDirect Storage), and no byte passes through host memory: through 512 MiB
+    of the GPU's own instead, or as many as `gds` says. Where the machine cannot do that, this is an error that says why; with "auto", bytes
+    go through host memory then, and `report()` says why.
+
     `device="cpu"` is for models on the CPU, whose activations go to disk.
     """
 
@@ -96,6 +109,7 @@ class Offload:
         policy: Optional[str] = None,
         slack: float = 0.02,
         endurance: Optional[Size] = None,
+        gds: Union[bool, Size] = False,
     ) -> None:
         kind = str(device).partition(":")[0]
         if policy not in (None, "plan", "all"):
@@ -126,6 +140,16 @@ class Offload:
         for name, flag in (("allow_buffered", allow_buffered), ("allow_network", allow_network)):
             if not isinstance(flag, bool):
                 raise ValueError(f"{name} is {flag!r}; it should be True or False")
+        ring = _ring_bytes(gds)
+        for name, given in (("host", host is not None), ("allow_buffered", allow_buffered)):
+            if given and ring is not None and gds != "auto":
+                raise ValueError(f"gds is {gds!r}, so that no byte passes through host memory, but {name} is given")
+        if ring is not None and (kind == "cpu" or not folders):
+            raise ValueError(f"gds is {gds!r}, but " + ("device is 'cpu'" if kind == "cpu" else "disk is not given"))
+        if ring is not None and ring < 2 * slot_bytes:
+            raise ValueError(f"gds is {gds!r}; it should be {2 * slot_bytes} bytes at least, two slots")
+        if ring is not None and gpu is not None and in_bytes("gpu", gpu) <= ring:
+            raise ValueError(f"gpu is {gpu!r}; it should be more than the {ring} bytes of gds")
         self._settings = {
             "host": None if host is None else in_bytes("host", host),
             "folders": folders,
@@ -135,6 +159,7 @@ class Offload:
             "slot": slot_bytes,
             "most": None if gpu is None else in_bytes("gpu", gpu),
             "slack": slack if policy == "plan" else None,
+            "ring": None,
         }
         if endurance is not None and in_bytes("endurance", endurance) == 0:
             raise ValueError(f"endurance is {endurance!r}; it should be what disks can be written before they are worn out, such as '600TB'")
@@ -152,9 +177,23 @@ class Offload:
         self._trial = Trial(slack)
         self._entered = threading.local()
         # What cannot be used is told of now, and not in the middle of a step.
-        site = open_site(None, **self._settings)
-        if self._is_on_cpu:
-            self._sites[torch.device("cpu")] = site
+        if ring is None or not self._is_direct(ring, torch.device(device).index or 0, is_needed=gds != "auto"):
+            site = open_site(None, **self._settings)
+            if self._is_on_cpu:
+                self._sites[torch.device("cpu")] = site
+
+    def _is_direct(self, ring: int, ordinal: int, *, is_needed: bool) -> bool:
+        """Whether a GPU reaches the disks by itself, as it will from now on."""
+        direct = {**self._settings, "ring": ring, "host": None}
+        try:
+            open_site(None, ordinal=ordinal, **direct)
+        except (ValueError, RuntimeError, MemoryError) as why:
+            if is_needed:
+                raise
+            self._tally.note_indirect(str(why))
+            return False
+        self._settings = direct
+        return True
 
     def __enter__(self) -> Offload:
         if not self._has_looked:

@@ -98,6 +98,7 @@ class Report:
     plan: Optional[StepPlan] = None
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
     disk_engine: str = ""
+    why_no_gds: str = ""
     warnings: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -109,13 +110,15 @@ class Report:
             f"left the device: {shown(self.left)} in {self.blocks} blocks, {self.shared} more tensors saw the same bytes",
             f"came back: {shown(self.came_early)} before they were needed, {shown(self.came_late)} when they were, "
             f"{shown(self.forwarded)} had not gone yet",
-            f"host memory: {shown(self.host_most)} at most, {shown(self.host)} held",
+            f"{'GPU memory on the way' if self.disk_engine.startswith('cuFile') else 'host memory'}: {shown(self.host_most)} at most, {shown(self.host)} held",
         ]
         if self.disk_engine:
             lines.append(
                 f"disk: {shown(self.written)} written, {shown(self.read)} read, {shown(self.disk_most)} at most, "
                 f"waited for {self.waited_ms:.1f} ms, by {self.disk_engine}"
             )
+        if self.why_no_gds:
+            lines.append(f"the GPU does not reach the disk by itself: {self.why_no_gds}")
         if self.written_per_s > 0:
             lines.append(self._wear())
         aside = f", and {self.skipped} more forward passes were left alone" if self.skipped else ""
@@ -152,6 +155,9 @@ class Tally:
 
     def warn(self, words: str) -> None:
         self._report.warnings.append(words)
+
+    def note_indirect(self, why: str) -> None:
+        self._report.why_no_gds = why
 
     def keep(self, why: str, tensor: Tensor) -> None:
         count, nbytes = self._report.kept.get(why, (0, 0))

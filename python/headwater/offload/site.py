@@ -36,17 +36,25 @@ def open_site(
     slot: int,
     most: Optional[int],
     slack: Optional[float],
+    ring: Optional[int],
+    ordinal: Optional[int] = None,
 ) -> Site:
-    """`slack` is that of a plan, or none where everything leaves."""
+    """`slack` is that of a plan, or none where everything leaves. `ring` is the GPU memory that bytes pass through on their way to disks
+    that the GPU reaches by itself. `ordinal` names a GPU that is only tried."""
+    if ring is not None:
+        host = ring
+        most = None if most is None else most - ring
     if host is None:
         host = (1 << 30) if folders else _host_bytes_available() // 2
     disks = None
     if folders:
         # Without a limit, files grow until a disk is full.
         limit = (1 << 62) if disk_bytes is None else disk_bytes
-        disks = (folders, limit, disk_bytes is not None, allow_buffered, allow_network)
+        disks = (folders, limit, disk_bytes is not None, allow_buffered, allow_network, ring is not None)
     planning = None if place is None or slack is None else (slack, place.total_bytes())
-    return Site(RawOffloader(None if place is None else place.ordinal, (host, slot, _WINDOW), disks, most, planning), place)
+    if place is not None:
+        ordinal = place.ordinal
+    return Site(RawOffloader(ordinal, (host, slot, _WINDOW), disks, most, planning), place)
 
 
 class Extent:

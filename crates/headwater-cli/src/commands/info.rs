@@ -44,6 +44,7 @@ fn show(all: &Everything) {
     report::line(format!("NVRTC    {}", found(&all.gpu_layer.nvrtc)));
     report::line(format!("cuBLAS   {}", found_path(&all.gpu_layer.cublas)));
     report::line(format!("NVML     {}", found_path(&all.gpu_layer.nvml)));
+    report::line(format!("GDS      {}", found(&all.gpu_layer.gpudirect_storage)));
     let lockable = all.lockable_bytes.map_or("no limit".into(), |bytes| format!("{:.1} GiB", as_gib(bytes)));
     report::line(format!("host     {:.1} GiB available, lockable: {lockable}", as_gib(all.host_available_bytes)));
     if all.gpu_layer.gpus.is_empty() {

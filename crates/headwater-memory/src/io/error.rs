@@ -166,14 +166,17 @@ pub struct Place {
 }
 
 impl Error {
-    /// The error for what the system answered to a transfer.
-    pub(super) fn from_errno(at: Place, errno: Errno) -> Self {
-        let source = io::Error::from(errno);
-        match errno {
-            Errno::NOSPC | Errno::DQUOT => Self::NoSpace { at, source },
-            Errno::IO => Self::Device { at, source },
+    /// The error for what was answered to a transfer, by the system or by a library that made it.
+    pub fn of_transfer(at: Place, source: io::Error) -> Self {
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOSPC | Errno::DQUOT) => Self::NoSpace { at, source },
+            Some(Errno::IO) => Self::Device { at, source },
             _ => Self::Os { at, source },
         }
+    }
+
+    pub(super) fn from_errno(at: Place, errno: Errno) -> Self {
+        Self::of_transfer(at, errno.into())
     }
 
     pub(super) fn closed(reason: &Arc<str>) -> Self {

@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -178,10 +178,10 @@ impl IoFile {
         }
     }
 
-    /// The descriptor, if the kernel knows this file.
-    pub(super) fn raw_fd(&self) -> Option<RawFd> {
+    /// The descriptor, for libraries that transfer by themselves; none for a file that lies in memory.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
-            Backing::Os(fd) => Some(fd.as_raw_fd()),
+            Backing::Os(fd) => Some(fd.as_fd()),
             Backing::Ram(_) => None,
         }
     }

@@ -106,7 +106,7 @@ impl Driver {
 
     /// Gives a job's next step to the kernel. Files without a descriptor are moved here and now.
     fn start(&mut self, mut job: Job) -> Result<(), String> {
-        let Some(fd) = job.file.raw_fd() else {
+        let Some(fd) = job.file.descriptor().map(|fd| fd.as_raw_fd()) else {
             threads::finish(job, &self.dispatch);
             return Ok(());
         };

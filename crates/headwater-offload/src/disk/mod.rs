@@ -5,6 +5,7 @@
 //! checksums and keeps the disk busy, reads before writes: somebody waits for a read.
 
 pub(crate) mod folder;
+pub(crate) mod transfer;
 mod units;
 mod worker;
 
@@ -14,9 +15,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use headwater_memory::io::{Choice, Direct, Engine, EngineConfig, EngineKind, FileOptions, IoBuffer, IoFile};
+use headwater_memory::io::{Choice, Direct, FileOptions, IoFile, Op};
 
 use crate::error::{Error, Result};
+use crate::lane::Lane;
 pub(crate) use units::{Unit, Units};
 use worker::Worker;
 
@@ -40,7 +42,7 @@ pub struct DiskConfig {
 }
 
 /// The most requests that a disk is given at once.
-const DEPTH: usize = 16;
+pub(crate) const DEPTH: usize = 16;
 
 impl DiskConfig {
     /// Folders and a limit; everything else as most want it.
@@ -87,16 +89,9 @@ pub(crate) struct Piece<S> {
     pub sum: u32,
 }
 
-/// Whether a job goes to the disk or comes from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    Write,
-    Read,
-}
-
 pub(crate) struct Job<S> {
     pub block: u64,
-    pub way: Way,
+    pub op: Op,
     pub pieces: Vec<Piece<S>>,
 }
 
@@ -109,11 +104,10 @@ pub(crate) struct Done<S> {
 }
 
 /// The disks of an offloader.
-pub(crate) struct Disk<S: IoBuffer> {
+pub(crate) struct Disk<S> {
     shared: Arc<Shared<S>>,
     worker: Option<JoinHandle<()>>,
-    kind: EngineKind,
-    fallback: Option<String>,
+    transfer: String,
 }
 
 /// What callers and the thread share.
@@ -139,21 +133,15 @@ impl<S> Shared<S> {
     }
 }
 
-impl<S: IoBuffer> Disk<S> {
+impl<S: Send + 'static> Disk<S> {
     /// Makes the files, and starts the thread. Units are the caller's to count.
-    pub fn open(config: &DiskConfig, unit_bytes: usize) -> Result<(Self, Units)> {
+    pub fn open<L: Lane<Slot = S>>(lane: &L, config: &DiskConfig, unit_bytes: usize) -> Result<(Self, Units)> {
         if config.folders.is_empty() {
             return Err(Error::Setting { field: "disk folders", value: 0, must_be: "at least one" });
         }
         let files = config.files()?;
-        let engine = EngineConfig {
-            choice: config.engine.clone(),
-            depth: DEPTH,
-            timeout: config.timeout,
-            ..EngineConfig::default()
-        };
-        let engine = Engine::new(engine)?;
-        let (kind, fallback) = (engine.kind(), engine.fallback_reason().map(str::to_owned));
+        let transfer = lane.transfer(&files, config)?;
+        let name = transfer.name();
         let desk = Desk {
             reads: VecDeque::new(),
             writes: VecDeque::new(),
@@ -162,26 +150,24 @@ impl<S: IoBuffer> Disk<S> {
             is_alive: true,
         };
         let shared = Arc::new(Shared { state: Mutex::new(desk), work: Condvar::new(), news: Condvar::new() });
-        let queue = engine.queue(DEPTH)?;
-        let worker = Worker::new(Arc::clone(&shared), (engine, queue), files.clone(), unit_bytes);
+        let worker = Worker::new(Arc::clone(&shared), transfer, files.clone(), unit_bytes);
         let thread = Builder::new().name("offload-disk".to_owned()).spawn(move || worker.run());
-        let thread =
-            thread.map_err(|why| headwater_memory::io::Error::Unavailable { kind, reason: why.to_string() })?;
+        let thread = thread.map_err(|why| Error::Thread { why: why.to_string() })?;
         let units = Units::new(files, unit_bytes, config.limit_bytes);
-        Ok((Self { shared, worker: Some(thread), kind, fallback }, units))
+        Ok((Self { shared, worker: Some(thread), transfer: name }, units))
     }
 
-    /// What moves bytes, and why it is not io_uring when it is not.
-    pub fn engine(&self) -> (EngineKind, Option<&str>) {
-        (self.kind, self.fallback.as_deref())
+    /// What moves bytes, and why it is not what most want when it is not.
+    pub fn transfer(&self) -> &str {
+        &self.transfer
     }
 
     /// Gives the thread a job.
     pub fn submit(&self, job: Job<S>) {
         let mut desk = self.shared.lock();
-        match job.way {
-            Way::Read => desk.reads.push_back(job),
-            Way::Write => desk.writes.push_back(job),
+        match job.op {
+            Op::Read => desk.reads.push_back(job),
+            Op::Write => desk.writes.push_back(job),
         }
         drop(desk);
         self.shared.work.notify_one();
@@ -232,7 +218,7 @@ fn abandoned<S>(job: Job<S>) -> Done<S> {
     Done { job, result: Err(why), took: None }
 }
 
-impl<S: IoBuffer> Drop for Disk<S> {
+impl<S> Drop for Disk<S> {
     fn drop(&mut self) {
         let Some(worker) = self.worker.take() else { return };
         self.shared.lock().is_closed = true;

@@ -7,20 +7,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use headwater_memory::io::{Completion, Engine, Error as IoError, IoBuffer, IoFile, Queue, Request, checksum};
+use headwater_memory::io::{IoFile, Op};
 
-use super::{DEPTH, Done, Job, Piece, Shared, Way};
+use super::transfer::{PieceAnswer, PieceRequest, Transfer};
+use super::{DEPTH, Done, Job, Piece, Shared};
 use crate::error::{Error, Result};
 
-pub(super) struct Worker<S: IoBuffer> {
+pub(super) struct Worker<S> {
     shared: Arc<Shared<S>>,
-    queue: Queue<S>,
+    transfer: Box<dyn Transfer<S>>,
     files: Vec<Arc<IoFile>>,
     unit_bytes: usize,
     open: BTreeMap<u32, Open<S>>,
     serial: u32,
-    /// Dropped behind the queue.
-    _engine: Engine,
 }
 
 /// A job with pieces under way.
@@ -36,24 +35,24 @@ struct Open<S> {
     fault: Option<Error>,
 }
 
-impl<S: IoBuffer> Worker<S> {
+impl<S> Worker<S> {
     pub fn new(
         shared: Arc<Shared<S>>,
-        (engine, queue): (Engine, Queue<S>),
+        transfer: Box<dyn Transfer<S>>,
         files: Vec<Arc<IoFile>>,
         unit_bytes: usize,
     ) -> Self {
-        Self { shared, queue, files, unit_bytes, open: BTreeMap::new(), serial: 0, _engine: engine }
+        Self { shared, transfer, files, unit_bytes, open: BTreeMap::new(), serial: 0 }
     }
 
     /// Works until the disk is closed.
     pub fn run(mut self) {
         let _alive = Alive(Arc::clone(&self.shared));
         loop {
-            while self.queue.held() < DEPTH && self.submit_one() {}
-            if self.queue.held() > 0 {
-                match self.queue.next() {
-                    Ok(Some(completion)) => self.settle(completion),
+            while self.transfer.held() < DEPTH && self.submit_one() {}
+            if self.transfer.held() > 0 {
+                match self.transfer.next() {
+                    Ok(Some(answer)) => self.settle(answer),
                     Ok(None) => {}
                     Err(why) => self.give_up(&why),
                 }
@@ -85,7 +84,7 @@ impl<S: IoBuffer> Worker<S> {
             open.next += 1;
             open.next - 1
         });
-        if let Err(why) = start(&self.queue, &self.files, self.unit_bytes, (serial, at), open) {
+        if let Err(why) = start(&mut *self.transfer, &self.files, self.unit_bytes, (serial, at), open) {
             open.fault.get_or_insert(why);
         }
         self.finish_if_over(serial);
@@ -94,18 +93,18 @@ impl<S: IoBuffer> Worker<S> {
 
     /// An open job with pieces left, or one that is opened: reads first.
     fn next_job(&mut self) -> Option<u32> {
-        let of = |open: &BTreeMap<u32, Open<S>>, way: Way| {
-            open.iter().find(|(_, open)| open.job.way == way && open.has_more()).map(|(serial, _)| *serial)
+        let of = |open: &BTreeMap<u32, Open<S>>, op: Op| {
+            open.iter().find(|(_, open)| open.job.op == op && open.has_more()).map(|(serial, _)| *serial)
         };
         let mut desk = self.shared.lock();
         if desk.is_closed {
             return None;
         }
-        let job = match of(&self.open, Way::Read) {
+        let job = match of(&self.open, Op::Read) {
             Some(serial) => return Some(serial),
             None => match desk.reads.pop_front() {
                 Some(job) => job,
-                None => match of(&self.open, Way::Write) {
+                None => match of(&self.open, Op::Write) {
                     Some(serial) => return Some(serial),
                     None => desk.writes.pop_front()?,
                 },
@@ -126,23 +125,25 @@ impl<S: IoBuffer> Worker<S> {
         Some(self.serial)
     }
 
-    fn settle(&mut self, completion: Completion<S>) {
-        let (serial, at) = split(completion.tag);
+    fn settle(&mut self, answer: PieceAnswer<S>) {
+        let (serial, at) = split(answer.tag);
         // A job that was given up has no use for what comes late.
         let Some(open) = self.open.get_mut(&serial) else { return };
         open.flying -= 1;
         let block = open.job.block;
-        let way = open.job.way;
+        let op = open.job.op;
         let Some(piece) = open.job.pieces.get_mut(at) else { return };
-        let mut slot = completion.buffer;
-        let result = match completion.result {
-            Err(why) => Err(why.into()),
-            Ok(_) if way == Way::Read => check(&self.files, self.unit_bytes, (block, at), piece, &mut slot),
-            Ok(_) => Ok(()),
+        let mut slot = answer.slot;
+        let result = match answer.result {
+            Ok(()) if op == Op::Read => {
+                let sum = self.transfer.checksum(&mut slot, piece.bytes);
+                sum.and_then(|got| check(&self.files, self.unit_bytes, (block, at), piece, got))
+            }
+            other => other,
         };
         piece.slot = Some(slot);
         match result {
-            Err(_) if way == Way::Read && !open.repeated.contains(&at) => {
+            Err(_) if op == Op::Read && !open.repeated.contains(&at) => {
                 open.repeated.push(at);
                 open.again.push(at);
             }
@@ -164,7 +165,7 @@ impl<S: IoBuffer> Worker<S> {
     }
 
     /// Nothing answers any more: whatever is under way is lost.
-    fn give_up(&mut self, why: &IoError) {
+    fn give_up(&mut self, why: &Error) {
         for (_, mut open) in std::mem::take(&mut self.open) {
             open.fault = Some(Error::Lost { block: open.job.block, why: why.to_string() });
             self.tell(open);
@@ -186,45 +187,52 @@ impl<S> Open<S> {
     }
 }
 
-fn start<S: IoBuffer>(
-    queue: &Queue<S>,
+fn start<S>(
+    transfer: &mut dyn Transfer<S>,
     files: &[Arc<IoFile>],
     unit_bytes: usize,
     (serial, at): (u32, usize),
     open: &mut Open<S>,
 ) -> Result<()> {
-    let (block, way) = (open.job.block, open.job.way);
+    let (block, op) = (open.job.block, open.job.op);
     let lost = || Error::Lost { block, why: "a piece has no memory".to_owned() };
     let piece = open.job.pieces.get_mut(at).ok_or_else(lost)?;
-    let file = files.get(piece.unit.file).ok_or_else(lost)?;
+    let granule = files.get(piece.unit.file).ok_or_else(lost)?.alignment().offset_bytes;
     let mut slot = piece.slot.take().ok_or_else(lost)?;
-    if way == Way::Write {
-        piece.sum = checksum(&mut slot, 0..piece.bytes).ok_or_else(lost)?;
+    if op == Op::Write {
+        match transfer.checksum(&mut slot, piece.bytes) {
+            Ok(sum) => piece.sum = sum,
+            Err(why) => {
+                piece.slot = Some(slot);
+                return Err(why);
+            }
+        }
     }
-    let offset = piece.unit.at * unit_bytes as u64;
-    let request = match way {
-        Way::Write => Request::write(file, offset, slot),
-        Way::Read => Request::read(file, offset, slot),
+    let request = PieceRequest {
+        tag: join(serial, at),
+        op,
+        file: piece.unit.file,
+        offset: piece.unit.at * unit_bytes as u64,
+        bytes: piece.bytes.next_multiple_of(granule).min(unit_bytes),
     };
-    let length = piece.bytes.next_multiple_of(file.alignment().offset_bytes).min(unit_bytes);
-    match queue.try_submit(request.span(0..length).tag(join(serial, at))) {
-        Ok(_) => open.flying += 1,
-        Err(rejected) => {
-            piece.slot = Some(rejected.request.buffer);
-            return Err(rejected.error.into());
+    match transfer.submit(request, slot) {
+        Ok(()) => open.flying += 1,
+        Err((slot, why)) => {
+            piece.slot = Some(slot);
+            return Err(why);
         }
     }
     Ok(())
 }
 
-fn check<S: IoBuffer>(
+fn check<S>(
     files: &[Arc<IoFile>],
     unit_bytes: usize,
     (block, at): (u64, usize),
     piece: &Piece<S>,
-    slot: &mut S,
+    got: u32,
 ) -> Result<()> {
-    let (got, wanted) = (checksum(slot, 0..piece.bytes).unwrap_or(!piece.sum), piece.sum);
+    let wanted = piece.sum;
     if got == wanted {
         return Ok(());
     }

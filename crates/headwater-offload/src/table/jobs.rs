@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use headwater_memory::io::Op;
+
 use super::Table;
 use crate::block::BlockEvent;
-use crate::disk::{Disk, Done, Job, Piece, Unit, Units, Way};
+use crate::disk::{Disk, Done, Job, Piece, Unit, Units};
 use crate::error::{Error, Result};
 use crate::lane::Lane;
 
@@ -28,19 +30,19 @@ impl<L: Lane> Table<L> {
             }
         };
         let (mut sums, bytes) = (vec![0; count], self.slots.bytes());
-        for way in [Way::Write, Way::Read] {
+        for op in [Op::Write, Op::Read] {
             let pieces = slots.drain(..).zip(units.iter().zip(&sums));
             let pieces =
                 pieces.map(|(slot, (unit, sum))| Piece { slot: Some(slot), bytes, unit: *unit, sum: *sum }).collect();
-            disk.submit(Job { block: PROBE, way, pieces });
+            disk.submit(Job { block: PROBE, op, pieces });
             let Some(Done { job, result, took }) = self.wait_for_probe(disk) else { return };
             if let Err(why) = &result {
                 self.fail_disk(why);
             }
             let Some(took) = took.filter(|_| result.is_ok()) else { return self.take_back(job, BlockEvent::Release) };
-            match way {
-                Way::Write => self.meters.write.add(count * bytes, took),
-                Way::Read => self.meters.read.add(count * bytes, took),
+            match op {
+                Op::Write => self.meters.write.add(count * bytes, took),
+                Op::Read => self.meters.read.add(count * bytes, took),
             }
             (slots, sums) = job.pieces.into_iter().filter_map(|piece| Some((piece.slot?, piece.sum))).unzip();
         }
@@ -106,7 +108,7 @@ impl<L: Lane> Table<L> {
         };
         let pieces = slots.into_iter().zip(places).enumerate().map(piece).collect();
         self.happen(id, BlockEvent::Write);
-        disk.submit(Job { block: id, way: Way::Write, pieces });
+        disk.submit(Job { block: id, op: Op::Write, pieces });
         Some(count)
     }
 
@@ -135,7 +137,7 @@ impl<L: Lane> Table<L> {
         };
         let pieces = slots.into_iter().zip(&block.places).enumerate().map(piece).collect();
         self.happen(id, BlockEvent::Read);
-        disk.submit(Job { block: id, way: Way::Read, pieces });
+        disk.submit(Job { block: id, op: Op::Read, pieces });
         Ok(true)
     }
 
@@ -143,16 +145,16 @@ impl<L: Lane> Table<L> {
     pub(super) fn finish(&mut self, Done { job, result, took }: Done<L::Slot>) {
         let is_whole = job.pieces.iter().all(|piece| piece.slot.is_some());
         let moved: usize = job.pieces.iter().map(|piece| piece.bytes).sum();
-        let event = match (&result, job.way) {
-            (Ok(()), Way::Write) => BlockEvent::Written,
-            (Ok(()), Way::Read) => BlockEvent::ReadDone,
+        let event = match (&result, job.op) {
+            (Ok(()), Op::Write) => BlockEvent::Written,
+            (Ok(()), Op::Read) => BlockEvent::ReadDone,
             (Err(_), _) if !is_whole => BlockEvent::Lost,
-            (Err(_), Way::Write) => BlockEvent::WriteFailed,
-            (Err(_), Way::Read) => BlockEvent::ReadFailed,
+            (Err(_), Op::Write) => BlockEvent::WriteFailed,
+            (Err(_), Op::Read) => BlockEvent::ReadFailed,
         };
-        let (count, meter) = match job.way {
-            Way::Write => (&mut self.counts.written, &mut self.meters.write),
-            Way::Read => (&mut self.counts.read, &mut self.meters.read),
+        let (count, meter) = match job.op {
+            Op::Write => (&mut self.counts.written, &mut self.meters.write),
+            Op::Read => (&mut self.counts.read, &mut self.meters.read),
         };
         if let (Ok(()), Some(took)) = (&result, took) {
             *count += moved as u64;
@@ -162,7 +164,7 @@ impl<L: Lane> Table<L> {
             if let Some(block) = self.blocks.get_mut(&job.block) {
                 block.fault = Some(why.clone());
             }
-            if job.way == Way::Write {
+            if job.op == Op::Write {
                 self.fail_disk(&why);
             }
         }
@@ -173,7 +175,7 @@ impl<L: Lane> Table<L> {
     pub(super) fn take_back(&mut self, job: Job<L::Slot>, event: BlockEvent) {
         let id = job.block;
         self.happen(id, event);
-        let keeps_units = !matches!((job.way, event), (Way::Write, BlockEvent::Cancel | BlockEvent::WriteFailed));
+        let keeps_units = !matches!((job.op, event), (Op::Write, BlockEvent::Cancel | BlockEvent::WriteFailed));
         let is_overdrawn = self.blocks.get(&id).is_some_and(|block| block.is_overdrawn);
         let (mut slots, mut places) = (Vec::new(), Vec::new());
         for piece in job.pieces {

@@ -13,10 +13,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use headwater_memory::io::{AlignedBuffer, Choice};
+use headwater_memory::io::{AlignedBuffer, Choice, IoFile};
 
 use crate::block::{BlockEvent, BlockState};
 use crate::disk::DiskConfig;
+use crate::disk::transfer::{EngineTransfer, Transfer};
 use crate::error::{Error, Result};
 use crate::lane::{CopyMarks, Lane};
 use crate::offloader::{BlockId, Offloader, OffloaderConfig, StoreOutcome};
@@ -66,6 +67,10 @@ impl Lane for Fake {
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<AlignedBuffer>> {
         self.0.slots.fetch_add(count as u64, Ordering::SeqCst);
         (0..count).map(|_| Ok(AlignedBuffer::new(bytes)?)).collect()
+    }
+
+    fn transfer(&self, files: &[Arc<IoFile>], config: &DiskConfig) -> Result<Box<dyn Transfer<AlignedBuffer>>> {
+        Ok(Box::new(EngineTransfer::new(files, config)?))
     }
 
     fn bytes(memory: &Bytes) -> usize {

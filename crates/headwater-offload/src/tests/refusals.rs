@@ -45,6 +45,10 @@ impl Lane for Refusing {
         self.inner.slots(count, bytes)
     }
 
+    fn transfer(&self, files: &[Arc<IoFile>], config: &DiskConfig) -> Result<Box<dyn Transfer<AlignedBuffer>>> {
+        self.inner.transfer(files, config)
+    }
+
     fn bytes(memory: &Bytes) -> usize {
         Fake::bytes(memory)
     }

@@ -40,6 +40,10 @@ impl Lane for Timed {
         (0..count).map(|_| Ok(AlignedBuffer::new(bytes)?)).collect()
     }
 
+    fn transfer(&self, files: &[Arc<IoFile>], config: &DiskConfig) -> Result<Box<dyn Transfer<AlignedBuffer>>> {
+        Ok(Box::new(EngineTransfer::new(files, config)?))
+    }
+
     fn bytes(memory: &usize) -> usize {
         *memory
     }

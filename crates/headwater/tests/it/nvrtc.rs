@@ -16,6 +16,7 @@ fn builds() -> Vec<(&'static Source, Defines)> {
     all.extend(headwater::tensor::kernel_builds());
     all.extend(headwater::graph::kernel_builds());
     all.extend(headwater::feature::kernel_builds());
+    all.extend(headwater::offload::kernel_builds());
     all.extend(headwater::compile::cuda::kernel_builds().unwrap());
     all.extend(headwater::train::device::kernel_builds());
     all

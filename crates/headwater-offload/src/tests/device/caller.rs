@@ -7,11 +7,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use headwater_cuda::{Allocation, Event, Gpu, Span, Stream};
-use headwater_memory::{Buffer, Device, Pinned};
+use headwater_memory::io::IoFile;
+use headwater_memory::{Buffer, Device};
 
 use super::program::{Deed, Program};
 use super::*;
-use crate::lane::{GpuLane, Lane};
+use crate::disk::transfer::Transfer;
+use crate::lane::{GpuLane, GpuSlot, Lane};
 use crate::offloader::{OffloadCounts, SaveOutcome};
 use crate::step::DeviceUse;
 
@@ -20,13 +22,17 @@ use crate::step::DeviceUse;
 pub(super) struct Shared(pub Arc<GpuLane>);
 
 impl Lane for Shared {
-    type Slot = Buffer<u8, Pinned>;
+    type Slot = GpuSlot;
     type Memory = Span;
     type Queue = Stream;
     type Mark = Arc<Event>;
 
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<Self::Slot>> {
         self.0.slots(count, bytes)
+    }
+
+    fn transfer(&self, files: &[Arc<IoFile>], config: &DiskConfig) -> Result<Box<dyn Transfer<GpuSlot>>> {
+        self.0.transfer(files, config)
     }
 
     fn bytes(memory: &Span) -> usize {

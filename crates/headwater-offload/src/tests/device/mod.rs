@@ -1,6 +1,7 @@
 //! Blocks of a GPU, or of the emulator.
 
 mod caller;
+mod direct;
 mod emulator;
 mod orders;
 mod program;

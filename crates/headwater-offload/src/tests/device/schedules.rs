@@ -1,6 +1,7 @@
 //! Random programs whose streams go their own ways: whatever is done when, what comes back is what was saved.
 
 use super::caller::{Caller, Moved, Shared};
+use super::direct::StandIn;
 use super::emulator::{Emulator, Handle};
 use super::program::{Draw, program};
 use super::*;
@@ -22,12 +23,16 @@ pub(super) struct Bench {
 
 impl Bench {
     pub fn new() -> Option<Self> {
+        Self::over(GpuLane::new)
+    }
+
+    fn over(lane: impl Fn(&Gpu) -> Result<GpuLane>) -> Option<Self> {
         let gpu = gpu()?;
         let emulator = Emulator::here();
         let newest = |before| emulator.as_ref().map_or(std::ptr::null_mut(), |own| own.newest_stream(before));
         let streams: Vec<Stream> = (0..3).map(|_| Stream::new(&gpu).unwrap()).collect();
         let compute = (0..3).map(newest).collect();
-        let lane = Shared(Arc::new(GpuLane::new(&gpu).unwrap()));
+        let lane = Shared(Arc::new(lane(&gpu).unwrap()));
         let (up, down) = (newest(0), newest(1));
         Some(Self { gpu, lane, streams, folder: tempfile::tempdir().unwrap(), down, up, compute, emulator })
     }
@@ -71,7 +76,21 @@ fn seeds(few: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn programs_in_any_order() {
-    let Some(bench) = Bench::new() else { return };
+    if let Some(bench) = Bench::new() {
+        run_all(&bench);
+    }
+}
+
+/// The same with disks that the GPU reaches by itself, whose reads and writes no stream orders.
+#[test]
+fn programs_past_the_host() {
+    let Some(_cufile) = StandIn::new(true) else { return };
+    if let Some(bench) = Bench::over(GpuLane::direct) {
+        run_all(&bench);
+    }
+}
+
+fn run_all(bench: &Bench) {
     let seeds = seeds(if bench.is_held() { 100 } else { 20 });
     let (count, mut moved) = (seeds.end - seeds.start, Moved::default());
     for seed in seeds {

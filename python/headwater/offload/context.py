@@ -177,6 +177,9 @@ class Offload:
         if not is_bare and len(sites) == 1 and sites[0].place is not None:
             has_plan, may_keep = sites[0].raw.may_keep()
             is_bare = has_plan and self._trial.next_is_bare(sites[0].place, may_keep)
+            sites[0].raw.keep(self._trial.keeps)
+        for site in sites if len(sites) > 1 else ():
+            site.raw.keep(False)
         if not is_bare:
             return False
         self._tally.skip(self._trial.is_too_slow)
@@ -280,6 +283,7 @@ class Offload:
             place = _gpu.holding({"tensor": tensor})
             if place is not None:
                 site = self._sites[tensor.device] = open_site(place, **self._settings)
+                site.raw.keep(self._trial.keeps)
                 if self._hint is not None:
                     site.hint(*self._hint)
         return site

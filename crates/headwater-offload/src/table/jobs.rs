@@ -89,6 +89,7 @@ impl<L: Lane> Table<L> {
     fn write(&mut self, disk: &Disk<L::Slot>, id: u64) -> Option<usize> {
         let (block, units) = (self.blocks.get_mut(&id)?, self.units.as_mut()?);
         let count = block.slots.len();
+        units.rate(&disk.rates());
         let places = match units.take(count) {
             Ok(places) => places?,
             Err(why) => {

@@ -1,5 +1,6 @@
 """Activations that leave a GPU for host memory and disk and come back."""
 
+import contextlib
 import gc
 
 import pytest
@@ -61,6 +62,39 @@ def test_steps_by_plan_have_the_same_gradients(case, way, gpu, tmp_path):
     assert report.steps == 6 and report.blocks > 0 and report.plan.steps > 0
     assert "would be needed" in str(report) and report.plan.limit != "rate"
     assert held(off) == [(0, 0)]
+
+
+@pytest.mark.parametrize("hooked_ms", [1.0, 1e6])
+def test_hooks_that_are_too_slow_move_nothing(hooked_ms, gpu, tmp_path, monkeypatch):
+    """Not with the first steps of a plan either, nor when it is looked whether steps are still the same."""
+    import headwater.gpu
+    from headwater.offload import context, site
+
+    monkeypatch.setattr(context, "_LOOK_AGAIN", 4)
+    monkeypatch.setattr(site, "_WINDOW", 16 << 10)
+    # What tests before this one allocated is not its own.
+    monkeypatch.setattr(headwater.gpu.Place, "memory_use", lambda self: (0, 0))
+    # Passes without hooks take a millisecond.
+    device, off = device_of(gpu), offload(tmp_path, host=8 << 20, policy="plan", slack=100)
+    monkeypatch.setattr(headwater.gpu.Place, "timed_mark", lambda self: off._tally.skipped)
+    monkeypatch.setattr(headwater.gpu.Place, "ms_between", lambda self, one, other: 1.0 if other > one else hooked_ms, raising=False)
+    weight = data(device, ROWS, WIDTH, requires_grad=True)
+
+    def gradient(context):
+        with context:
+            x = weight * 2
+            for _ in range(16):
+                x = x.tanh() * x.sigmoid()
+            loss = x.sum()
+        return torch.autograd.grad(loss, weight)[0]
+
+    expected = gradient(contextlib.nullcontext())
+    for _ in range(32):
+        assert torch.equal(gradient(off), expected)
+    report = off.report()
+    assert report.plan.moved > 0 and report.is_host_bound == (hooked_ms > 1)
+    assert report.skipped > 5 if report.is_host_bound else report.skipped == 5
+    assert (report.left == 0) == report.is_host_bound, report
 
 
 def test_what_fits_stays_until_there_is_a_plan(gpu, tmp_path):

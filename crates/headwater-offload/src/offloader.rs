@@ -255,6 +255,12 @@ impl<L: Lane> Offloader<L> {
         lock(&self.steps).may_keep()
     }
 
+    /// Keeps everything that has memory on the device, whatever a plan says, as long as somebody compares such steps with others. Where there
+    /// is no memory for all, blocks leave as ever.
+    pub fn keep(&self, keeps: bool) {
+        lock(&self.steps).keep(keeps);
+    }
+
     /// How closely [`DeviceUse`] is looked at now.
     pub fn measuring(&self) -> Measuring {
         lock(&self.steps).measuring()

@@ -11,6 +11,8 @@ pub(crate) struct Slots<S> {
     /// Pieces that there may be; less than at first once the system has refused some.
     most: usize,
     bytes: usize,
+    /// Pieces that are asked for at a time; fewer once the system has refused so many.
+    at_once: usize,
     most_used: usize,
     /// Pieces beyond the limit, as many as were needed at once: those that nobody has, and how many there are. They are kept apart: memory is
     /// had in stretches, and goes when no piece of its stretch is left.
@@ -18,13 +20,14 @@ pub(crate) struct Slots<S> {
     overdrawn: usize,
 }
 
-/// Memory that is asked for at a time.
+/// Memory that is asked for at a time, as long as the system has so much.
 const GROWTH_BYTES: usize = 256 << 20;
 
 impl<S> Slots<S> {
     /// None yet, and at most `most` of `bytes` each.
     pub fn new(most: usize, bytes: usize) -> Self {
-        Self { free: Vec::new(), made: 0, most, bytes, most_used: 0, spare: Vec::new(), overdrawn: 0 }
+        let at_once = GROWTH_BYTES.checked_div(bytes).unwrap_or(0).max(1);
+        Self { free: Vec::new(), made: 0, most, bytes, at_once, most_used: 0, spare: Vec::new(), overdrawn: 0 }
     }
 
     /// Length of one.
@@ -57,14 +60,19 @@ impl<S> Slots<S> {
         (((self.made + self.overdrawn) * self.bytes) as u64, (self.most_used * self.bytes) as u64)
     }
 
-    /// Makes new ones until so many are free, or there are as many as there may be.
+    /// Makes new ones until so many are free, or there are as many as there may be. What is refused is asked for by halves, down to a single
+    /// piece: then there are as many as the system has memory for.
     pub fn grow<L: Lane<Slot = S>>(&mut self, lane: &L, count: usize) {
         while self.free.len() < count && self.made < self.most {
-            let count = (GROWTH_BYTES / self.bytes).max(1).min(self.most - self.made);
-            match lane.slots(count, self.bytes) {
+            let asked = self.at_once.min(self.most - self.made);
+            match lane.slots(asked, self.bytes) {
                 Ok(mut slots) => {
                     self.made += slots.len();
                     self.free.append(&mut slots);
+                }
+                Err(why) if asked > 1 => {
+                    log::debug!("{asked} times {} bytes of host memory are refused at once: {why}", self.bytes);
+                    self.at_once = asked / 2;
                 }
                 Err(why) => {
                     let got = self.made * self.bytes;

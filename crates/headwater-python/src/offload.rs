@@ -181,6 +181,11 @@ impl RawOffloader {
         on_either!(&*self.0, offloader => offloader.may_keep())
     }
 
+    /// Keeps everything that has memory, whatever a plan says, or no longer so.
+    fn keep(&self, keeps: bool) {
+        on_either!(&*self.0, offloader => offloader.keep(keeps));
+    }
+
     /// How closely the bytes that are allocated are looked at now: 0 is not at all, 1 roughly, 2 with every block.
     fn measuring(&self) -> u8 {
         match on_either!(&*self.0, offloader => offloader.measuring()) {

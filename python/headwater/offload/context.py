@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import Iterable
 from os import PathLike
 from typing import Any, Optional, Union
@@ -28,6 +29,8 @@ _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15, "KI
 _LOOK_AGAIN = 256
 # GPU memory that bytes pass through where disks are reached from there.
 _RING = 512 << 20
+# Shards that are looked at in all, whether they are gathered by now.
+_MOST_LOOKS = 1 << 20
 _EMPTY: dict[torch.dtype, Tensor] = {}
 
 Size = Union[int, str]
@@ -170,6 +173,9 @@ class Offload:
         # Storages that live longer than a step: parameters, buffers, and what else was still there when a block was gone.
         self._lasting: dict[int, StorageWeakRef] = {}
         self._lasting_limit = 256
+        # Modules whose parameters are shards that were not seen whole yet.
+        self._sharded: list[weakref.ref[torch.nn.Module]] = []
+        self._looked = 0
         self._has_looked = False
         self._hint: Optional[tuple[bool, Any]] = None
         self._boundaries = Boundaries()
@@ -216,6 +222,9 @@ class Offload:
         if not is_bare and len(sites) == 1 and sites[0].place is not None:
             has_plan, may_keep = sites[0].raw.may_keep()
             is_bare = has_plan and self._trial.next_is_bare(sites[0].place, may_keep)
+            sites[0].raw.keep(self._trial.keeps)
+        for site in sites if len(sites) > 1 else ():
+            site.raw.keep(False)
         if not is_bare:
             return False
         self._tally.skip(self._trial.is_too_slow)
@@ -261,9 +270,27 @@ class Offload:
                 # One that is being made may have none yet.
                 made = vars(found)
                 self._boundaries.add(found)
+                if any(_is_shard(own) for own in made.get("_parameters", {}).values()):
+                    self._sharded.append(weakref.ref(found))
                 for own in (*made.get("_parameters", {}).values(), *made.get("_buffers", {}).values()):
-                    if type(own) in (Tensor, torch.nn.Parameter) and own.layout == torch.strided:
+                    if _is_plain(own) and own.layout == torch.strided:
                         self._remember(StorageWeakRef(own.untyped_storage()))
+
+    def _look_for_gathered(self) -> None:
+        """Takes note of the storages that `fully_shard` gathers parameters into, for the time in which a module computes: they are the same ones
+        in every step. Shards that are never gathered, as those of tensor parallelism, are not looked at for ever."""
+        left: list[weakref.ref[torch.nn.Module]] = []
+        for reference in self._sharded:
+            module = reference()
+            parameters = [] if module is None else list(module._parameters.values())
+            if any(_is_shard(own) for own in parameters):
+                left.append(reference)
+                continue
+            for own in parameters:
+                if _is_plain(own):
+                    self._remember(StorageWeakRef(own.untyped_storage()))
+        self._looked += len(left)
+        self._sharded = left if self._looked < _MOST_LOOKS else []
 
     def _look_for_unseen(self) -> None:
         words = self._unseen.look(lambda tensor: self._why_kept(tensor) in (None, "recomputed"), self._tally.seen_bytes)
@@ -310,6 +337,8 @@ class Offload:
         return "stream capture" if site.is_capturing() else None
 
     def _lasts(self, tensor: Tensor) -> bool:
+        if self._sharded:
+            self._look_for_gathered()
         known = self._lasting.get(tensor.untyped_storage()._cdata)
         return known is not None and not known.expired()
 
@@ -319,6 +348,7 @@ class Offload:
             place = _gpu.holding({"tensor": tensor})
             if place is not None:
                 site = self._sites[tensor.device] = open_site(place, **self._settings)
+                site.raw.keep(self._trial.keeps)
                 if self._hint is not None:
                     site.hint(*self._hint)
         return site
@@ -351,6 +381,15 @@ class Offload:
         if isinstance(saved, Kept):
             return saved.tensor
         return saved.block.site.bring(saved, self._tally)
+
+
+def _is_plain(tensor: Optional[Tensor]) -> bool:
+    return type(tensor) in (Tensor, torch.nn.Parameter)
+
+
+def _is_shard(parameter: Optional[Tensor]) -> bool:
+    """Whether a parameter is a `DTensor`, which not every torch has."""
+    return hasattr(parameter, "to_local")
 
 
 def _counter(tensor: Tensor) -> Tensor:

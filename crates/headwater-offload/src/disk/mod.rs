@@ -123,6 +123,8 @@ struct Desk<S> {
     reads: VecDeque<Job<S>>,
     writes: VecDeque<Job<S>>,
     done: Vec<Done<S>>,
+    /// Bytes a second that each file was written, as far as that is known.
+    rates: Vec<Option<f64>>,
     is_closed: bool,
     is_alive: bool,
 }
@@ -146,6 +148,7 @@ impl<S: Send + 'static> Disk<S> {
             reads: VecDeque::new(),
             writes: VecDeque::new(),
             done: Vec::new(),
+            rates: Vec::new(),
             is_closed: false,
             is_alive: true,
         };
@@ -192,6 +195,11 @@ impl<S: Send + 'static> Disk<S> {
             done.extend(reads.drain(..).chain(writes.drain(..)).map(abandoned));
         }
         done
+    }
+
+    /// Bytes a second that each file was written, as far as that is known.
+    pub fn rates(&self) -> Vec<Option<f64>> {
+        self.shared.lock().rates.clone()
     }
 
     /// Whether the worker thread is running.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use headwater_memory::io::IoFile;
 
 use crate::error::{Error, Result};
+use crate::plan::{DiskLoad, next_disk};
 
 /// A part of a file, as long as a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,6 +31,8 @@ struct Room {
     length: u64,
     /// Units that it may be long. Less than at first once the disk is full.
     limit: u64,
+    /// Bytes a second that it takes, once that is known.
+    rate: Option<f64>,
 }
 
 /// Files grow by so many units at a time.
@@ -38,16 +41,22 @@ const GROWTH: u64 = 64;
 impl Units {
     pub fn new(files: Vec<Arc<IoFile>>, unit_bytes: usize, limit_bytes: u64) -> Self {
         let limit = limit_bytes / (unit_bytes as u64) / (files.len().max(1) as u64);
-        let room = |file| Room { file, free: Vec::new(), length: 0, limit };
+        let room = |file| Room { file, free: Vec::new(), length: 0, limit, rate: None };
         Self { files: files.into_iter().map(room).collect(), unit_bytes, taken: 0, most_taken: 0 }
     }
 
-    /// So many units, spread over the files; `None` when there are not so many left. An error says why a file did not grow, once.
+    /// Takes note of how fast each file is written.
+    pub fn rate(&mut self, rates: &[Option<f64>]) {
+        self.files.iter_mut().zip(rates).for_each(|(room, rate)| room.rate = *rate);
+    }
+
+    /// So many units, spread over the files, fewer on slower ones; `None` when there are not so many left. An error says why a file did not grow, once.
     pub fn take(&mut self, count: usize) -> Result<Option<Vec<Unit>>> {
         let mut units = Vec::with_capacity(count);
         let mut fault = None;
         while units.len() < count {
-            let Some(file) = self.roomiest() else { break };
+            let loads: Vec<DiskLoad> = self.files.iter().map(Room::load).collect();
+            let Some(file) = next_disk(&loads) else { break };
             match self.files.get_mut(file).map(|room| room.take(self.unit_bytes)) {
                 Some(Ok(at)) => units.push(Unit { file, at }),
                 Some(Err(why)) => fault = Some(why),
@@ -61,12 +70,6 @@ impl Units {
         }
         self.give(units);
         fault.map_or(Ok(None), Err)
-    }
-
-    /// The file with the most room.
-    fn roomiest(&self) -> Option<usize> {
-        let rooms = self.files.iter().enumerate().map(|(at, room)| (room.left(), at));
-        rooms.filter(|(left, _)| *left > 0).max_by_key(|(left, at)| (*left, std::cmp::Reverse(*at))).map(|(_, at)| at)
     }
 
     pub fn give(&mut self, units: Vec<Unit>) {
@@ -85,8 +88,9 @@ impl Units {
 }
 
 impl Room {
-    fn left(&self) -> u64 {
-        self.free.len() as u64 + self.limit.saturating_sub(self.length)
+    fn load(&self) -> DiskLoad {
+        let free = self.free.len() as u64;
+        DiskLoad { taken: self.length - free, left: free + self.limit.saturating_sub(self.length), rate: self.rate }
     }
 
     fn take(&mut self, unit_bytes: usize) -> Result<u64> {

@@ -12,11 +12,13 @@ use headwater_memory::io::{IoFile, Op};
 use super::transfer::{PieceAnswer, PieceRequest, Transfer};
 use super::{DEPTH, Done, Job, Piece, Shared};
 use crate::error::{Error, Result};
+use crate::meter::RateMeter;
 
 pub(super) struct Worker<S> {
     shared: Arc<Shared<S>>,
     transfer: Box<dyn Transfer<S>>,
     files: Vec<Arc<IoFile>>,
+    pace: Vec<FilePace>,
     unit_bytes: usize,
     open: BTreeMap<u32, Open<S>>,
     serial: u32,
@@ -42,7 +44,8 @@ impl<S> Worker<S> {
         files: Vec<Arc<IoFile>>,
         unit_bytes: usize,
     ) -> Self {
-        Self { shared, transfer, files, unit_bytes, open: BTreeMap::new(), serial: 0 }
+        let pace = files.iter().map(|_| FilePace::default()).collect();
+        Self { shared, transfer, files, pace, unit_bytes, open: BTreeMap::new(), serial: 0 }
     }
 
     /// Works until the disk is closed.
@@ -84,8 +87,11 @@ impl<S> Worker<S> {
             open.next += 1;
             open.next - 1
         });
-        if let Err(why) = start(&mut *self.transfer, &self.files, self.unit_bytes, (serial, at), open) {
-            open.fault.get_or_insert(why);
+        match start(&mut *self.transfer, &self.files, self.unit_bytes, (serial, at), open) {
+            Ok(()) => pace_of(&mut self.pace, open, at).into_iter().for_each(FilePace::begin),
+            Err(why) => {
+                open.fault.get_or_insert(why);
+            }
         }
         self.finish_if_over(serial);
         true
@@ -130,6 +136,8 @@ impl<S> Worker<S> {
         // A job that was given up has no use for what comes late.
         let Some(open) = self.open.get_mut(&serial) else { return };
         open.flying -= 1;
+        let bytes = if answer.result.is_ok() { self.unit_bytes } else { 0 };
+        pace_of(&mut self.pace, open, at).into_iter().for_each(|pace| pace.end(bytes));
         let block = open.job.block;
         let op = open.job.op;
         let Some(piece) = open.job.pieces.get_mut(at) else { return };
@@ -175,9 +183,42 @@ impl<S> Worker<S> {
     fn tell(&self, open: Open<S>) {
         let result = open.fault.map_or(Ok(()), Err);
         let took = Some((open.begun, Instant::now()));
-        self.shared.lock().done.push(Done { job: open.job, result, took });
+        let mut desk = self.shared.lock();
+        desk.rates = self.pace.iter().map(|pace| pace.meter.rate()).collect();
+        desk.done.push(Done { job: open.job, result, took });
+        drop(desk);
         self.shared.news.notify_all();
     }
+}
+
+/// How fast one file is written: bytes, and the time in which it had a request.
+#[derive(Debug, Default)]
+struct FilePace {
+    meter: RateMeter,
+    flying: usize,
+    since: Option<Instant>,
+}
+
+impl FilePace {
+    fn begin(&mut self) {
+        self.flying += 1;
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    fn end(&mut self, bytes: usize) {
+        let now = Instant::now();
+        if let Some(since) = self.since {
+            self.meter.add(bytes, now.duration_since(since).as_secs_f64());
+        }
+        self.flying = self.flying.saturating_sub(1);
+        self.since = (self.flying > 0).then_some(now);
+    }
+}
+
+/// The pace of the file that a piece is written to.
+fn pace_of<'a, S>(all: &'a mut [FilePace], open: &Open<S>, at: usize) -> Option<&'a mut FilePace> {
+    let piece = open.job.pieces.get(at).filter(|_| open.job.op == Op::Write)?;
+    all.get_mut(piece.unit.file)
 }
 
 impl<S> Open<S> {

@@ -8,12 +8,14 @@ mod fixed;
 mod forecast;
 mod pause;
 mod schedule;
+mod spread;
 
 pub use fixed::{BufferMove, FixedBuffer, FixedPlan, FixedStep, PlanRank, Residency, plan_fixed};
 use forecast::play;
 pub use forecast::{StepForecast, forecast};
 pub use pause::{PauseForm, pause_point};
 pub use schedule::{StepSchedule, schedule};
+pub use spread::{DiskLoad, next_disk};
 
 use serde::Serialize;
 

@@ -5,6 +5,7 @@
 //! next steps follow as long as they save what it says. One that does not is left alone from that block on, and steps like it are recorded in
 //! their turn.
 
+mod basis;
 mod recorder;
 
 use std::collections::HashMap;
@@ -14,9 +15,8 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::lane::Lane;
-use crate::plan::{
-    Destination, LinkRates, OffloadRoom, PlanLimit, StepForecast, StepSchedule, StepTrace, plan_if_worth, schedule,
-};
+use crate::plan::{LinkRates, OffloadRoom, PlanLimit, StepForecast, StepSchedule, plan_if_worth, schedule};
+use basis::{Basis, needed_rate, planned};
 use recorder::StepRecorder;
 
 /// Which saved blocks leave the device, and at what cost in time.
@@ -142,6 +142,11 @@ pub(crate) struct Steps<M> {
     seen: HashMap<u64, u32>,
     /// Steps of the plan when it was last held against them.
     checked: u64,
+    /// Whether somebody compares steps, so that all should stay that has memory; and whether something has that the plan lets leave.
+    keeps: bool,
+    was_kept: bool,
+    /// Steps that saved what the plan says, whatever left.
+    followed: u64,
     report: StepReport,
 }
 
@@ -162,6 +167,9 @@ impl<M: Clone> Steps<M> {
             plans: HashMap::new(),
             seen: HashMap::new(),
             checked: 0,
+            keeps: false,
+            was_kept: false,
+            followed: 0,
             report: StepReport::default(),
         }
     }
@@ -194,10 +202,13 @@ impl<M: Clone> Steps<M> {
             Some(Recording::Memory(uses)) => uses.push(used),
             None => {}
         }
-        let advice = planned(self.following.as_ref(), at, bytes).unwrap_or_else(|| {
+        let mut advice = planned(self.following.as_ref(), at, bytes).unwrap_or_else(|| {
             self.leave_plan();
             SaveAdvice { leaves: self.leaves_unplanned(bytes, used), window: None }
         });
+        if advice.leaves && self.stays_compared(bytes, used) {
+            (advice.leaves, self.was_kept) = (false, true);
+        }
         (number, advice)
     }
 
@@ -207,7 +218,18 @@ impl<M: Clone> Steps<M> {
             0 => (self.plans.get(&bytes).map(|(schedule, _)| schedule), 0),
             _ => (self.following.as_ref(), self.sizes.len()),
         };
-        !planned(plan, at, bytes).map_or_else(|| self.leaves_unplanned(bytes, used), |advice| advice.leaves)
+        let leaves = planned(plan, at, bytes).map_or_else(|| self.leaves_unplanned(bytes, used), |own| own.leaves);
+        !leaves || self.stays_compared(bytes, used)
+    }
+
+    /// Whether a block stays because steps are compared: where all has memory by the plan, and as long as there is as much as that says.
+    fn stays_compared(&self, bytes: u64, used: DeviceUse) -> bool {
+        self.keeps && self.has_room_for_all() && !self.leaves_unplanned(bytes, used)
+    }
+
+    /// From now on all stays that has memory, whatever a plan says, or no longer so.
+    pub fn keep(&mut self, keeps: bool) {
+        self.keeps = keeps;
     }
 
     /// This step is unlike the one that it was held against.
@@ -219,6 +241,7 @@ impl<M: Clone> Steps<M> {
             // The next is recorded.
             self.seen.insert(*first, 1);
             (self.report.planned_steps, self.report.planned_stall_s, self.checked) = (0, 0.0, 0);
+            self.followed = 0;
         }
     }
 
@@ -237,7 +260,7 @@ impl<M: Clone> Steps<M> {
         self.sizes.clear();
         self.released.clear();
         self.live = 0;
-        self.position = 0;
+        (self.position, self.was_kept) = (0, false);
         if !self.is_planned() {
             return;
         }
@@ -307,7 +330,8 @@ impl<M: Clone> Steps<M> {
     fn end(&mut self) {
         self.report.steps += 1;
         let kept_to = self.following.as_ref().is_some_and(|plan| plan.bytes.len() == self.sizes.len());
-        self.report.planned_steps += u64::from(kept_to);
+        self.report.planned_steps += u64::from(kept_to && !self.was_kept);
+        self.followed += u64::from(kept_to);
         if self.following.is_some() && !kept_to {
             self.leave_plan();
         }
@@ -330,10 +354,13 @@ impl<M: Clone> Steps<M> {
 
     /// Whether steps keep to a plan, and whether there is memory for one in which nothing leaves.
     pub fn may_keep(&self) -> (bool, bool) {
-        let OffloadPolicy::Plan { most_bytes, device_bytes, .. } = self.policy else { return (false, false) };
-        let StepReport { kept, base_bytes, planned_steps, .. } = &self.report;
-        let peak = kept.map_or(u64::MAX, |kept| kept.peak_bytes.saturating_add(*base_bytes));
-        (*planned_steps > 0 && self.live == 0, most_bytes.is_none() && peak < share(device_bytes, FULL))
+        (self.followed > 0 && self.live == 0, self.has_room_for_all())
+    }
+
+    fn has_room_for_all(&self) -> bool {
+        let OffloadPolicy::Plan { most_bytes: None, device_bytes, .. } = self.policy else { return false };
+        let StepReport { kept, base_bytes, .. } = &self.report;
+        kept.is_some_and(|kept| kept.peak_bytes.saturating_add(*base_bytes) < share(device_bytes, FULL))
     }
 
     /// Bytes of copies that may be under way without a plan.
@@ -353,7 +380,7 @@ impl<M: Clone> Steps<M> {
         };
         match self.policy {
             _ if is_recorded => Measuring::Exactly,
-            _ if self.following.is_some() && self.live > 0 => Measuring::Nothing,
+            _ if self.following.is_some() && self.live > 0 && !self.keeps => Measuring::Nothing,
             OffloadPolicy::All { most_bytes: None } => Measuring::Nothing,
             OffloadPolicy::Plan { most_bytes: None, .. } => Measuring::Roughly,
             _ => Measuring::Exactly,
@@ -441,30 +468,9 @@ impl<M: Clone> Steps<M> {
             needed_rate: needed_rate(trace),
             base_bytes: *base_bytes,
         };
-        self.checked = 0;
+        (self.checked, self.followed) = (0, 0);
         self.plans.insert(first, (Arc::new(schedule), basis.clone()));
     }
-}
-
-/// What a schedule was made of.
-#[derive(Clone)]
-struct Basis {
-    trace: StepTrace,
-    base_bytes: u64,
-    /// Share of the measured rates that is relied on.
-    caution: f64,
-}
-
-/// What a plan says of a block, if the block is like the one that it knows.
-fn planned(plan: Option<&Arc<StepSchedule>>, at: usize, bytes: u64) -> Option<SaveAdvice> {
-    let plan = plan?;
-    plan.bytes.get(at).filter(|expected| is_like(bytes, **expected))?;
-    Some(SaveAdvice { leaves: plan.plan.goes[at] != Destination::Nowhere, window: Some(plan.windows[at]) })
-}
-
-/// Blocks may be a little longer or shorter than those of the step that was recorded.
-fn is_like(bytes: u64, expected: u64) -> bool {
-    bytes.abs_diff(expected) <= expected / 8
 }
 
 #[expect(
@@ -475,11 +481,4 @@ fn is_like(bytes: u64, expected: u64) -> bool {
 )]
 fn share(bytes: u64, part: f64) -> u64 {
     (bytes as f64 * part) as u64
-}
-
-/// All that is saved, in half of the step.
-#[expect(clippy::cast_precision_loss, reason = "lengths of memory")]
-fn needed_rate(trace: &StepTrace) -> f64 {
-    let bytes: u64 = trace.blocks.iter().map(|block| block.bytes).sum();
-    if trace.step_s > 0.0 { bytes as f64 / (trace.step_s / 2.0) } else { 0.0 }
 }

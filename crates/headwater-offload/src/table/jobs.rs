@@ -91,6 +91,7 @@ impl<L: Lane> Table<L> {
     fn write(&mut self, disk: &Disk<L::Slot>, id: u64) -> Option<usize> {
         let (block, units) = (self.blocks.get_mut(&id)?, self.units.as_mut()?);
         let count = block.slots.len();
+        units.rate(&disk.rates());
         let places = match units.take(count) {
             Ok(places) => places?,
             Err(why) => {
@@ -112,19 +113,26 @@ impl<L: Lane> Table<L> {
         Some(count)
     }
 
-    /// Asks the disk for a block. Who needs it now gets memory beyond the limit, if there is no other.
+    /// Asks the disk for a block. Who needs it now gets memory beyond the limit, if there is no other; or that of blocks that were read early,
+    /// where the system has no more. False where it has to be asked for once more, when others have gone.
     pub(super) fn read(&mut self, lane: &L, disk: Option<&Disk<L::Slot>>, id: u64, is_needed: bool) -> Result<bool> {
         let (Some(disk), Some(block)) = (disk, self.blocks.get(&id)) else { return Ok(false) };
         let (need, bytes) = (block.places.len(), block.bytes);
         let (slots, is_overdrawn) = match self.take_slots(lane, need) {
             Some(slots) => (slots, false),
             None if !is_needed => return Ok(false),
-            None => {
-                let slots = self.slots.overdraw(lane, need)?;
-                let bytes = (need * self.slots.bytes()) as u64;
-                self.counts.overdraft = self.counts.overdraft.max(bytes);
-                (slots, true)
-            }
+            None => match self.slots.overdraw(lane, need) {
+                Ok(slots) => {
+                    let bytes = (need * self.slots.bytes()) as u64;
+                    self.counts.overdraft = self.counts.overdraft.max(bytes);
+                    (slots, true)
+                }
+                Err(why) => match self.take_awaited(lane, need) {
+                    Some(slots) => (slots, false),
+                    None if self.is_moving() => return Ok(false),
+                    None => return Err(why),
+                },
+            },
         };
         let Some(block) = self.blocks.get_mut(&id) else { return Ok(false) };
         (block.is_awaited, block.is_overdrawn) = (true, is_overdrawn);

@@ -389,6 +389,24 @@ impl<L: Lane> Table<L> {
         self.slots.take(count)
     }
 
+    /// The same, of blocks as well that were read early for somebody who has not come yet: the last that will be needed first.
+    fn take_awaited(&mut self, lane: &L, count: usize) -> Option<Vec<L::Slot>> {
+        for id in self.mirrored.clone() {
+            if self.slots.free() + self.mirrored_slots() >= count {
+                break;
+            }
+            if let Some(block) = self.blocks.get_mut(&id) {
+                block.is_awaited = false;
+            }
+        }
+        self.take_slots(lane, count)
+    }
+
+    /// Whether copies or disks have memory that they will give back.
+    fn is_moving(&self) -> bool {
+        !self.draining.is_empty() || self.blocks.values().any(|block| block.state.is_with_disk())
+    }
+
     /// Frees slots of blocks that are on disk as well: those that were loaded first, then the oldest; and last those beyond the limit, which
     /// help nobody but the next read beyond it.
     fn evict(&mut self, count: usize) {

@@ -2,8 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use headwater_memory::io::Op;
+
 use super::*;
 use crate::disk::folder::unfit;
+use crate::disk::{Disk, Job, Piece, Unit};
 
 fn refusal(config: DiskConfig) -> String {
     let config = OffloaderConfig {
@@ -97,4 +100,26 @@ fn files_stop_growing_at_the_limit() {
     }
     assert!(left <= 7, "four in host memory and three on disk");
     assert!(offloader.counts().unwrap().disk_most <= 3 * SLOT as u64);
+}
+
+/// Files are as long as their disks are fast, as far as that was measured.
+#[test]
+fn a_slower_disk_has_less() {
+    const MIB: usize = 1 << 20;
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let paths = folders.iter().map(|folder| folder.path().to_owned()).collect();
+    let config = DiskConfig { folders: paths, ..disk(folders[0].path(), 1 << 30, Choice::Auto) };
+    let (disk, mut units) = Disk::open(&Fake::default(), &config, MIB).unwrap();
+    let shares = |units: &[Unit]| [0, 1].map(|file| units.iter().filter(|unit| unit.file == file).count());
+    let taken = units.take(160).unwrap().unwrap();
+    assert_eq!((shares(&taken), disk.rates().len()), ([80, 80], 0), "nothing is known of either");
+    let piece = |unit: &Unit| Piece { slot: AlignedBuffer::new(MIB).ok(), bytes: MIB, unit: *unit, sum: 0 };
+    disk.submit(Job { block: 0, op: Op::Write, pieces: taken.iter().map(piece).collect() });
+    while disk.done().is_empty() {
+        disk.wait(std::time::Duration::from_millis(5));
+    }
+    assert!(disk.rates().len() == 2 && disk.rates().iter().all(|rate| rate.unwrap() > 0.0), "{:?}", disk.rates());
+    units.give(taken);
+    units.rate(&[Some(3e9), Some(1e9)]);
+    assert_eq!(shares(&units.take(160).unwrap().unwrap()), [120, 40]);
 }

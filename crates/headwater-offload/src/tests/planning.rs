@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use crate::model::{Transformer, years_until_worn_out};
 use crate::plan::{
-    Destination, LinkRates, OffloadRoom, PauseForm, PlanLimit, SavedBlock, StepTrace, forecast, pause_point, plan,
+    Destination, DiskLoad, LinkRates, OffloadRoom, PauseForm, PlanLimit, SavedBlock, StepTrace, forecast, next_disk,
+    pause_point, plan,
 };
 
 const GB: u64 = 1_000_000_000;
@@ -198,5 +199,75 @@ proptest! {
         // What should leave may still be there when it is needed.
         prop_assert!(stays + made.forecast.moved_bytes <= total);
         prop_assert!(made.forecast.peak_bytes >= stays);
+    }
+}
+
+/// A trace of layers with blocks of these lengths.
+fn of_sizes(sizes: &[u64]) -> StepTrace {
+    let mut trace = layers(u32::try_from(sizes.len()).unwrap(), 1);
+    trace.blocks.iter_mut().zip(sizes).for_each(|(block, bytes)| block.bytes = *bytes);
+    trace
+}
+
+/// Host memory has as much as it holds, and the disk what it can take in time: the slower, the less.
+#[test]
+fn a_slower_disk_gets_less() {
+    let room = OffloadRoom { host_bytes: 3 * GB, ..ROOM };
+    let of = |write: f64| plan(&layers(20, GB), &LinkRates { write, read: 2.0 * write, ..RATES }, &room, 0.02).forecast;
+    let all: Vec<_> = [0.7e9, 0.5e9, 0.3e9, 0.1e9, 0.0].into_iter().map(of).collect();
+    for (faster, slower) in all.iter().zip(&all[1..]) {
+        assert!(slower.written_bytes < faster.written_bytes && slower.peak_bytes > faster.peak_bytes, "{all:?}");
+    }
+    // Without a disk, host memory is all that there is.
+    assert_eq!((all[4].moved_bytes, all[4].written_bytes), (3 * GB, 0));
+}
+
+/// Disks take pieces at the same time, so that all are done at once.
+#[test]
+fn the_slower_of_several_disks_gets_less() {
+    let spread = |rates: &[Option<f64>], limits: &[u64], count: usize| -> Vec<u64> {
+        let disk = |(rate, left): (&Option<f64>, &u64)| DiskLoad { taken: 0, left: *left, rate: *rate };
+        let mut disks: Vec<DiskLoad> = rates.iter().zip(limits).map(disk).collect();
+        for _ in 0..count {
+            let Some(at) = next_disk(&disks) else { break };
+            (disks[at].taken, disks[at].left) = (disks[at].taken + 1, disks[at].left - 1);
+        }
+        disks.iter().map(|disk| disk.taken).collect()
+    };
+    assert_eq!(spread(&[Some(3e9), Some(1e9)], &[1000, 1000], 100), [75, 25]);
+    assert_eq!(spread(&[Some(1e9), Some(2e9), Some(1e9)], &[1000; 3], 100), [25, 50, 25]);
+    assert_eq!(spread(&[None, None, None], &[1000; 3], 99), [33; 3]);
+    assert_eq!(spread(&[Some(2e9), None], &[1000; 2], 100), [50, 50], "like the other, as long as nothing is known");
+    assert_eq!(spread(&[Some(3e9), Some(1e9)], &[50, 1000], 100), [50, 50], "what is full gets no more");
+    assert_eq!(spread(&[Some(3e9), Some(0.0)], &[10, 10], 100), [10, 10]);
+    assert_eq!(next_disk(&[]), None);
+}
+
+proptest! {
+    /// A slower disk is given no more to write, a slower link no more to take, and neither leads to a lower peak.
+    #[test]
+    fn what_is_slower_gets_no_more(
+        sizes in prop::collection::vec(100_000_000..GB, 4..40),
+        down in 4e8..4e9f64,
+        disk in 1e8..2e9f64,
+        host in 1..20u64,
+        slower in 0.05..0.9f64,
+        which in 0..4usize,
+    ) {
+        let trace = of_sizes(&sizes);
+        let fast = LinkRates { down, up: down, write: disk, read: 2.0 * disk };
+        let slow = match which {
+            0 => LinkRates { write: fast.write * slower, ..fast },
+            1 => LinkRates { read: fast.read * slower, ..fast },
+            2 => LinkRates { down: fast.down * slower, ..fast },
+            _ => LinkRates { up: fast.up * slower, ..fast },
+        };
+        let room = OffloadRoom { host_bytes: host * GB, ..ROOM };
+        let (more, less) = (plan(&trace, &fast, &room, 0.02), plan(&trace, &slow, &room, 0.02));
+        let found = (more.forecast, less.forecast);
+        prop_assert!(found.1.peak_bytes >= found.0.peak_bytes, "{found:?}");
+        // By a slower way back blocks have to begin earlier, and may need to be fewer or more.
+        prop_assert!(which == 3 || found.1.moved_bytes <= found.0.moved_bytes, "{found:?}");
+        prop_assert!(which == 3 || found.1.written_bytes <= found.0.written_bytes, "{found:?}");
     }
 }

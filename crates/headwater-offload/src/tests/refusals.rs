@@ -142,7 +142,7 @@ fn a_copy_that_fails_is_an_error_and_nothing_of_it_stays() {
 fn host_memory_that_is_refused_is_done_without() {
     let folder = tempfile::tempdir().unwrap();
     for (bytes, with_disk) in [(0, false), (0, true), (600 << 20, false), (600 << 20, true)] {
-        // Memory is asked for 256 MiB at a time.
+        // Memory is asked for 256 MiB at a time, and what is refused by halves: of 600 MiB there is all but what is less than a slot.
         let config = OffloaderConfig {
             host_bytes: 1 << 30,
             slot_bytes: 64 << 20,
@@ -161,10 +161,10 @@ fn host_memory_that_is_refused_is_done_without() {
             lane.inner.pass_all();
             offloader.drained().unwrap();
         }
-        let slots = bytes / (256 << 20) * 4;
+        let slots = bytes / (64 << 20);
         assert!(left.len() >= slots && (with_disk || left.len() == slots), "{} of {slots}", left.len());
         assert!(bytes > 0 || left.is_empty(), "what needs memory on its way to a disk stays as well");
-        assert!(offloader.counts().unwrap().host <= bytes as u64);
+        assert_eq!(offloader.counts().unwrap().host, (slots * (64 << 20)) as u64);
         for (seed, block) in left.into_iter().rev() {
             match load(&offloader, block) {
                 Ok(found) => assert_eq!(found, content(seed, SLOT)),
@@ -174,4 +174,34 @@ fn host_memory_that_is_refused_is_done_without() {
             offloader.release(block).unwrap();
         }
     }
+}
+
+/// The system has two slots and no more. Both have blocks that were read early, which make room for one that is needed now.
+#[test]
+fn what_was_read_early_makes_room_where_the_system_has_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let (offloader, lane) = refusing(64, Some(disk(folder.path(), 1 << 20, Choice::Auto)));
+    *lane.refuses.host_left.lock().unwrap() = Some(2 * SLOT + 1);
+    let blocks: Vec<BlockId> = (0..6)
+        .map(|seed| {
+            let StoreOutcome::Leaving(block) = store(&offloader, seed).unwrap() else {
+                panic!("it may wait for a disk")
+            };
+            while !offloader.drained().unwrap().contains(&block) {
+                lane.inner.pass_all();
+            }
+            block
+        })
+        .collect();
+    for early in &blocks[..2] {
+        while !offloader.is_near(*early).unwrap() {
+            offloader.prefetch(*early).unwrap();
+        }
+    }
+    for (seed, block) in blocks.iter().enumerate().rev() {
+        assert_eq!(load(&offloader, *block).unwrap(), content(seed, SLOT));
+        offloader.release(*block).unwrap();
+    }
+    let counts = offloader.counts().unwrap();
+    assert_eq!((counts.host, counts.overdraft, offloader.held().unwrap()), (2 * SLOT as u64, 0, (0, 0)));
 }

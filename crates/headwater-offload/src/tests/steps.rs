@@ -90,8 +90,9 @@ impl Lane for Timed {
 struct Model {
     offloader: Offloader<Timed>,
     lane: Timed,
-    /// Bytes of blocks on the device.
+    /// Bytes of blocks on the device, and of others beside those of [`BASE`].
     on_device: HashMap<BlockId, usize>,
+    others: u64,
 }
 
 /// How long a step took, and the most bytes of blocks on the device in it.
@@ -108,12 +109,12 @@ impl Model {
         let moments = Moments { host: 0.0, compute: 0.0, down_free: 0.0, up_free: 0.0, rate };
         let lane = Timed(Arc::new(Mutex::new(moments)));
         let config = OffloaderConfig { host_bytes: 4096 * PIECE, slot_bytes: PIECE, disk: None, policy, window_bytes };
-        Self { offloader: Offloader::new(lane.clone(), &config).unwrap(), lane, on_device: HashMap::new() }
+        Self { offloader: Offloader::new(lane.clone(), &config).unwrap(), lane, on_device: HashMap::new(), others: 0 }
     }
 
     fn used(&self) -> DeviceUse {
         let blocks = self.on_device.values().map(|bytes| *bytes as u64).sum();
-        DeviceUse { allocated: BASE + blocks, blocks, peak: 0 }
+        DeviceUse { allocated: BASE + self.others + blocks, blocks, peak: 0 }
     }
 
     fn give_up(&mut self, told: &[BlockId]) {
@@ -228,6 +229,49 @@ fn a_slow_link_keeps_everything_and_says_so() {
     assert_eq!(model.offloader.counts().unwrap().down, 0);
     // What comes before the first block and behind the last is not seen.
     assert_near(8.0 * 8.0 * PIECE as f64 / 12.0, model.report().needed_rate, 0.2);
+}
+
+/// Steps that are compared with those in which nobody tells of what is saved move nothing, also the first one that has a plan; and it
+/// shows from then on that there is one.
+#[test]
+fn steps_that_are_compared_keep_what_has_memory() {
+    let layers = layers(16, &[8, 2, 4]);
+    let mut model = Model::new(28.0 * PIECE as f64, planned(None), 4 * PIECE);
+    model.offloader.keep(true);
+    model.steps(3, &layers);
+    assert_eq!(model.offloader.may_keep(), (false, false), "there is no plan");
+    for own in model.steps(20, &layers) {
+        assert_eq!((own.peak, model.offloader.may_keep()), (16 * 14 * PIECE as u64, (true, true)));
+        assert_near(48.0, own.seconds, 1e-9);
+    }
+    assert_eq!(model.offloader.counts().unwrap().down, 0);
+    let report = model.report();
+    assert!(
+        report.planned_steps == 0 && report.expected.unwrap().moved_bytes > 0,
+        "none of them is the plan's: {report:?}"
+    );
+    // With the comparison over, the plan is as good as new.
+    model.offloader.keep(false);
+    let went = model.steps(2, &layers)[1];
+    assert_near(report.expected.unwrap().peak_bytes as f64, went.peak as f64, 0.1);
+    assert_eq!(model.report().planned_steps, 2);
+}
+
+/// A step without memory for all that it saves lets blocks leave, compared or not: where the plan knows, and where others take memory.
+#[test]
+fn steps_that_are_compared_and_do_not_fit_let_blocks_leave() {
+    let (layers, all) = (layers(16, &[14]), 16 * 14 * PIECE as u64);
+    for (device_bytes, others) in [((BASE + all) / 3 * 4 - (1 << 20), 0), (1 << 40, (1 << 40) / 4 * 3 - BASE - all / 2)]
+    {
+        let policy = OffloadPolicy::Plan { slack: 0.02, most_bytes: None, device_bytes };
+        let mut model = Model::new(28.0 * PIECE as f64, policy, 4 * PIECE);
+        model.steps(3, &layers);
+        model.others = others;
+        model.offloader.keep(true);
+        let (before, went) = (model.offloader.counts().unwrap().down, model.step(&layers));
+        assert!(model.offloader.counts().unwrap().down > before && went.peak < all, "{others}: {went:?}");
+        assert_eq!(model.offloader.may_keep(), (true, others > 0));
+    }
 }
 
 /// The device waits where less memory is there than copies leave in time, and for as long as was said.

@@ -13,6 +13,9 @@ use crate::device::zeros;
 use crate::error::Result;
 use crate::network::{DeviceRunning, Network};
 
+/// What a forward program that normalises by the moments of its batch makes of them, for the running ones.
+pub(crate) const MOMENTS: [&str; 2] = ["batch_mean", "batch_variance"];
+
 /// One layer.
 #[derive(Debug)]
 pub(crate) struct DeviceLayer {
@@ -67,11 +70,6 @@ impl DeviceLayer {
         self.running.as_ref().map(both).transpose()
     }
 
-    /// Whether it has any.
-    pub fn has_moments(&self) -> bool {
-        self.running.is_some()
-    }
-
     /// What training asks the graph.
     pub fn tables(&self) -> [&Table; 2] {
         [&self.forward.emitted().table, &self.backward.emitted().table]
@@ -93,6 +91,7 @@ pub(crate) fn shape_of(layer: &DeviceLayer, graph: &DeviceGraph, (forward_s, bac
         name: buffer.name.clone(),
         bytes: bytes_of(buffer, graph),
         is_read_back: given(&layer.backward, &buffer.name),
+        is_read_last: layer.running.is_some() && MOMENTS.contains(&buffer.name.as_str()),
     };
     LayerShape {
         made: outputs(&layer.forward).map(made).collect(),

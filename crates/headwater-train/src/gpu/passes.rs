@@ -9,7 +9,7 @@ use headwater_compile::intra::Buffer;
 use headwater_cuda::{Span, Stream};
 
 use super::flat::Flat;
-use super::layers::DeviceLayer;
+use super::layers::{DeviceLayer, MOMENTS};
 use super::mover::ActivationMover;
 use super::step_memory::{StepMemory, StepOp};
 use crate::error::{Error, Result};
@@ -33,7 +33,7 @@ pub(crate) struct Passes {
     /// What a step does, in order, with the programs of it.
     ops: Vec<(StepOp, Option<Bound>)>,
     keys: Vec<Span>,
-    /// Mean, variance and number of rows of what each layer makes, where it normalises by them.
+    /// Mean, variance and number of rows of what each layer makes, where it normalises by them: as they lie when a step is over.
     moments: Vec<Option<[Span; 3]>>,
     /// What brings activations out of GPU memory and back, where some leave.
     mover: Option<ActivationMover>,
@@ -48,13 +48,13 @@ impl Passes {
         memory: &StepMemory<'_>,
         flat: &Flat,
     ) -> Result<Self> {
-        let mut ops = Vec::new();
+        let (mut ops, end) = (Vec::new(), memory.ops(layers.len()).len().saturating_sub(1));
         for (place, op) in memory.ops(layers.len()).into_iter().enumerate() {
             ops.push((op, bind(stream, layers, brought, (memory, place, op), flat)?));
         }
         let mut moments = Vec::new();
         for (at, (layer, graph)) in layers.iter().zip(brought.graphs).enumerate() {
-            let own = Own { at, place: at, layer, brought, memory, flat };
+            let own = Own { at, place: end, layer, brought, memory, flat };
             moments.push(layer.running.as_ref().and_then(|_| own.moments(graph)));
         }
         Ok(Self { ops, keys: brought.keys.clone(), moments, mover: memory.mover()? })
@@ -74,6 +74,17 @@ impl Passes {
         self.run(stream, layers, loss + 1..self.ops.len())
     }
 
+    /// Queues that running moments take those of the batch in, behind the backward pass: a step that fails before has learnt nothing, and can
+    /// be made again.
+    pub fn see_moments(&self, stream: &Stream, layers: &[DeviceLayer]) -> Result<()> {
+        for (layer, moments) in layers.iter().zip(&self.moments) {
+            if let (Some(running), Some([mean, variance, rows])) = (&layer.running, moments) {
+                running.see(stream, BatchMoments { mean, variance, rows })?;
+            }
+        }
+        Ok(())
+    }
+
     /// What moves activations.
     pub fn mover(&self) -> Option<&ActivationMover> {
         self.mover.as_ref()
@@ -89,12 +100,6 @@ impl Passes {
             let (op, bound) = &self.ops[place];
             if let (Some(at), Some(bound)) = (op.layer(), bound) {
                 op.program(&layers[at]).queue(stream, bound, &self.keys[at])?;
-                // What is computed again was seen the first time.
-                if let (StepOp::Forward(_), Some(running), Some([mean, variance, rows])) =
-                    (op, &layers[at].running, &self.moments[at])
-                {
-                    running.see(stream, BatchMoments { mean, variance, rows })?;
-                }
             }
             self.after(stream, place)?;
         }
@@ -143,8 +148,8 @@ type Given = headwater_compile::Result<Option<DeviceRows>>;
 
 impl Own<'_> {
     fn moments(&self, graph: &DeviceGraph) -> Option<[Span; 3]> {
-        let made = |name| self.memory.made(self.place, self.at, name);
-        Some([made("batch_mean")?, made("batch_variance")?, graph.count(Domain::DST)?])
+        let [mean, variance] = MOMENTS.map(|name| self.memory.made(self.place, self.at, name));
+        Some([mean?, variance?, graph.count(Domain::DST)?])
     }
 
     fn forward(&self, buffer: &Buffer) -> Given {

@@ -144,16 +144,15 @@ impl Site {
     /// Queues a step launch by launch.
     fn queue(&mut self, stream: &Stream, shared: &Shared<'_>) -> Result<()> {
         let Shared { layers, finish, flat } = shared;
-        // Moments of batches are learnt on the way.
-        let learns_early = layers.iter().any(DeviceLayer::has_moments);
-        let is_repeatable = |why: Error| if learns_early { half_done(why) } else { why };
-        self.passes.forward(stream, layers).map_err(is_repeatable)?;
+        self.passes.forward(stream, layers)?;
         if let Some(cleared) = &self.cleared {
             stream.fill(cleared, 0)?;
         }
         let (counts, targets) = (self.letter.part(COUNTS)?, self.letter.part(TARGETS)?);
-        finish.loss(stream, (&self.outputs, &self.slope), &counts, &targets).map_err(is_repeatable)?;
-        self.passes.backward(stream, layers).map_err(is_repeatable)?;
+        finish.loss(stream, (&self.outputs, &self.slope), &counts, &targets)?;
+        self.passes.backward(stream, layers)?;
+        // From here on something is learnt.
+        self.passes.see_moments(stream, layers).map_err(half_done)?;
         finish.step(stream, flat).map_err(half_done)?;
         finish.found(stream, self.found.whole()).map_err(half_done)
     }

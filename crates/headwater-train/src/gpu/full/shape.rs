@@ -11,6 +11,8 @@ pub(crate) struct MadeShape {
     pub bytes: usize,
     /// Whether the backward pass of the layer reads it.
     pub is_read_back: bool,
+    /// Whether it is read once more when the whole backward pass is over.
+    pub is_read_last: bool,
 }
 
 /// Memory and time of one layer.
@@ -88,6 +90,7 @@ impl Buffers<'_> {
                 (is_out && above.is_some_and(|above| above.reads_input)).then_some(false)
             }
             StepOp::Loss => (is_out && above.is_none()).then_some(false),
+            _ if made.is_read_last && self.ops.last() == Some(op) => Some(false),
             StepOp::Backward(of) if of == at => made.is_read_back.then_some(false),
             StepOp::Backward(of) if of == at + 1 => {
                 (is_out && above.is_some_and(|above| above.reads_input_back)).then_some(false)
@@ -141,7 +144,12 @@ pub(super) mod tests {
     use super::*;
 
     pub fn layer(saved: usize, out: usize, seconds: f64) -> LayerShape {
-        let made = |name: &str, bytes| MadeShape { name: name.to_owned(), bytes, is_read_back: name != OUT };
+        let made = |name: &str, bytes| MadeShape {
+            name: name.to_owned(),
+            bytes,
+            is_read_back: name != OUT,
+            is_read_last: false,
+        };
         LayerShape {
             made: vec![made("saved", saved), made(OUT, out)],
             slope_bytes: out,
@@ -171,6 +179,20 @@ pub(super) mod tests {
         assert_eq!(of(2, OUT), (2, 3, None));
         let slope = keys.iter().position(|own| *own == BufferKey::Slope(1)).unwrap();
         assert_eq!((step.buffers[slope].first, step.buffers[slope].last), (4, 5));
+    }
+
+    #[test]
+    fn what_is_read_behind_the_backward_pass_lives_until_then() {
+        let mut layers = vec![layer(1000, 100, 1.0); 3];
+        layers[2].made[0] = MadeShape { is_read_last: true, ..layers[2].made[0].clone() };
+        let last = |recomputed: &[usize]| {
+            let (ops, keys, step) = fixed_step(&layers, recomputed, 5000);
+            let is_it = |key: &BufferKey| matches!(key, BufferKey::Made { layer: 2, name } if name == "saved");
+            let lives = keys.iter().zip(&step.buffers).filter(|(key, _)| is_it(key));
+            (ops.len() - 1, lives.map(|(_, own)| (own.first, own.last)).collect::<Vec<_>>())
+        };
+        assert_eq!(last(&[]), (6, vec![(2, 6)]));
+        assert_eq!(last(&[2]), (7, vec![(2, 2), (4, 7)]), "as it was computed the second time");
     }
 
     #[test]

@@ -37,12 +37,18 @@ fn deep(model: Architecture) -> RunConfig {
     }
 }
 
+/// What a run in a folder learnt, running moments of batches included.
+fn all_learnt(folder: &Path) -> Vec<Array> {
+    let newest = Checkpoints::new(&folder.join("checkpoints"), 2).newest().unwrap().unwrap();
+    newest.parameters.into_iter().chain(newest.buffers).collect()
+}
+
 /// What a run learnt, its losses, and what became of its activations.
 fn learnt(gpu: &Gpu, config: &RunConfig, data: &Path) -> (Vec<Array>, Vec<f64>, Option<StepOffload>) {
     let folder = tempfile::tempdir().unwrap();
     let mut trainer = Trainer::open_on(gpu, config.clone(), small(data), folder.path()).unwrap();
     let (summary, _) = trainer.run(&Quiet).unwrap();
-    (weights(folder.path()), losses(folder.path()), summary.offload)
+    (all_learnt(folder.path()), losses(folder.path()), summary.offload)
 }
 
 /// The least GPU memory that a run can do with, in bytes.
@@ -109,34 +115,36 @@ fn moments_are_learnt_once() {
     assert!(own_weights == weights && own_losses == losses);
 }
 
-/// A disk that fails in the middle of a step is done without: the step is made again, and nothing is learnt twice.
+/// A disk that fails in the middle of a step is done without: the step is made again, and nothing is learnt twice, moments of batches neither.
 #[test]
 fn a_disk_that_fails_is_done_without() {
     let Some(gpu) = gpu() else { return };
     let (data, disk, folder) =
         (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let kept = deep(Architecture::Sage);
-    let (wanted, _, _) = learnt(&gpu, &kept, data.path());
-    let config = RunConfig {
+    let with_disk = |kept: &RunConfig| RunConfig {
         offload: Some(vec![OffloadTo::Disk]),
         offload_folder: Some(disk.path().to_owned()),
         offload_slack: Some(10.0),
-        ..kept
+        ..kept.clone()
     };
-    // In the forward pass, and in the backward pass of the second step.
-    for goes_well in [2, 14] {
-        let mut trainer = Trainer::open_on(&gpu, config.clone(), small(data.path()), folder.path()).unwrap();
-        GOES_WELL.set(Some(goes_well));
-        let (summary, _) = trainer.run(&Quiet).unwrap();
-        assert_eq!(GOES_WELL.take(), None, "it failed");
-        let report = summary.offload.unwrap();
-        assert!(report.replanned.as_ref().unwrap().contains("took its disk away"), "{report:?}");
-        assert!(report.layers.iter().all(|own| own.disk_bytes == 0) && report.written_bytes == 0, "{report:?}");
-        assert!(weights(folder.path()) == wanted);
-        std::fs::remove_dir_all(folder.path()).unwrap();
+    // In the forward pass, in the backward pass of the second step, and before the last operation of that.
+    for (norm, places) in [(Norm::None, [2, 14].as_slice()), (Norm::Batch, &[2, 14, 17])] {
+        let kept = RunConfig { norm, ..deep(Architecture::Sage) };
+        let ((wanted, ..), config) = (learnt(&gpu, &kept, data.path()), with_disk(&kept));
+        for goes_well in places {
+            let mut trainer = Trainer::open_on(&gpu, config.clone(), small(data.path()), folder.path()).unwrap();
+            GOES_WELL.set(Some(*goes_well));
+            let (summary, _) = trainer.run(&Quiet).unwrap();
+            assert_eq!(GOES_WELL.take(), None, "it failed");
+            let report = summary.offload.unwrap();
+            assert!(report.replanned.as_ref().unwrap().contains("took its disk away"), "{report:?}");
+            assert!(report.layers.iter().all(|own| own.disk_bytes == 0) && report.written_bytes == 0, "{report:?}");
+            assert!(all_learnt(folder.path()) == wanted, "{norm:?}, {goes_well}");
+            std::fs::remove_dir_all(folder.path()).unwrap();
+        }
     }
     // A folder in memory is no disk.
-    let config = RunConfig { offload_folder: Some("/dev/shm".into()), ..config };
+    let config = RunConfig { offload_folder: Some("/dev/shm".into()), ..with_disk(&deep(Architecture::Sage)) };
     let refused = Trainer::open_on(&gpu, config, small(data.path()), folder.path()).unwrap_err().to_string();
     assert!(refused.contains("/dev/shm cannot hold activations"), "{refused}");
 }

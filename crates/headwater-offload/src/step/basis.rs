@@ -1,0 +1,35 @@
+//! What a schedule is made of, and what it says of a block.
+
+use std::sync::Arc;
+
+use super::SaveAdvice;
+use crate::plan::{Destination, StepSchedule, StepTrace};
+
+/// What a schedule was made of.
+#[derive(Clone)]
+pub(super) struct Basis {
+    pub trace: StepTrace,
+    /// Bytes that are allocated when such a step begins.
+    pub base_bytes: u64,
+    /// Share of the measured rates that is relied on.
+    pub caution: f64,
+}
+
+/// What a plan says of a block, if the block is like the one that it knows.
+pub(super) fn planned(plan: Option<&Arc<StepSchedule>>, at: usize, bytes: u64) -> Option<SaveAdvice> {
+    let plan = plan?;
+    plan.bytes.get(at).filter(|expected| is_like(bytes, **expected))?;
+    Some(SaveAdvice { leaves: plan.plan.goes[at] != Destination::Nowhere, window: Some(plan.windows[at]) })
+}
+
+/// Blocks may be a little longer or shorter than those of the step that was recorded.
+fn is_like(bytes: u64, expected: u64) -> bool {
+    bytes.abs_diff(expected) <= expected / 8
+}
+
+/// All that is saved, in half of the step.
+#[expect(clippy::cast_precision_loss, reason = "lengths of memory")]
+pub(super) fn needed_rate(trace: &StepTrace) -> f64 {
+    let bytes: u64 = trace.blocks.iter().map(|block| block.bytes).sum();
+    if trace.step_s > 0.0 { bytes as f64 / (trace.step_s / 2.0) } else { 0.0 }
+}

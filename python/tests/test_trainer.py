@@ -423,7 +423,7 @@ def test_wrong_places_are_pythons_errors(dataset, tmp_path):
 
 
 @pytest.mark.gpu
-def test_activations_may_leave_where_steps_see_the_whole_graph(dataset, tmp_path):
+def test_activations_may_leave_where_steps_see_the_whole_graph(dataset, gpu, tmp_path):
     whole = {"model": "sage", "full_graph": True, "device": "cuda", "layers": 3, "hidden": 8, "epochs": 1, "evaluate_every": 0}
     kept = Trainer(dataset, output=tmp_path / "kept", **whole).fit(progress=False)
     for to in ("host", "recompute"):

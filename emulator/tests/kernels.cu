@@ -135,6 +135,12 @@ extern "C" __global__ void misaligned(const unsigned char* data, unsigned* out) 
     out[0] = reinterpret_cast<const uint4*>(data + 4)->x;
 }
 
+// An array of a thread, read where it ends.
+extern "C" __global__ void own_overflow(const unsigned* at, unsigned* out) {
+    unsigned own[4] = {1, 2, 3, 4};
+    out[0] = own[at[0]];
+}
+
 // One row a block, one element a thread.
 extern "C" __global__ void read_rows(const float* table, const unsigned* rows, unsigned width, float* out) {
     const float* from = table + (unsigned long long)rows[blockIdx.x] * width + threadIdx.x;

@@ -293,6 +293,11 @@ void die_misaligned() {
     launch_on(nullptr, module, "misaligned", {1, 1}, out.address, out.address);
 }
 
+void die_own_overflow() {
+    Buffer<unsigned> at(std::vector<unsigned>{4}), out(1);
+    launch_on(nullptr, module, "own_overflow", {1, 1}, at.address, out.address);
+}
+
 struct Test {
     const char* name;
     std::function<void()> body;
@@ -316,6 +321,7 @@ const Test tests[] = {
     {"die_shared_overflow", die_shared_overflow, true},
     {"die_dynamic_shared_overflow", die_dynamic_shared_overflow, true},
     {"die_misaligned", die_misaligned, true},
+    {"die_own_overflow", die_own_overflow, true},
 };
 
 void nothing_is_left() {

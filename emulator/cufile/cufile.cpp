@@ -49,7 +49,7 @@ struct State {
     std::mutex lock;
     // What the machine has, and what the next calls do.
     std::map<std::string, long> settings{{"nvfs", 0}, {"p2p", 0}, {"parameters", 1}, {"file", 0}, {"most", 0},
-                                         {"fail", 0}, {"code", EIO}, {"flip", 0}, {"late_ms", 0}};
+                                         {"fail_reads", 0}, {"fail_writes", 0}, {"code", EIO}, {"flip", 0}, {"late_ms", 0}};
     // What was done.
     std::map<std::string, long> counts;
     std::map<std::uintptr_t, std::size_t> memory;
@@ -89,8 +89,9 @@ ssize_t transfer(void* handle, void* base, std::size_t bytes, off_t offset, off_
         Locked hold(all.lock);
         if (!all.is_open) return -not_open;
         if (at < 0 || !is_registered(all, reinterpret_cast<std::uintptr_t>(base), at + bytes)) return -not_registered;
-        if (all.settings["fail"] > 0) {
-            all.settings["fail"]--;
+        const char* const fault = is_read ? "fail_reads" : "fail_writes";
+        if (all.settings[fault] > 0) {
+            all.settings[fault]--;
             const auto code = all.settings["code"];
             if (code > 5000) return -code;
             errno = static_cast<int>(code);
@@ -203,7 +204,7 @@ EXPORT ssize_t cuFileWrite(void* handle, const void* base, std::size_t bytes, of
 }
 
 // Sets what the machine has or what comes next: nvfs, p2p, parameters (whether there are any), file (1: refused), most (bytes a call),
-// fail (calls that fail) with code (errno, or cuFile's above 5000), flip (reads with a wrong bit), late_ms.
+// fail_reads and fail_writes (calls that fail) with code (errno, or cuFile's above 5000), flip (reads with a wrong bit), late_ms.
 EXPORT void hwemu_cufile(const char* name, long value) {
     auto& all = state();
     Locked hold(all.lock);

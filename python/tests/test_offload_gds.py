@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 import headwater  # noqa: E402
 from offload_cases import CASES, gradients, same  # noqa: E402
 
-USUAL = {"nvfs": 1, "p2p": 0, "parameters": 1, "file": 0, "most": 0, "fail": 0, "flip": 0, "late_ms": 0}
+USUAL = {"nvfs": 1, "p2p": 0, "parameters": 1, "file": 0, "most": 0, "fail_reads": 0, "fail_writes": 0, "flip": 0, "late_ms": 0}
 
 
 @pytest.fixture

@@ -17,10 +17,8 @@ use headwater_memory::io::{Error as IoError, IoFile, Op, PAGE_BYTES, Place};
 use crate::disk::transfer::{PieceAnswer, PieceRequest, Transfer};
 use crate::disk::{DEPTH, DiskConfig};
 use crate::error::{Error, Result};
-pub(crate) use sum::DeviceSum;
+use sum::DeviceSum;
 pub use sum::kernel_builds;
-#[cfg(test)]
-pub(crate) use sum::sum_of;
 
 /// cuFile by threads.
 pub(crate) struct DirectTransfer {

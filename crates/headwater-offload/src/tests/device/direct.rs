@@ -8,7 +8,6 @@ use headwater_memory::io::PAGE_BYTES;
 use libloading::Library;
 
 use super::*;
-use crate::direct::{DeviceSum, sum_of};
 
 const SLOTS: usize = 8;
 const SLOT: usize = 4 * PAGE_BYTES;
@@ -28,7 +27,16 @@ impl StandIn {
             own.0.get::<unsafe extern "C" fn(*const c_char, c_long)>(b"hwemu_cufile").ok()?;
             own.0.get::<unsafe extern "C" fn() -> u64>(b"cuFileDriverClose_v2").ok()?();
         }
-        let usual = [("p2p", 0), ("parameters", 1), ("file", 0), ("most", 0), ("fail", 0), ("flip", 0), ("late_ms", 0)];
+        let usual = [
+            ("p2p", 0),
+            ("parameters", 1),
+            ("file", 0),
+            ("most", 0),
+            ("fail_reads", 0),
+            ("fail_writes", 0),
+            ("flip", 0),
+            ("late_ms", 0),
+        ];
         usual.iter().for_each(|(name, value)| own.set(name, *value));
         own.set("nvfs", c_long::from(has_direct_way));
         Some(own)
@@ -166,8 +174,8 @@ fn what_a_disk_gives_back_wrong_is_read_again_and_then_an_error() {
     let offloader = offloader(&gpu, folder.path());
     for (fault, code, words) in [
         ("flip", 0, "was damaged on disk"),
-        ("fail", EIO, "device error: read"),
-        ("fail", NVFS_ERROR, "nvidia-fs reported an error"),
+        ("fail_reads", EIO, "device error: read"),
+        ("fail_reads", NVFS_ERROR, "nvidia-fs reported an error"),
     ] {
         cufile.set("code", code);
         let (block, wanted) = on_disk(&offloader, &stream);
@@ -191,7 +199,7 @@ fn a_full_disk_leaves_blocks_where_they_are() {
     let stream = Stream::new(&gpu).unwrap();
     let offloader = offloader(&gpu, folder.path());
     cufile.set("code", ENOSPC);
-    cufile.set("fail", 1_000_000);
+    cufile.set("fail_writes", 1_000_000);
     let wanted = content(7, SLOTS / 2 * SLOT);
     let [source, other] =
         [wanted.clone(), vec![0; SLOTS * SLOT]].map(|bytes| Buffer::<u8, Device>::from_slice(&stream, &bytes).unwrap());
@@ -227,30 +235,4 @@ fn a_disk_that_does_not_answer_is_given_up() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{} pieces are still held", cufile.count("memory"));
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-#[test]
-fn sums_on_the_device_are_those_of_the_host() {
-    let Some(gpu) = gpu() else { return };
-    let stream = Stream::new(&gpu).unwrap();
-    let sum = DeviceSum::new(&gpu).unwrap();
-    let on_device = |bytes: &[u8]| {
-        let memory = Buffer::<u8, Device>::from_slice(&stream, bytes).unwrap();
-        stream.synchronize().unwrap();
-        sum.of(memory.whole()).unwrap()
-    };
-    for length in (0..70).chain([4095, 4096, 65536 + 13, 1 << 20]) {
-        let bytes = content(length, length);
-        assert_eq!(on_device(&bytes), sum_of(&bytes), "{length} bytes");
-    }
-    let bytes = content(3, 999);
-    let known = sum_of(&bytes);
-    for bit in 0..8 * bytes.len() {
-        let mut other = bytes.clone();
-        other[bit / 8] ^= 1 << (bit % 8);
-        assert_ne!(sum_of(&other), known, "bit {bit}");
-    }
-    let mut swapped = bytes.clone();
-    swapped.swap(4, 8);
-    assert!(swapped != bytes && sum_of(&swapped) != known);
 }

@@ -1,8 +1,9 @@
-//! Checksums of memory that the host does not reach.
+//! The sum where the memory is.
 #![allow(unsafe_code, reason = "declares a kernel")]
 
 use headwater_cuda::{Allocation, Defines, Element, Gpu, Grid, Kernel, Param, Scalar, Source, Span, Stream};
 
+use super::folded;
 use crate::error::Result;
 
 static SOURCE: Source = Source { name: "sum.cu", text: include_str!("sum.cu"), headers: &[] };
@@ -56,23 +57,4 @@ impl DeviceSum {
         self.stream.download(&self.sum, &mut sum)?;
         Ok(folded(u64::from_ne_bytes(sum)))
     }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "both halves count")]
-fn folded(sum: u64) -> u32 {
-    (sum ^ (sum >> 32)) as u32
-}
-
-/// What the kernel computes.
-#[cfg(test)]
-pub(crate) fn sum_of(bytes: &[u8]) -> u32 {
-    let word = |part: &[u8]| part.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
-    let factor = |place: u64| {
-        let x = (place + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) | 1
-    };
-    let words = bytes.chunks(4).zip(0..).map(|(part, place)| word(part).wrapping_mul(factor(place)));
-    folded(words.fold(0, u64::wrapping_add))
 }

@@ -4,6 +4,8 @@
 //! there at once and no further. The caller hands slots over and gets them back with the answer; a thread of its own computes
 //! checksums and keeps the disk busy, reads before writes: somebody waits for a read.
 
+#[cfg(test)]
+pub(crate) mod by_hand;
 pub(crate) mod folder;
 mod units;
 mod worker;
@@ -114,6 +116,8 @@ pub(crate) struct Disk<S: IoBuffer> {
     worker: Option<JoinHandle<()>>,
     kind: EngineKind,
     fallback: Option<String>,
+    #[cfg(test)]
+    hand: Option<by_hand::Hand<S>>,
 }
 
 /// What callers and the thread share.
@@ -171,7 +175,15 @@ impl<S: IoBuffer> Disk<S> {
         let thread =
             thread.map_err(|why| headwater_memory::io::Error::Unavailable { kind, reason: why.to_string() })?;
         let units = Units::new(files, unit_bytes, config.limit_bytes);
-        Ok((Self { shared, worker: Some(thread), kind, fallback }, units))
+        let made = Self {
+            shared,
+            worker: Some(thread),
+            kind,
+            fallback,
+            #[cfg(test)]
+            hand: None,
+        };
+        Ok((made, units))
     }
 
     /// What moves bytes, and why it is not io_uring when it is not.
@@ -181,6 +193,8 @@ impl<S: IoBuffer> Disk<S> {
 
     /// Gives the thread a job.
     pub fn submit(&self, job: Job<S>) {
+        #[cfg(test)]
+        self.hand.iter().for_each(|hand| hand.note(&job));
         let mut desk = self.shared.lock();
         match job.way {
             Way::Read => desk.reads.push_back(job),
@@ -203,6 +217,8 @@ impl<S: IoBuffer> Disk<S> {
     /// Jobs that are over since this was asked last. Jobs that nobody will answer any more are among them.
     pub fn done(&self) -> Vec<Done<S>> {
         let mut desk = self.shared.lock();
+        #[cfg(test)]
+        self.hand.iter().for_each(|hand| hand.play(&mut desk));
         let mut done = std::mem::take(&mut desk.done);
         if !desk.is_alive {
             let Desk { reads, writes, .. } = &mut *desk;
@@ -223,6 +239,10 @@ impl<S: IoBuffer> Disk<S> {
 
     /// Waits until a job is over, at most for so long.
     pub fn wait(&self, most: Duration) {
+        #[cfg(test)]
+        if let Some(hand) = &self.hand {
+            return hand.wait();
+        }
         let desk = self.shared.lock();
         if desk.done.is_empty() && desk.is_alive {
             drop(self.shared.news.wait_timeout(desk, most));

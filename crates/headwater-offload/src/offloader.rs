@@ -3,10 +3,11 @@
 //! Calls come from several threads: one saves, another needs, any may release. All of them take note of what has ended meanwhile, so
 //! nothing is left waiting for a thread of its own; the disk alone has one.
 
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::disk::{Disk, DiskConfig};
+use crate::disk::{Disk, DiskConfig, Units};
 use crate::error::{Error, Result};
 use crate::lane::{CopyMarks, Lane};
 use crate::plan::{LinkRates, OffloadRoom};
@@ -95,8 +96,8 @@ pub struct OffloadCounts {
 pub struct Offloader<L: Lane> {
     table: Mutex<Table<L>>,
     steps: Mutex<Steps<L::Mark>>,
-    /// When the block before was saved: as long as the device is not there, it does not wait for the host.
-    last: Mutex<Option<L::Mark>>,
+    /// When the last blocks were saved, and their bytes: as long as the device is not at the first of them, it does not wait for the host.
+    last: Mutex<VecDeque<(L::Mark, u64)>>,
     room: OffloadRoom,
     lane: L,
     disk: Option<Disk<L::Slot>>,
@@ -107,6 +108,9 @@ pub struct Offloader<L: Lane> {
 const NAP: Duration = Duration::from_millis(20);
 /// The longest that somebody who cannot go on without host memory waits for a disk to free it.
 const MOST_WAIT: Duration = Duration::from_secs(120);
+/// The host is ahead of the device by this share of a window where it waits for a disk, and by so many blocks at most.
+const LEAD_SHARE: u64 = 4;
+const MOST_LEAD: usize = 64;
 /// How long a caller lets a disk make room while its device is busy.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -123,6 +127,12 @@ impl<L: Lane> Offloader<L> {
             return Err(Error::Setting { field: "host_bytes", value: config.host_bytes as u64, must_be });
         }
         let opened = config.disk.as_ref().map(|disk| Disk::open(&lane, disk, slot_bytes)).transpose()?;
+        Ok(Self::over(lane, config, opened))
+    }
+
+    /// The same over a disk that is open.
+    fn over(lane: L, config: &OffloaderConfig, opened: Option<(Disk<L::Slot>, Units)>) -> Self {
+        let slot_bytes = config.slot_bytes;
         let (disk, units) = opened.map_or((None, None), |(disk, units)| (Some(disk), Some(units)));
         let table = Table::new(Slots::new(config.host_bytes / slot_bytes, slot_bytes), units);
         let disk_bytes = config.disk.as_ref().map_or(0, |disk| disk.limit_bytes);
@@ -132,7 +142,7 @@ impl<L: Lane> Offloader<L> {
             gpu_bytes: None,
             window_bytes: config.window_bytes as u64,
         };
-        Ok(Self {
+        Self {
             table: Mutex::new(table),
             steps: Mutex::new(Steps::new(config.policy, config.window_bytes as u64)),
             last: Mutex::default(),
@@ -140,7 +150,26 @@ impl<L: Lane> Offloader<L> {
             lane,
             disk,
             made_by: std::process::id(),
-        })
+        }
+    }
+
+    /// One whose disk is a test's, with rates that are known.
+    #[cfg(test)]
+    pub(crate) fn by_hand(
+        lane: L,
+        config: &OffloaderConfig,
+        (disk, units): (Disk<L::Slot>, Units),
+        (write, read): (f64, f64),
+    ) -> Self {
+        const ENOUGH: usize = 1 << 32;
+        let (mut made, begun) = (Self::over(lane, config, Some((disk, units))), Instant::now());
+        made.room.disk_bytes = 1 << 40;
+        let took = |rate: f64| (begun, begun + Duration::from_secs_f64(ENOUGH as f64 / rate));
+        let mut table = lock(&made.table);
+        table.meters.write.measured(ENOUGH, took(write));
+        table.meters.read.measured(ENOUGH, took(read));
+        drop(table);
+        made
     }
 
     /// Lets bytes leave behind what `queue` has to do now, whatever the policy is.
@@ -175,23 +204,33 @@ impl<L: Lane> Offloader<L> {
         drop(steps);
         let mut leaves = Some(false);
         if advice.leaves {
-            table = self.with_room(table, L::bytes(&memory))?;
+            table = self.held_back(table, |table| table.must_wait(&self.lane, L::bytes(&memory)))?;
             let stored = table.store(&self.lane, self.disk.as_ref(), BlockId(number), (memory, ready.clone()))?;
             leaves = (stored != StoreOutcome::NoRoom).then_some(true);
         }
-        *lock(&self.last) = Some(ready.clone());
-        let followed = table.follow(&self.lane, queue, usize::try_from(window).unwrap_or(usize::MAX))?;
+        let mut window = usize::try_from(window).unwrap_or(usize::MAX);
+        if advice.window.is_some() {
+            // A stream cannot go on behind the copy of a block that has no host memory yet. A plan counts these as well.
+            table = self.held_back(table, |table| table.may_write() && table.queued_bytes() > window)?;
+            window = window.saturating_sub(table.queued_bytes());
+        }
+        self.note_saved(ready.clone(), bytes);
+        let followed = table.follow(&self.lane, queue, window)?;
         if !followed.is_empty() {
             self.note_wait(&mut table, ready, queue)?;
         }
         Ok(SaveOutcome { number: BlockId(number), leaves, drained: table.take_drained(), followed })
     }
 
-    /// The table, when a disk has made room for so many bytes, or when the device has nothing to do.
-    fn with_room<'a>(&'a self, mut table: MutexGuard<'a, Table<L>>, bytes: usize) -> Result<MutexGuard<'a, Table<L>>> {
+    /// The table, when a disk has made so much room that nobody has to wait, or when the device has nothing to do.
+    fn held_back<'a>(
+        &'a self,
+        mut table: MutexGuard<'a, Table<L>>,
+        must_wait: impl Fn(&mut Table<L>) -> bool,
+    ) -> Result<MutexGuard<'a, Table<L>>> {
         let (Some(disk), begun) = (&self.disk, Instant::now()) else { return Ok(table) };
-        let last = lock(&self.last).clone();
-        while table.must_wait(&self.lane, bytes)
+        let last = lock(&self.last).front().map(|(mark, _)| mark.clone());
+        while must_wait(&mut table)
             && begun.elapsed() < PATIENCE
             && last.as_ref().is_some_and(|mark| matches!(self.lane.has_passed(mark), Ok(false)))
         {
@@ -201,6 +240,18 @@ impl<L: Lane> Offloader<L> {
             table.advance(&self.lane, self.disk.as_ref())?;
         }
         Ok(table)
+    }
+
+    /// The host may be ahead of the device by a block, or by several that are together a part of a window: with small ones, the device would
+    /// be done with one before the host has noticed that.
+    fn note_saved(&self, mark: L::Mark, bytes: u64) {
+        let mut last = lock(&self.last);
+        last.push_back((mark, bytes));
+        let mut behind: u64 = last.iter().skip(1).map(|(_, bytes)| bytes).sum();
+        while last.len() > 1 && (behind > self.room.window_bytes / LEAD_SHARE || last.len() > MOST_LEAD) {
+            last.pop_front();
+            behind -= last.front().map_or(0, |(_, bytes)| *bytes);
+        }
     }
 
     fn note_wait(&self, table: &mut Table<L>, begun: L::Mark, queue: &L::Queue) -> Result<()> {

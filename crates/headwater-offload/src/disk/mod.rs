@@ -4,6 +4,8 @@
 //! there at once and no further. The caller hands slots over and gets them back with the answer; a thread of its own computes
 //! checksums and keeps the disk busy, reads before writes: somebody waits for a read.
 
+#[cfg(test)]
+pub(crate) mod by_hand;
 pub(crate) mod folder;
 pub(crate) mod transfer;
 mod units;
@@ -108,6 +110,8 @@ pub(crate) struct Disk<S> {
     shared: Arc<Shared<S>>,
     worker: Option<JoinHandle<()>>,
     transfer: String,
+    #[cfg(test)]
+    hand: Option<by_hand::Hand<S>>,
 }
 
 /// What callers and the thread share.
@@ -157,7 +161,14 @@ impl<S: Send + 'static> Disk<S> {
         let thread = Builder::new().name("offload-disk".to_owned()).spawn(move || worker.run());
         let thread = thread.map_err(|why| Error::Thread { why: why.to_string() })?;
         let units = Units::new(files, unit_bytes, config.limit_bytes);
-        Ok((Self { shared, worker: Some(thread), transfer: name }, units))
+        let made = Self {
+            shared,
+            worker: Some(thread),
+            transfer: name,
+            #[cfg(test)]
+            hand: None,
+        };
+        Ok((made, units))
     }
 
     /// What moves bytes, and why it is not what most want when it is not.
@@ -167,6 +178,8 @@ impl<S: Send + 'static> Disk<S> {
 
     /// Gives the thread a job.
     pub fn submit(&self, job: Job<S>) {
+        #[cfg(test)]
+        self.hand.iter().for_each(|hand| hand.note(&job));
         let mut desk = self.shared.lock();
         match job.op {
             Op::Read => desk.reads.push_back(job),
@@ -189,6 +202,8 @@ impl<S: Send + 'static> Disk<S> {
     /// Jobs that are over since this was asked last. Jobs that nobody will answer any more are among them.
     pub fn done(&self) -> Vec<Done<S>> {
         let mut desk = self.shared.lock();
+        #[cfg(test)]
+        self.hand.iter().for_each(|hand| hand.play(&mut desk));
         let mut done = std::mem::take(&mut desk.done);
         if !desk.is_alive {
             let Desk { reads, writes, .. } = &mut *desk;
@@ -209,6 +224,10 @@ impl<S: Send + 'static> Disk<S> {
 
     /// Waits until a job is over, at most for so long.
     pub fn wait(&self, most: Duration) {
+        #[cfg(test)]
+        if let Some(hand) = &self.hand {
+            return hand.wait();
+        }
         let desk = self.shared.lock();
         if desk.done.is_empty() && desk.is_alive {
             drop(self.shared.news.wait_timeout(desk, most));

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
+use super::staging::Staging;
 use super::{Destination, LinkRates, OffloadRoom, StepTrace};
 
 /// What a step is expected to be like.
@@ -179,6 +180,8 @@ struct Leaving<'a> {
     /// Bytes that stay in host memory, and those that a disk will have, with the moment.
     hosted_bytes: u64,
     passing: VecDeque<(f64, u64)>,
+    /// When the block before has its memory: nobody has it before.
+    room_s: f64,
     /// Copies: when they are queued and when they end, and their bytes.
     under_way: VecDeque<(f64, f64, u64)>,
 }
@@ -186,13 +189,14 @@ struct Leaving<'a> {
 impl Leaving<'_> {
     /// Lets a block leave that is saved at `now`; never, where there is no room for it.
     fn leave(&mut self, now: f64, bytes: u64, goes: Destination) -> Left {
-        let mut from = now;
+        let mut from = now.max(self.room_s);
         while self.hosted_bytes + self.passing.iter().map(|(_, bytes)| bytes).sum::<u64>() + bytes
             > self.room.host_bytes
         {
             let Some((until, _)) = self.passing.pop_front() else { return Left::never(now, bytes) };
             from = from.max(until);
         }
+        self.room_s = from;
         let (_, down_s) = self.down.move_from(from, bytes);
         self.under_way.push_back((from, down_s, bytes));
         let written_s = if goes == Destination::Disk { self.write.move_from(down_s, bytes).1 } else { f64::INFINITY };
@@ -228,7 +232,7 @@ fn forward(
 ) -> Vec<Left> {
     let (down, write) = (Link::new(rates.down), Link::new(rates.write));
     let (passing, under_way) = (VecDeque::new(), VecDeque::new());
-    let mut leaving = Leaving { down, write, room, hosted_bytes: 0, passing, under_way };
+    let mut leaving = Leaving { down, write, room, hosted_bytes: 0, passing, room_s: 0.0, under_way };
     let mut left = Vec::with_capacity(trace.blocks.len());
     for (block, goes) in trace.blocks.iter().zip(goes) {
         let now = block.saved_s + delays.late();
@@ -277,6 +281,7 @@ fn backward(
     let margin = |rate| Link::new(rate).move_from(0.0, room.window_bytes).1;
     let (mut up, mut read) = (Link::new(rates.up), Link::new(rates.read));
     let (mut gpu, mut host, mut events) = (Level::default(), Level::default(), Vec::new());
+    let mut staging = staging(trace, goes, room, left, delays.late());
     let found = &mut played.forecast;
     for &at in &played.order {
         let (block, late) = (trace.blocks[at], delays.late());
@@ -289,18 +294,24 @@ fn backward(
             continue;
         }
         found.moved_bytes += block.bytes;
+        let mut read_begun = None;
         let mut from = begun.max(down_s).max(latest[at].0 + late - margin(rates.up));
         if goes[at] == Destination::Disk && written_s <= needed {
             found.written_bytes += block.bytes;
             let soonest = written_s.max(begun).max(latest[at].1 + late - margin(rates.read));
-            let (read_begun, read_s) = read.move_from(soonest, block.bytes);
+            let soonest = staging.room_from(soonest, block.bytes);
+            let (begun, read_s) = read.move_from(soonest, block.bytes);
             host.hold(room_s, written_s, block.bytes);
-            host.hold(read_begun, read_s.max(from), block.bytes);
             from = from.max(read_s);
+            read_begun = Some(begun);
         } else {
             host.hold(room_s, block.freed_s + late, block.bytes);
         }
         let (up_begun, up_s) = up.move_from(from, block.bytes);
+        if let Some(read_begun) = read_begun {
+            staging.hold(up_s, block.bytes);
+            host.hold(read_begun, up_s, block.bytes);
+        }
         played.up_s[at] = Some(up_begun);
         delays.add(block.needed_s, up_s - needed);
         played.goes[at] = goes[at];
@@ -316,6 +327,16 @@ fn backward(
         gpu.hold(delays.shift(*moment), delays.shift(until), *bytes);
     }
     (found.peak_bytes, found.host_bytes) = (gpu.most(), host.most());
+}
+
+/// Host memory that blocks have when the first is needed: until a disk has them, or nobody needs them any more.
+fn staging(trace: &StepTrace, goes: &[Destination], room: &OffloadRoom, left: &[Left], late: f64) -> Staging {
+    let both = trace.blocks.iter().zip(goes).zip(left);
+    let held = both.filter(|(_, own)| own.down_s.is_finite()).map(|((block, goes), own)| {
+        let is_written = *goes == Destination::Disk && own.written_s <= block.needed_s + late;
+        (if is_written { own.written_s } else { block.freed_s + late }, block.bytes)
+    });
+    Staging::new(room.host_bytes, held)
 }
 
 /// When each copy to the GPU, and each read before it, has to begin so that it and all behind it are in time.

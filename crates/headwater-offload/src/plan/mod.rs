@@ -9,6 +9,7 @@ mod forecast;
 mod pause;
 mod schedule;
 mod spread;
+mod staging;
 
 pub use fixed::{BufferMove, FixedBuffer, FixedPlan, FixedStep, PlanRank, Residency, plan_fixed};
 use forecast::play;

@@ -169,6 +169,11 @@ impl<L: Lane> Table<L> {
         }))
     }
 
+    /// Bytes of blocks that wait for host memory.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued.iter().filter_map(|id| self.blocks.get(id)).map(|block| block.bytes).sum()
+    }
+
     /// Whether host memory will be free because a disk is at work.
     pub fn will_free(&self) -> bool {
         self.coming > 0 || self.blocks.values().any(|block| block.state.is_with_disk())

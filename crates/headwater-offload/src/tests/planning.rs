@@ -191,6 +191,7 @@ proptest! {
         let total: u64 = sizes.iter().sum();
         prop_assert!(made.forecast.peak_bytes <= made.kept.peak_bytes && made.kept.peak_bytes == total);
         prop_assert!(made.forecast.written_bytes <= disk * GB);
+        prop_assert!(made.forecast.host_bytes <= host * GB, "what is read back early has to have room: {made:?}");
         prop_assert!(made.forecast.stall_s >= -1e-9);
         if cap.is_none() {
             prop_assert!(made.forecast.stall_s <= 0.02 * trace.step_s + 1e-9);

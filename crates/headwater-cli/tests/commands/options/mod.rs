@@ -50,7 +50,7 @@ commands! {
     train: "train flipped -o made --device cpu --hidden 8 --epochs 5 --rate 0.3 --seed 2 --batch 32 --json",
     infer: "infer run --json",
     compile: "compile gat --json",
-    offload_plan: "offload plan --hidden 2048 --layers 16 --sequence 65536 --batch 1 --checkpoint --host-gb 1 --disk-write 2 --disk-read 0.5 --endurance 1 --json",
+    offload_plan: "offload plan --hidden 2048 --layers 16 --sequence 65536 --batch 1 --checkpoint --host-gb 1 --disk-write 2 --disk-read 0.7 --endurance 1 --json",
     produce: "produce",
     generate_rmat: "generate rmat --nodes-log2 6 --edges-per-node 4 -o made --json",
     generate_planted: "generate planted --nodes 200 --edges-per-node 4 -o made --json",

@@ -273,13 +273,23 @@ impl<L: Lane> Offloader<L> {
         let mut table = self.lock()?;
         table.advance(&self.lane, self.disk.as_ref())?;
         let mut steps = lock(&self.steps);
-        let mark = if steps.is_timed() { Some(self.lane.mark(queue)?) } else { None };
-        let advice = steps.need(number, mark.as_ref(), used);
+        let is_timed = steps.is_timed();
+        let mark = if is_timed || self.disk.is_some() { Some(self.lane.mark(queue)?) } else { None };
+        let advice = steps.need(number, mark.as_ref().filter(|_| is_timed), used);
         let room = advice.ahead_bytes.unwrap_or_else(|| steps.window(DeviceUse::default()));
         drop(steps);
         let room = usize::try_from(room).unwrap_or(usize::MAX).saturating_sub(early);
         let soon: Vec<u64> = advice.next.into_iter().filter(|own| !here.contains(&BlockId(*own))).collect();
-        table.ahead(&self.lane, self.disk.as_ref(), &soon, room)
+        let mut now = table.ahead(&self.lane, self.disk.as_ref(), &soon, room)?;
+        if let Some(mark) = mark.filter(|_| advice.ahead_bytes.is_some() && self.disk.is_some()) {
+            if now.is_empty() {
+                // A host that is far ahead of the device would queue its work behind reads that have time.
+                table = self.held_back(table, |table| table.is_late(&soon, room))?;
+                now = table.ahead(&self.lane, self.disk.as_ref(), &soon, room)?;
+            }
+            self.note_saved(mark, table.bytes_of(BlockId(number)));
+        }
+        Ok(now)
     }
 
     /// Of blocks that somebody says are needed soon, those that should be loaded now, as of [`Offloader::need`].

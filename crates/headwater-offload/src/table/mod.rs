@@ -273,6 +273,23 @@ impl<L: Lane> Table<L> {
         Ok(now)
     }
 
+    /// Whether one of those that should be loaded now is still with a disk.
+    pub fn is_late(&self, soon: &[u64], mut room: usize) -> bool {
+        for block in soon.iter().filter_map(|id| self.blocks.get(id)).filter(|block| !block.was_loaded) {
+            let Some(left) = room.checked_sub(block.bytes) else { return false };
+            room = left;
+            if !block.state.is_in_host_memory() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Bytes of a block, if there is one.
+    pub fn bytes_of(&self, BlockId(id): BlockId) -> u64 {
+        self.blocks.get(&id).map_or(0, |block| block.bytes as u64)
+    }
+
     pub fn is_near(&self, BlockId(id): BlockId) -> bool {
         self.blocks.get(&id).is_some_and(|block| block.state.is_in_host_memory())
     }

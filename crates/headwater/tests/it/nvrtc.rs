@@ -5,7 +5,7 @@ use headwater::cuda::{Defines, Source};
 use crate::child::in_child;
 
 /// With every change one in this many builds is compiled, the first of every text among them; in `make soak` all of them are.
-const EVERY: usize = 8;
+const EVERY: usize = 16;
 
 /// Every text with every set of defines it is used with.
 fn builds() -> Vec<(&'static Source, Defines)> {

@@ -55,7 +55,7 @@ $(VENV)/nvrtc.stamp:
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check nvidia-cuda-nvrtc-cu12==$(NVRTC_VERSION)
 	echo $(CURDIR)/$$(ls -d $(VENV)/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12) > $@
 
-# The wheel, installed with torch and PyG into an environment of its own. Without optimisation of our own crates.
+# The wheel, installed with torch and PyG into an environment of its own, with the profile of tests.
 installed: $(PYTHON)/stamp
 	rm -rf target/wheels/dev
 	$(PYTHON)/bin/maturin build --quiet --profile dev --interpreter $(PYTHON)/bin/python --out target/wheels/dev

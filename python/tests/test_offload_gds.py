@@ -51,6 +51,33 @@ def test_gradients_are_the_same_to_the_bit(case, gpu, cufile, tmp_path):
     assert "GPU memory on the way" in str(report)
 
 
+def test_what_was_opened_is_what_is_used(gpu, cufile, tmp_path):
+    device, off = device_of(gpu), offload(tmp_path)
+    assert off.report().gds and "GPU memory on the way" in str(off.report())
+    # Later faults of files that are open already do not matter, and a disk that fails does not end a step.
+    cufile(file=1, fail_writes=1000)
+    expected = gradients(CASES[0], device)
+    assert same(gradients(CASES[0], device, off), expected)
+    cufile(file=0, fail_writes=0)
+
+
+def test_the_ring_is_all_that_is_taken(gpu, cufile, tmp_path):
+    """One graph goes back while another has all of the ring: the disk takes that one's block meanwhile."""
+    device, off = device_of(gpu), offload(tmp_path, gds="8KiB")
+    for _ in range(3):
+        graphs = []
+        for _ in range(4):
+            with off:
+                x = torch.arange(1500.0, device=device).requires_grad_()
+                graphs.append((x, (x * 2).exp().sum()))
+        for x, loss in graphs:
+            loss.backward()
+        wanted = [torch.autograd.grad((x * 2).exp().sum(), x)[0] for x, _ in graphs]
+        assert all(torch.equal(x.grad, own) for (x, _), own in zip(graphs, wanted))
+    report = off.report()
+    assert (report.overdraft, report.host) == (0, 8192), report
+
+
 def test_a_machine_without_it_says_so(gpu, cufile, tmp_path):
     cufile(nvfs=0)
     with pytest.raises((ValueError, RuntimeError), match="GPUDirect Storage is not available"):
@@ -60,6 +87,8 @@ def test_a_machine_without_it_says_so(gpu, cufile, tmp_path):
     report = off.report()
     assert "GPUDirect Storage is not available" in report.why_no_gds and report.why_no_gds in str(report)
     assert "cuFile" not in report.disk_engine and report.blocks > 0
+    small = offload(tmp_path, gds="auto", gpu="100MB", host="64KiB", allow_buffered=True)
+    assert "gpu is '100MB'" in small.report().why_no_gds
     cufile(nvfs=1, file=1)
     with pytest.raises(ValueError, match="no direct way to a GPU"):
         offload(tmp_path, gds=True)

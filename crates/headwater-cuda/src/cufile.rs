@@ -7,6 +7,7 @@
 
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -90,7 +91,8 @@ struct Table {
     forget_memory: unsafe extern "C" fn(*const c_void) -> Status,
     read: Transfer,
     write: Transfer,
-    _library: Library,
+    /// Never unloaded: it has threads, and its driver stays open.
+    _library: ManuallyDrop<Library>,
 }
 
 /// `cuFileRead` and `cuFileWrite`, whose pointers differ by `const` alone.
@@ -129,20 +131,26 @@ impl CuFile {
             forget_memory: symbol!(b"cuFileBufDeregister").map_err(lacks)?,
             read: symbol!(b"cuFileRead").map_err(lacks)?,
             write: symbol!(b"cuFileWrite").map_err(lacks)?,
-            _library: library,
+            _library: ManuallyDrop::new(library),
         };
-        if let Some(set) = set {
-            for (parameter, value) in
-                [(ALLOW_COMPATIBILITY, false), (FORCE_COMPATIBILITY, false), (USE_PEER_TO_PEER, true)]
-            {
-                // SAFETY: both are passed by value. Refused where the library is open or does not know one: what it says then is asked for below.
-                unsafe { set(parameter, value) };
-            }
+        let before = [ALLOW_COMPATIBILITY, FORCE_COMPATIBILITY, USE_PEER_TO_PEER]
+            .map(|parameter| (parameter, get.and_then(|get| asked(get, parameter))));
+        // SAFETY: both are passed by value. Refused where the library is open or does not know one: what it says then is asked for below.
+        let put = |parameter, value| set.map(|set| unsafe { set(parameter, value) });
+        for (parameter, _) in before {
+            put(parameter, parameter == USE_PEER_TO_PEER);
         }
+        // Others in the process may want the library with the mode that it had.
+        let as_before = |why: String| {
+            for (parameter, value) in before {
+                value.map(|value| put(parameter, value));
+            }
+            unavailable(why)
+        };
         // SAFETY: takes nothing; the context is current.
         match unsafe { open() } {
             Status { code: 0 | ALREADY_OPEN, .. } => {}
-            status => return Err(unavailable(status.words("cuFileDriverOpen"))),
+            status => return Err(as_before(status.words("cuFileDriverOpen"))),
         }
         let mut properties = Properties::default();
         // SAFETY: writes one structure, which has room for more than is known of.
@@ -292,14 +300,14 @@ impl Status {
 
 /// What the library says now; none where it does not answer.
 fn allows_compatibility(get: GetBool) -> Option<bool> {
-    let mut answers = [false; 2];
-    for (answer, parameter) in answers.iter_mut().zip([ALLOW_COMPATIBILITY, FORCE_COMPATIBILITY]) {
-        // SAFETY: writes one byte.
-        if unsafe { get(parameter, answer) }.code != 0 {
-            return None;
-        }
-    }
-    Some(answers.contains(&true))
+    Some(asked(get, ALLOW_COMPATIBILITY)? || asked(get, FORCE_COMPATIBILITY)?)
+}
+
+fn asked(get: GetBool, parameter: c_int) -> Option<bool> {
+    let mut answer = false;
+    // SAFETY: writes one byte.
+    let status = unsafe { get(parameter, &raw mut answer) };
+    (status.code == 0).then_some(answer)
 }
 
 fn address(memory: &Span) -> *const c_void {

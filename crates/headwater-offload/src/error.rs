@@ -97,10 +97,10 @@ pub enum Error {
         /// What it should be.
         must_be: &'static str,
     },
-    /// The thread that keeps disks busy could not be started.
-    #[error("the thread of the disks could not be started: {why}")]
+    /// The threads that keep disks busy could not be started, or do not answer.
+    #[error("the threads of the disks: {why}")]
     Thread {
-        /// What the system said.
+        /// What is known.
         why: String,
     },
     /// A process that was forked from the one that made the offloader.

@@ -27,6 +27,10 @@ pub trait Lane: Send + Sync + 'static {
     /// A point in the order of a stream, whose moment is known when it has passed.
     type Mark: Clone + Send + Sync;
 
+    /// Whether there is more memory for slots than was planned, for whoever cannot wait. A device's own is what plans want to spare.
+    fn has_more(&self) -> bool {
+        true
+    }
     /// Memory in pieces of `bytes`.
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<Self::Slot>>;
     /// Who moves slots to files and back.
@@ -165,6 +169,10 @@ impl Lane for GpuLane {
     type Memory = Span;
     type Queue = Stream;
     type Mark = Arc<Event>;
+
+    fn has_more(&self) -> bool {
+        self.cufile.is_none()
+    }
 
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<Self::Slot>> {
         Ok(match &self.cufile {

@@ -71,12 +71,12 @@ impl<S> Slots<S> {
                     self.free.append(&mut slots);
                 }
                 Err(why) if asked > 1 => {
-                    log::debug!("{asked} times {} bytes of host memory are refused at once: {why}", self.bytes);
+                    log::debug!("{asked} times {} bytes of memory are refused at once: {why}", self.bytes);
                     self.at_once = asked / 2;
                 }
                 Err(why) => {
                     let got = self.made * self.bytes;
-                    log::warn!("activations get {got} bytes of host memory, not more: {why}");
+                    log::warn!("activations get {got} bytes of memory on their way, not more: {why}");
                     self.most = self.made;
                 }
             }
@@ -87,7 +87,7 @@ impl<S> Slots<S> {
     pub fn take(&mut self, count: usize) -> Option<Vec<S>> {
         let first = self.free.len().checked_sub(count)?;
         let taken = self.free.split_off(first);
-        self.most_used = self.most_used.max(self.made - self.free.len());
+        self.note_most();
         Some(taken)
     }
 
@@ -98,7 +98,14 @@ impl<S> Slots<S> {
             self.spare.append(&mut lane.slots(missing, self.bytes)?);
             self.overdrawn += missing;
         }
-        Ok(self.spare.split_off(self.spare.len() - count))
+        let taken = self.spare.split_off(self.spare.len() - count);
+        self.note_most();
+        Ok(taken)
+    }
+
+    fn note_most(&mut self) {
+        let used = (self.made + self.overdrawn).saturating_sub(self.free.len() + self.spare.len());
+        self.most_used = self.most_used.max(used);
     }
 
     /// Takes some back: those beyond the limit for the next that are needed beyond it.

@@ -104,7 +104,13 @@ impl RawOffloader {
         let made = py.detach(|| match gpu {
             Some(gpu) => {
                 let lane = if is_direct { GpuLane::direct(&gpu)? } else { GpuLane::new(&gpu)? };
-                Ok(Kind::Gpu(gpu, Offloader::new(lane, &config)?))
+                let offloader = Offloader::new(lane, &config)?;
+                // The GPU's own memory is there now, and may not be in the middle of a step.
+                if is_direct && offloader.reserve(host_bytes)? < host_bytes / slot_bytes * slot_bytes {
+                    let must_be = "no more than the GPU has free";
+                    return Err(Error::Setting { field: "gds", value: host_bytes as u64, must_be });
+                }
+                Ok(Kind::Gpu(gpu, offloader))
             }
             None => Ok(Kind::Host(Offloader::new(HostLane, &config)?)),
         });

@@ -92,7 +92,7 @@ class Offload:
 
     With `gds=True` the GPU writes `disk` and reads it by itself (GPUDirect Storage), and no byte passes through host memory: through 512 MiB
     of the GPU's own instead, or as many as `gds` says. Where the machine cannot do that, this is an error that says why; with "auto", bytes
-    go through host memory then, and `report()` says why.
+    go through `host` then, and `report()` says why.
 
     `device="cpu"` is for models on the CPU, whose activations go to disk.
     """
@@ -149,10 +149,13 @@ class Offload:
                 raise ValueError(f"gds is {gds!r}, so that no byte passes through host memory, but {name} is given")
         if ring is not None and (kind == "cpu" or not folders):
             raise ValueError(f"gds is {gds!r}, but " + ("device is 'cpu'" if kind == "cpu" else "disk is not given"))
+        why_not = None
         if ring is not None and ring < 2 * slot_bytes:
-            raise ValueError(f"gds is {gds!r}; it should be {2 * slot_bytes} bytes at least, two slots")
-        if ring is not None and gpu is not None and in_bytes("gpu", gpu) <= ring:
-            raise ValueError(f"gpu is {gpu!r}; it should be more than the {ring} bytes of gds")
+            why_not = f"gds is {gds!r}; it should be {2 * slot_bytes} bytes at least, two slots"
+        elif ring is not None and gpu is not None and in_bytes("gpu", gpu) <= ring:
+            why_not = f"gpu is {gpu!r}; it should be more than the {ring} bytes of gds"
+        if why_not is not None and gds != "auto":
+            raise ValueError(why_not)
         self._settings = {
             "host": None if host is None else in_bytes("host", host),
             "folders": folders,
@@ -183,23 +186,37 @@ class Offload:
         self._trial = Trial(slack)
         self._entered = threading.local()
         # What cannot be used is told of now, and not in the middle of a step.
-        if ring is None or not self._is_direct(ring, torch.device(device).index or 0, is_needed=gds != "auto"):
+        # The settings for a machine whose GPU does not reach disks by itself, and what was opened for one that does.
+        self._indirect = self._settings if gds == "auto" else None
+        self._opened: Optional[tuple[int, Site]] = None
+        if ring is not None and why_not is None:
+            self._settings = {**self._settings, "ring": ring, "host": None}
+            ordinal = torch.device(device).index
+            if ordinal is None:
+                ordinal = torch.cuda.current_device() if torch.cuda.is_available() else 0
+            site = self._open(None, ordinal)
+            self._opened = None if self._settings["ring"] is None else (ordinal, site)
+        else:
+            if why_not is not None:
+                self._tally.note_way(False, why_not)
             site = open_site(None, **self._settings)
-            if self._is_on_cpu:
-                self._sites[torch.device("cpu")] = site
+        if self._is_on_cpu:
+            self._sites[torch.device("cpu")] = site
 
-    def _is_direct(self, ring: int, ordinal: int, *, is_needed: bool) -> bool:
-        """Whether a GPU reaches the disks by itself, as it will from now on."""
-        direct = {**self._settings, "ring": ring, "host": None}
+    def _open(self, place: Optional[_gpu.Place], ordinal: Optional[int] = None) -> Site:
+        """A device's blocks; through host memory where the GPU does not reach the disks and need not."""
+        if self._settings["ring"] is None:
+            return open_site(place, **self._settings)
         try:
-            open_site(None, ordinal=ordinal, **direct)
+            site = open_site(place, ordinal=ordinal, **self._settings)
         except (ValueError, RuntimeError, MemoryError) as why:
-            if is_needed:
+            if self._indirect is None:
                 raise
-            self._tally.note_indirect(str(why))
-            return False
-        self._settings = direct
-        return True
+            self._tally.note_way(False, str(why))
+            self._settings = self._indirect
+            return open_site(place, **self._settings)
+        self._tally.note_way(True)
+        return site
 
     def __enter__(self) -> Offload:
         if not self._has_looked:
@@ -347,7 +364,12 @@ class Offload:
         if site is None and not self._is_on_cpu:
             place = _gpu.holding({"tensor": tensor})
             if place is not None:
-                site = self._sites[tensor.device] = open_site(place, **self._settings)
+                ordinal, site = self._opened or (None, None)
+                if site is None or ordinal != place.ordinal:
+                    site = self._open(place)
+                else:
+                    site, self._opened = Site(site.raw, place), None
+                self._sites[tensor.device] = site
                 site.raw.keep(self._trial.keeps)
                 if self._hint is not None:
                     site.hint(*self._hint)

@@ -98,6 +98,7 @@ class Report:
     plan: Optional[StepPlan] = None
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
     disk_engine: str = ""
+    gds: bool = False
     why_no_gds: str = ""
     warnings: list[str] = field(default_factory=list)
 
@@ -110,7 +111,7 @@ class Report:
             f"left the device: {shown(self.left)} in {self.blocks} blocks, {self.shared} more tensors saw the same bytes",
             f"came back: {shown(self.came_early)} before they were needed, {shown(self.came_late)} when they were, "
             f"{shown(self.forwarded)} had not gone yet",
-            f"{'GPU memory on the way' if self.disk_engine.startswith('cuFile') else 'host memory'}: {shown(self.host_most)} at most, {shown(self.host)} held",
+            f"{'GPU memory on the way' if self.gds else 'host memory'}: {shown(self.host_most)} at most, {shown(self.host)} held",
         ]
         if self.disk_engine:
             lines.append(
@@ -156,8 +157,9 @@ class Tally:
     def warn(self, words: str) -> None:
         self._report.warnings.append(words)
 
-    def note_indirect(self, why: str) -> None:
-        self._report.why_no_gds = why
+    def note_way(self, is_direct: bool, why: str = "") -> None:
+        """Whether the GPU reaches disks by itself, or why not."""
+        self._report.gds, self._report.why_no_gds = is_direct, why
 
     def keep(self, why: str, tensor: Tensor) -> None:
         count, nbytes = self._report.kept.get(why, (0, 0))

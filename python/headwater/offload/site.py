@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from .._headwater import CopyMark, OffloadError, RawOffloader, StoredBlock, _host_bytes_available
+from .._headwater import CopyMark, OffloadError, RawOffloader, StoredBlock, _host_bytes_available, gpu_memory
 from ..gpu import Place
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def open_site(
     ordinal: Optional[int] = None,
 ) -> Site:
     """`slack` is that of a plan, or none where everything leaves. `ring` is the GPU memory that bytes pass through on their way to disks
-    that the GPU reaches by itself. `ordinal` names a GPU that is only tried."""
+    that the GPU reaches by itself. `ordinal` names a GPU that no tensor has come from yet."""
     if ring is not None:
         host = ring
         most = None if most is None else most - ring
@@ -51,7 +51,8 @@ def open_site(
         # Without a limit, files grow until a disk is full.
         limit = (1 << 62) if disk_bytes is None else disk_bytes
         disks = (folders, limit, disk_bytes is not None, allow_buffered, allow_network, ring is not None)
-    planning = None if place is None or slack is None else (slack, place.total_bytes())
+    total_bytes = place.total_bytes() if place is not None else None if ordinal is None else gpu_memory(ordinal)[1]
+    planning = None if total_bytes is None or slack is None else (slack, total_bytes)
     if place is not None:
         ordinal = place.ordinal
     return Site(RawOffloader(ordinal, (host, slot, _WINDOW), disks, most, planning), place)

@@ -36,8 +36,9 @@ pub(crate) struct DirectTransfer {
 /// A file, as the system and as cuFile knows it.
 #[derive(Clone)]
 struct OpenFile {
-    file: Arc<IoFile>,
+    /// Goes first: until then the descriptor has to be open.
     direct: Arc<DirectFile>,
+    file: Arc<IoFile>,
 }
 
 struct Work {
@@ -102,8 +103,9 @@ impl Transfer<DirectMemory> for DirectTransfer {
             }
             Err(why) => {
                 // Threads keep what they have: a disk that answers late writes to memory that is still there.
-                self.held = 0;
-                self.work = None;
+                (self.held, self.work) = (0, None);
+                // What comes late goes at once: nobody listens.
+                self.answers = channel().1;
                 Err(Error::Thread {
                     why: match why {
                         RecvTimeoutError::Timeout => format!("no answer from cuFile in {:?}", self.timeout),
@@ -116,6 +118,7 @@ impl Transfer<DirectMemory> for DirectTransfer {
 
     fn checksum(&mut self, slot: &mut DirectMemory, bytes: usize) -> Result<u32> {
         let outside = Error::Setting { field: "bytes", value: bytes as u64, must_be: "no more than the slot has" };
+        settle(slot)?;
         self.sum.of(&slot.span().part(0, bytes).ok_or(outside)?)
     }
 
@@ -141,22 +144,31 @@ fn open(cufile: &Arc<CuFile>, file: &Arc<IoFile>) -> Result<OpenFile> {
     }
     let fd: BorrowedFd<'_> = file.descriptor().ok_or_else(|| refuse("it lies in host memory".to_owned()))?;
     let direct = cufile.register_file(fd).map_err(|why| refuse(why.to_string()))?;
-    Ok(OpenFile { file: Arc::clone(file), direct: Arc::new(direct) })
+    Ok(OpenFile { direct: Arc::new(direct), file: Arc::clone(file) })
 }
 
-/// Writes a page of a file from the GPU and reads it back.
+/// Waits until what was copied into a piece and out of it is over.
+fn settle(slot: &DirectMemory) -> Result<()> {
+    slot.span().allocation().pending()?.iter().try_for_each(|event| Ok(event.synchronize()?))
+}
+
+/// Writes a page of a file from the GPU and reads it back, once more where that fails.
 fn probe(gpu: &Gpu, cufile: &Arc<CuFile>, file: &OpenFile) -> Result<()> {
     let stream = Stream::new(gpu)?;
+    let memory = cufile.register_memory(Span::whole(Allocation::shareable(gpu, PAGE_BYTES)?))?;
+    try_file(&stream, &memory, file).or_else(|_| try_file(&stream, &memory, file))
+}
+
+fn try_file(stream: &Stream, memory: &DirectMemory, file: &OpenFile) -> Result<()> {
     let wanted: Vec<u8> = (0u8..=255).cycle().take(PAGE_BYTES).collect();
     let mut got = vec![0; PAGE_BYTES];
-    let memory = cufile.register_memory(Span::whole(Allocation::shareable(gpu, PAGE_BYTES)?))?;
     let request = |op| PieceRequest { tag: 0, op, file: 0, offset: 0, bytes: PAGE_BYTES };
     stream.upload(&wanted, memory.span())?;
     stream.synchronize()?;
-    moved(request(Op::Write), file, &memory)?;
+    moved(request(Op::Write), file, memory)?;
     stream.fill(memory.span(), 0)?;
     stream.synchronize()?;
-    moved(request(Op::Read), file, &memory)?;
+    moved(request(Op::Read), file, memory)?;
     stream.download(memory.span(), &mut got)?;
     if got == wanted {
         return Ok(());
@@ -180,10 +192,7 @@ fn serve(queue: &Mutex<Receiver<Work>>, answers: &Sender<PieceAnswer<DirectMemor
 /// Moves all of a piece, by as many calls as that takes.
 fn moved(request: PieceRequest, file: &OpenFile, slot: &DirectMemory) -> Result<()> {
     let PieceRequest { op, offset, bytes, .. } = request;
-    // What was copied out of it may still be on its way.
-    for event in slot.span().allocation().pending()? {
-        event.synchronize()?;
-    }
+    settle(slot)?;
     let mut done_bytes = 0;
     while done_bytes < bytes {
         let (from, left) = (offset + done_bytes as u64, bytes - done_bytes);

@@ -114,13 +114,14 @@ impl<L: Lane> Table<L> {
     }
 
     /// Asks the disk for a block. Who needs it now gets memory beyond the limit, if there is no other; or that of blocks that were read early,
-    /// where the system has no more. False where it has to be asked for once more, when others have gone.
+    /// where the system has no more, and of blocks that are written for it. False where it has to be asked for once more, when others have gone.
     pub(super) fn read(&mut self, lane: &L, disk: Option<&Disk<L::Slot>>, id: u64, is_needed: bool) -> Result<bool> {
         let (Some(disk), Some(block)) = (disk, self.blocks.get(&id)) else { return Ok(false) };
         let (need, bytes) = (block.places.len(), block.bytes);
         let (slots, is_overdrawn) = match self.take_slots(lane, need) {
             Some(slots) => (slots, false),
             None if !is_needed => return Ok(false),
+            None if !lane.has_more() && self.makes_room(disk) => return Ok(false),
             None => match self.slots.overdraw(lane, need) {
                 Ok(slots) => {
                     let bytes = (need * self.slots.bytes()) as u64;
@@ -147,6 +148,11 @@ impl<L: Lane> Table<L> {
         self.happen(id, BlockEvent::Read);
         disk.submit(Job { block: id, op: Op::Read, pieces });
         Ok(true)
+    }
+
+    /// Whether there will be room without more memory: copies and disks give theirs back, and the disk takes the oldest block otherwise.
+    fn makes_room(&mut self, disk: &Disk<L::Slot>) -> bool {
+        self.is_moving() || self.hosted.first().copied().is_some_and(|oldest| self.write(disk, oldest).is_some())
     }
 
     /// A job is over.

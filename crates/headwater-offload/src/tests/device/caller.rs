@@ -27,6 +27,10 @@ impl Lane for Shared {
     type Queue = Stream;
     type Mark = Arc<Event>;
 
+    fn has_more(&self) -> bool {
+        self.0.has_more()
+    }
+
     fn slots(&self, count: usize, bytes: usize) -> Result<Vec<Self::Slot>> {
         self.0.slots(count, bytes)
     }

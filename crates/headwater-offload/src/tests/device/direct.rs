@@ -159,6 +159,8 @@ fn a_way_through_the_host_is_not_taken_for_a_direct_one() {
     // And one that gives back something else.
     cufile.set("file", 0);
     cufile.set("flip", 1);
+    assert!(Offloader::new(GpuLane::direct(&gpu).unwrap(), &config(folder.path())).is_ok(), "once is not always");
+    cufile.set("flip", 2);
     let why = Offloader::new(GpuLane::direct(&gpu).unwrap(), &config(folder.path())).err().unwrap();
     assert!(why.to_string().contains("is not what it wrote"), "{why}");
     assert_eq!(cufile.count("through_host"), 0);

@@ -6,7 +6,8 @@ out=${1:?usage: gpu-bundle.sh OUT}
 rm -rf "$out"
 mkdir -p "$out/tests"
 
-cargo build --profile dist --quiet -p headwater-cli
+# Together, so that the program and the wheel have their dependencies with the same features and share them.
+cargo build --profile dist --quiet -p headwater-cli -p headwater-python
 install -s target/dist/headwater "$out/headwater"
 
 # One program a test target, named after its crate; the Python module has no tests, and would need an interpreter.

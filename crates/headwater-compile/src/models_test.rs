@@ -10,7 +10,7 @@ use crate::inter::Program;
 use crate::pass::autodiff::gradient_name;
 use crate::pass::plans_test::{Case, fast};
 use crate::pass::{Compiled, Optimisations, Statistics, compile};
-use crate::testing::{Arrays, Recipe, check_gradients, given, is_thorough, numbers};
+use crate::testing::{Arrays, Recipe, check_gradients, given, is_thorough, numbers, odd_graphs};
 
 fn layer(name: &str, options: &[(&str, OptionValue)]) -> Program {
     crate::testing::layer(name, &[("d_in", 4), ("d_out", 6), ("heads", 2), ("d_hidden", 5)], options)
@@ -130,6 +130,17 @@ fn five_hundred_relations_give_the_same_numbers() {
     let graph = Recipe { nodes: vec![(4, 3), (3, 2)], relations, most_edges: 1, empty_every: 2 }.graph(1);
     for program in variants() {
         check(&program, &graph, &Statistics::of(&graph), &[Optimisations::ALL]);
+    }
+}
+
+/// Graphs that data sets have at their edges.
+#[test]
+fn odd_graphs_give_the_same_numbers() {
+    let graphs = odd_graphs();
+    for program in variants().iter().filter(|program| ["rgcn", "rgat", "hgt"].contains(&program.name.as_str())) {
+        for graph in &graphs {
+            check(program, graph, &Statistics::of(graph), &[Optimisations::GPU, Optimisations::CPU]);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use headwater_graph::random::Key;
 use crate::adjacency::{Adjacency, RelationEdges};
 use crate::cpu::reference;
 use crate::front::{self, Arguments, OptionValue};
-use crate::inter::{Op, Program, Unary};
+use crate::inter::{Domain, Op, Program, Unary};
 use crate::pass::autodiff::{gradient_name, gradients};
 use crate::pass::select::{Fusion, select};
 
@@ -48,7 +48,7 @@ impl Recipe {
         Self { nodes: vec![(7, 5), (6, 4)], relations, most_edges: 4, empty_every: 3 }
     }
 
-    /// The graph. Some destinations have no edges, one has many.
+    /// The graph. Some destinations have no edges, one has many; nodes of a type without any have none.
     pub fn graph(&self, seed: u64) -> Adjacency {
         let key = Key::new(seed);
         let mut lists = Vec::new();
@@ -56,7 +56,8 @@ impl Recipe {
             let (mut offsets, mut sources) = (vec![0], Vec::new());
             for node in 0..self.nodes[*dst].1 {
                 let own = key.of(at as u64).of(node as u64);
-                let is_empty = (at + 1).is_multiple_of(self.empty_every) || own.below(0, 4) == 0;
+                let is_odd = self.nodes[*src].0 == 0 || (at + 1).is_multiple_of(self.empty_every);
+                let is_empty = is_odd || own.below(0, 4) == 0;
                 let hub = if node == 1 { 3 } else { 1 };
                 let count = if is_empty { 0 } else { hub * own.below(1, self.most_edges + 1) };
                 let source = |edge: u64| u32::try_from(own.of(9).below(edge, self.nodes[*src].0 as u64)).unwrap();
@@ -77,6 +78,23 @@ impl Recipe {
         let counts = |pick: fn(&(usize, usize)) -> usize| self.nodes.iter().map(pick).collect::<Vec<_>>();
         Adjacency::new(&counts(|n| n.0), &counts(|n| n.1), &relations).unwrap()
     }
+}
+
+/// Graphs that data sets have at their edges: one edge in all; a type without nodes among others, and relations to and from it; types of one
+/// node each; no edges.
+pub fn odd_graphs() -> [Adjacency; 4] {
+    let typed = |nodes: &[usize], relations: &[(usize, usize)], most_edges: u64| {
+        let nodes = nodes.iter().map(|count| (*count, *count)).collect();
+        Recipe { nodes, relations: relations.to_vec(), most_edges, empty_every: usize::MAX }
+    };
+    let two = typed(&[1, 1], &[(0, 1), (1, 0)], 1);
+    let single = (0..).map(|seed| two.graph(seed)).find(|graph| graph.rows(Domain::Edge) == 1);
+    [
+        single.unwrap(),
+        typed(&[6, 0, 4], &[(0, 2), (2, 1), (0, 0), (1, 1), (2, 2)], 4).graph(1),
+        typed(&[1, 1, 1], &[(0, 1), (1, 2), (2, 0), (0, 0)], 3).graph(1),
+        Recipe { empty_every: 1, ..Recipe::block() }.graph(1),
+    ]
 }
 
 /// A built-in layer.

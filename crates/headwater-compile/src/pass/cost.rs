@@ -21,6 +21,8 @@ pub struct Cost {
     pub written_bytes: f64,
     /// Rows that are found through a map, among those that are read.
     pub gathered_rows: f64,
+    /// Kernels that are launched on a GPU; none on a CPU.
+    pub launches: f64,
 }
 
 /// Operations in the time of one byte: between what a CPU and a GPU have.
@@ -30,6 +32,8 @@ const NUMBER_BYTES: f64 = 4.0;
 const INDEX_BYTES: f64 = 4.0;
 /// Operations of an exponential, about.
 const FUNCTION_FLOPS: f64 = 8.0;
+/// Bytes that a GPU could move while one kernel of a CUDA graph ends and the next one begins: two microseconds at 3 TB/s.
+const LAUNCH_BYTES: f64 = 6e6;
 
 impl Cost {
     /// Bytes in both directions.
@@ -38,10 +42,16 @@ impl Cost {
         self.read_bytes + self.written_bytes
     }
 
-    /// One number to compare by: bytes, and operations as the bytes that could move meanwhile.
+    /// One number to compare by: bytes, and operations and launches as the bytes that could move meanwhile.
     #[must_use]
     pub fn price(&self) -> f64 {
-        self.bytes() + self.flops / FLOPS_PER_BYTE
+        self.bytes() + self.flops / FLOPS_PER_BYTE + self.launches * LAUNCH_BYTES
+    }
+
+    /// The same on a GPU, where a program's kernels are launched one by one.
+    #[must_use]
+    pub fn launched(self, program: &Program) -> Self {
+        Self { launches: program.kernels.len() as f64, ..self }
     }
 }
 
@@ -52,6 +62,7 @@ impl std::iter::Sum for Cost {
             read_bytes: a.read_bytes + b.read_bytes,
             written_bytes: a.written_bytes + b.written_bytes,
             gathered_rows: a.gathered_rows + b.gathered_rows,
+            launches: a.launches + b.launches,
         })
     }
 }
@@ -117,8 +128,8 @@ impl Counter<'_> {
                 let (left, to_shape) = (self.program[a.0.from].shape, self.program[*to].shape);
                 let types = self.program[*to].domain;
                 self.cost.flops += 2.0 * self.statistics.rows(types) * multiplications(left, to_shape);
-                self.read(types, &a.0);
-                self.read(types, &b.0);
+                self.read(&[types], 0, &a.0);
+                self.read(&[types], 0, &b.0);
                 self.write(*to);
             }
         }
@@ -128,10 +139,11 @@ impl Counter<'_> {
     fn gemm(&mut self, gemm: &Gemm) {
         let w = self.program[gemm.w].shape;
         let filled = if gemm.scale.is_none() { self.filled(gemm.rows, &gemm.x) } else { 1.0 };
+        let rows = std::slice::from_ref(&gemm.rows);
         self.cost.flops += 2.0 * self.statistics.rows(gemm.rows) * w.len() as f64 * filled;
-        self.read_product(gemm.rows, &gemm.x, filled);
+        self.read_product(rows, &gemm.x, filled);
         if let Some(scale) = &gemm.scale {
-            self.read(gemm.rows, scale);
+            self.read(rows, 0, scale);
             self.cost.flops += self.statistics.rows(gemm.rows) * self.program[gemm.x.from].shape.len() as f64;
         }
         self.read_all(gemm.w);
@@ -141,9 +153,10 @@ impl Counter<'_> {
     fn outer(&mut self, outer: &Outer) {
         let filled = self.filled(outer.rows, &outer.x);
         let products = self.statistics.rows(outer.rows) * self.program[outer.to].shape.len() as f64;
+        let rows = std::slice::from_ref(&outer.rows);
         self.cost.flops += 2.0 * products * filled;
-        self.read_product(outer.rows, &outer.x, filled);
-        self.read(outer.rows, &outer.y);
+        self.read_product(rows, &outer.x, filled);
+        self.read(rows, 0, &outer.y);
         self.write(outer.to);
     }
 
@@ -153,7 +166,7 @@ impl Counter<'_> {
             let elements = |register: crate::intra::Register| body.steps[register.at()].shape.len() as f64;
             self.cost.flops += match &step.op {
                 StepOp::Load(read) => {
-                    self.read(nest[step.level], read);
+                    self.read(nest, step.level, read);
                     0.0
                 }
                 StepOp::Store(_, to) => {
@@ -170,12 +183,12 @@ impl Counter<'_> {
         }
     }
 
-    /// Rows of a buffer, found from the rows of a domain.
-    fn read(&mut self, from: Domain, read: &Read) {
-        let buffer = &self.program[read.from];
+    /// Rows of a buffer, found from the rows of a level of a nest.
+    fn read(&mut self, nest: &[Domain], level: usize, read: &Read) {
+        let (buffer, from) = (&self.program[read.from], nest[level]);
         let rows = self.statistics.rows(from);
-        let is_near = buffer.domain.is_type() || (from, buffer.domain) == (Domain::Edge, Domain::Pair(Side::Dst));
-        let count = if is_near { rows.min(self.statistics.rows(buffer.domain)) } else { rows };
+        let count =
+            if is_near(nest, from, buffer.domain) { rows.min(self.statistics.rows(buffer.domain)) } else { rows };
         self.cost.read_bytes += count * numbers(buffer.shape);
         if !(read.hops.is_empty() || buffer.domain.is_type()) {
             self.cost.read_bytes += rows * INDEX_BYTES * read.hops.len() as f64;
@@ -193,9 +206,9 @@ impl Counter<'_> {
     }
 
     /// Rows of a product's operand: all numbers, or those that are not 0 with their columns, whichever is less.
-    fn read_product(&mut self, from: Domain, read: &Read, filled: f64) {
+    fn read_product(&mut self, rows: &[Domain], read: &Read, filled: f64) {
         let before = self.cost.read_bytes;
-        self.read(from, read);
+        self.read(rows, 0, read);
         let share = (filled * (NUMBER_BYTES + INDEX_BYTES) / NUMBER_BYTES).min(1.0);
         self.cost.read_bytes = before + share * (self.cost.read_bytes - before);
     }
@@ -211,6 +224,16 @@ impl Counter<'_> {
     fn bytes(&self, id: BufferId) -> f64 {
         self.statistics.rows(self.program[id].domain) * numbers(self.program[id].shape)
     }
+}
+
+/// Whether neighbouring rows of a level read the same row of another domain, so that it is read from memory once: types, which are few, and the pairs of
+/// edges that a nest walks pair by pair. Edges lie in the order of their destinations' pairs.
+fn is_near(nest: &[Domain], from: Domain, to: Domain) -> bool {
+    let walked = match nest[0] {
+        Domain::Node(side) | Domain::Pair(side) => side,
+        _ => Side::Dst,
+    };
+    to.is_type() || (from, to) == (Domain::Edge, Domain::Pair(walked))
 }
 
 /// Whether a kernel makes `to` of a buffer by dropping elements, and nothing else.
@@ -268,6 +291,7 @@ mod tests {
             read_bytes: rows + index + weights,
             written_bytes: 200.0 * 4.0 * 4.0,
             gathered_rows: 200.0,
+            launches: 0.0,
         };
         assert_eq!((cost, kept), (wanted, 0.0));
     }
@@ -309,6 +333,36 @@ mod tests {
         });
         assert_eq!(cost.read_bytes, 1000.0 * (32.0 + 4.0 + 4.0));
         assert_eq!((cost.written_bytes, cost.flops, kept), (50.0 * 32.0, 16_000.0, 0.0));
+    }
+
+    /// Edges of a destination lie pair by pair, so that a pair's row is read once; those of a source do not.
+    #[test]
+    fn rows_of_pairs_are_read_once_by_walks_over_their_side_alone() {
+        let read_by = |side: Side, to: Domain| {
+            let (cost, _) = cost_of(|b| {
+                let p = b.input("p", Domain::Pair(side), Shape::vector(8));
+                let sum = b.lift(p, Domain::Edge).and_then(|p| b.reduce(p, to, Reduce::Sum)).unwrap();
+                b.output("out", sum);
+            });
+            cost.read_bytes
+        };
+        let (row, index) = (32.0, 1000.0 * 4.0);
+        assert_eq!(read_by(Side::Dst, Domain::DST), 120.0 * row + index);
+        assert_eq!(read_by(Side::Dst, Domain::SRC), 1000.0 * row + index);
+        assert_eq!(read_by(Side::Src, Domain::SRC), 200.0 * row + index);
+        assert_eq!(read_by(Side::Src, Domain::DST), 1000.0 * row + index);
+    }
+
+    #[test]
+    fn a_gpu_pays_for_every_launch() {
+        let mut b = Builder::new("p");
+        let x = b.input("x", Domain::SRC, Shape::vector(8));
+        let w = b.parameter("W", Domain::Const, Shape::matrix(8, 8));
+        let last = (0..3).fold(x, |x, _| b.linear(x, w).unwrap());
+        b.output("out", last);
+        let kernels = select(&b.finish(), Fusion::On).unwrap();
+        let cost = total(&kernels, &ROWS);
+        assert_eq!(cost.launched(&kernels).price() - cost.price(), 3.0 * LAUNCH_BYTES);
     }
 
     #[test]

@@ -15,13 +15,14 @@ mod scatter;
 mod schedule;
 pub mod select;
 pub mod simplify;
+mod sink;
 pub mod split;
 mod statistics;
 #[cfg(test)]
 mod tests;
 
 pub use schedule::{GpuConstants, choose};
-pub use statistics::Statistics;
+pub use statistics::{Close, Statistics};
 
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Op, Program};
@@ -128,7 +129,7 @@ impl Optimisations {
     fn fusion(self, statistics: &Statistics) -> Fusion {
         match (self.fuse, self.deep) {
             (false, _) => Fusion::Off,
-            (true, false) => Fusion::Shallow { long_pairs: statistics.has_long_pairs() },
+            (true, false) => Fusion::Shallow(statistics.shared()),
             (true, true) => Fusion::On,
         }
     }
@@ -194,43 +195,84 @@ const LEAST_EDGES: f64 = 4.0;
 
 /// Compiles a layer whose output is called `out`.
 pub fn compile(layer: &Program, workload: impl Into<Workload>, on: Optimisations) -> Result<Compiled> {
-    let Workload { training, inference, machine } = workload.into();
+    let workload = workload.into();
+    let fusion = on.fusion(&workload.training);
+    let price = |found: &Compiled| {
+        let price = |program: &intra::Program| priced(program, &workload.training, fusion).price();
+        price(&found.forward) + price(&found.backward)
+    };
+    let inference = self::inference(layer, &workload.inference, on)?;
+    let found = cheapest(&workload.training, on, price, |close| trained(layer, &workload, on, close))?;
+    Ok(Compiled { inference, ..found })
+}
+
+/// Compiles a layer to kernels from inputs to outputs alone, without dropout.
+pub fn inference(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<intra::Program> {
+    let fusion = on.fusion(statistics);
+    let price = |found: &intra::Program| priced(found, statistics, fusion).price();
+    cheapest(statistics, on, price, |close| untrained(layer, statistics, on, close))
+}
+
+/// The cheaper one of what is compiled with and without pairs that are nearly as many as edges.
+fn cheapest<T>(
+    statistics: &Statistics,
+    on: Optimisations,
+    price: impl Fn(&T) -> f64,
+    compiled: impl Fn(Close) -> Result<T>,
+) -> Result<T> {
+    let found = compiled(Close::Left)?;
+    if !on.compact || !statistics.close_pairs().contains(&Close::Taken) {
+        return Ok(found);
+    }
+    let other = compiled(Close::Taken)?;
+    Ok(if price(&other) < price(&found) { other } else { found })
+}
+
+/// Both directions of training. Inference is not compiled.
+fn trained(layer: &Program, workload: &Workload, on: Optimisations, close: Close) -> Result<Compiled> {
+    let Workload { training, machine, .. } = workload;
     let recompute = if on.recompute { Recompute::On } else { Recompute::Off };
-    let fusion = on.fusion(&training);
-    let clean = |program: &Program| clean(program, &training, on);
-    let alone = |program: &Program| Ok::<_, Error>(cost::total(&select(program, fusion)?, &training));
+    let fusion = on.fusion(training);
+    let clean = |program: &Program| clean(program, training, on, close);
+    let alone = |program: &Program| Ok::<_, Error>(priced(&select(program, fusion)?, training, fusion));
     let apart = |joint: &Program| {
         let Split { forward, backward } = split(joint, recompute);
         Ok([alone(&forward)?, alone(&backward)?].into_iter().sum())
     };
     let trained = |program: &Program| apart(&clean(&autodiff::gradients(program, "out")?)?);
     let search = Search { on, clean: &clean, price: &trained, pairs: Pairs::On };
-    let (forward, mut plan) = reorder(&clean(&of_types(layer, &training, on)?)?, &search)?;
+    let (forward, mut plan) = reorder(&clean(&of_types(layer, training, on)?)?, &search)?;
     let one_walk = on.one_walk && training.edges >= LEAST_EDGES * training.destinations;
     let joint = clean(&autodiff::gradients_by(&forward, "out", one_walk)?)?;
     let (joint, more) = reorder(&joint, &Search { price: &apart, pairs: Pairs::Off, ..search })?;
     plan.extend(more);
     let values = split(&joint, recompute);
-    let scheduled = |values: &Program| Ok::<_, Error>(scheduled(select(values, fusion)?, &training, &machine));
+    let scheduled = |values: &Program| Ok::<_, Error>(scheduled(select(values, fusion)?, training, machine));
     Ok(Compiled {
         forward: scheduled(&values.forward)?,
         backward: scheduled(&values.backward)?,
-        inference: self::inference(layer, &inference, on)?,
+        inference: intra::Program::default(),
         values,
         plan,
     })
 }
 
-/// Compiles a layer to kernels from inputs to outputs alone, without dropout.
-pub fn inference(layer: &Program, statistics: &Statistics, on: Optimisations) -> Result<intra::Program> {
+/// Kernels from inputs to outputs alone.
+fn untrained(layer: &Program, statistics: &Statistics, on: Optimisations, close: Close) -> Result<intra::Program> {
     let fusion = on.fusion(statistics);
-    let clean = |program: &Program| clean(program, statistics, on);
-    let price = |program: &Program| Ok(cost::total(&select(program, fusion)?, statistics));
+    let clean = |program: &Program| clean(program, statistics, on, close);
+    let price = |program: &Program| Ok(priced(&select(program, fusion)?, statistics, fusion));
     let layer = without_dropout(&of_types(layer, statistics, on)?);
     let search = Search { on, clean: &clean, price: &price, pairs: Pairs::On };
     let (found, _) = reorder(&clean(&layer)?, &search)?;
     let kernels = select(&Program { name: format!("{} inference", layer.name), ..found }, fusion)?;
     Ok(scheduled(kernels, statistics, &GpuConstants::H200))
+}
+
+/// What kernels cost: on a GPU, for which nests are kept shallow, launches too.
+fn priced(program: &intra::Program, statistics: &Statistics, fusion: Fusion) -> cost::Cost {
+    let cost = cost::total(program, statistics);
+    if matches!(fusion, Fusion::Shallow(_)) { cost.launched(program) } else { cost }
 }
 
 /// The program with the schedules that suit such rows.
@@ -245,13 +287,13 @@ fn of_types(layer: &Program, statistics: &Statistics, on: Optimisations) -> Resu
 }
 
 /// The same values with fewer operators, each where its rows are fewest.
-fn clean(program: &Program, statistics: &Statistics, on: Optimisations) -> Result<Program> {
+fn clean(program: &Program, statistics: &Statistics, on: Optimisations, close: Close) -> Result<Program> {
     let program = simplify::simplify(program)?;
     let program = domains::coarsen(&program, |domain| match domain {
-        Domain::Pair(_) => on.compact && statistics.pairs_pay(domain),
+        Domain::Pair(_) => on.compact && statistics.takes_pairs(domain, close),
         _ => true,
     })?;
-    simplify::simplify(&scatter::scatter_last(&program)?)
+    simplify::simplify(&sink::sink(&scatter::scatter_last(&program)?)?)
 }
 
 /// The program with dropouts that keep everything.

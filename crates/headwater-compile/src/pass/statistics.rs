@@ -3,6 +3,7 @@
 use headwater_graph::{Graph, Layout, Topology};
 use rayon::prelude::*;
 
+use super::select::Shared;
 use crate::adjacency::Adjacency;
 use crate::inter::{Domain, Side};
 
@@ -27,8 +28,19 @@ pub struct Statistics {
     pub filled: f64,
 }
 
-/// Pairs per edge from which on an index costs more than the rows it saves.
-const MOST_PAIRS: f64 = 0.9;
+/// What becomes of pairs that are nearly as many as edges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Close {
+    /// Values are computed once an edge.
+    Left,
+    /// Values are computed once a pair.
+    Taken,
+}
+
+/// Pairs per edge up to which an index costs less than the rows it saves.
+const FEW_PAIRS: f64 = 0.9;
+/// Pairs per edge up to which it may: what is made of a row decides.
+const MOST_PAIRS: f64 = 0.99;
 
 impl Statistics {
     /// FB15k-237 with an inverse of every relation: what is taken for a graph where none is given.
@@ -148,21 +160,38 @@ impl Statistics {
         })
     }
 
-    /// Whether a value is better computed once a pair than once an edge.
+    /// Whether values are computed once a pair instead of once an edge, where pairs that are nearly as many as edges are taken or not.
     #[must_use]
-    pub fn pairs_pay(&self, pairs: Domain) -> bool {
-        self.rows(pairs) < MOST_PAIRS * self.edges
+    pub fn takes_pairs(&self, pairs: Domain, close: Close) -> bool {
+        self.rows(pairs) < self.edges * if close == Close::Taken { MOST_PAIRS } else { FEW_PAIRS }
     }
 
-    /// Whether pairs of a destination and an edge type have several edges each.
+    /// What may become of pairs that are nearly as many as edges; one of both where there are none.
     #[must_use]
-    pub fn has_long_pairs(&self) -> bool {
-        self.edges >= LONG_PAIR * self.destination_pairs
+    pub fn close_pairs(&self) -> &'static [Close] {
+        let is_close = |pairs: Domain| self.takes_pairs(pairs, Close::Taken) != self.takes_pairs(pairs, Close::Left);
+        let has_close = [Side::Src, Side::Dst].into_iter().any(|side| is_close(Domain::Pair(side)));
+        if has_close { &[Close::Left, Close::Taken] } else { &[Close::Left] }
+    }
+
+    /// Which rows are better read once than with every finer row that reads them.
+    #[must_use]
+    pub fn shared(&self) -> Shared {
+        let (pairs, nodes) = (self.destination_pairs, self.destinations);
+        Shared {
+            pairs_by_edges: self.edges >= SHARED_BY * pairs,
+            nodes_by_edges: self.edges >= SHARED_BY * nodes,
+            nodes_by_pairs: pairs >= SHARED_BY * nodes,
+            least_numbers: LINE,
+        }
     }
 }
 
-/// Edges of a pair, on average, from which on its row is better read once than with every edge.
-const LONG_PAIR: f64 = 3.0;
+/// Finer rows that read the same row, on average, from which on it is better read once.
+const SHARED_BY: f64 = 3.0;
+
+/// Numbers of 32 bytes, which memory is read in.
+const LINE: usize = 8;
 
 /// Rows of two graphs may differ by this factor, and what pays for one pays for the other.
 const MOST_DIFFERENCE: f64 = 4.0;

@@ -5,6 +5,7 @@ use super::decorate::{Around, Norm, decorate};
 use super::domains::coarsen;
 use super::select::Fusion;
 use super::simplify::simplify;
+use super::sink::sink;
 use super::split::{Recompute, Split, split};
 use crate::inter::text::print;
 use crate::inter::{Binary, Builder, Domain, Path, Program, Reduce, Shape, Side, Unary, ValueId, verify};
@@ -104,6 +105,42 @@ fn products_move_to_pairs_only_where_that_is_allowed() {
     let pairs = coarsen(&program, |_| true).unwrap();
     let (src, dst) = (Domain::Pair(Side::Src), Domain::Pair(Side::Dst));
     assert_eq!(linears(&pairs), [src, dst, src], "{}", print(&pairs));
+}
+
+/// A row of written nodes times or by a number of their pairs, added up by the nodes that are read, and what else is done with it.
+fn scaled_rows(f: Binary, is_read_by_pairs: bool) -> Program {
+    let mut b = Builder::new("scaled_rows");
+    let d = b.input("d", Domain::DST, Shape::vector(9));
+    let share = b.input("share", Domain::Pair(Side::Dst), Shape::SCALAR);
+    let row = b.lift(d, Domain::Pair(Side::Dst)).unwrap();
+    let scaled = b.binary(f, row, share).unwrap();
+    let edges = b.lift(scaled, Domain::Edge).unwrap();
+    let sum = b.reduce(edges, Domain::SRC, Reduce::Sum).unwrap();
+    b.output("out", sum);
+    if is_read_by_pairs {
+        let again = b.unary(Unary::Tanh, scaled);
+        b.output("again", again);
+    }
+    b.finish()
+}
+
+#[test]
+fn rows_times_numbers_of_pairs_that_are_only_added_up_are_made_there() {
+    for f in [Binary::Mul, Binary::Div] {
+        let long =
+            |program: &Program| domain_of(program, |id| matches!(program[id].op, crate::inter::Op::Binary { .. }));
+        let program = scaled_rows(f, false);
+        let sunk = simplify(&sink(&program).unwrap()).unwrap();
+        assert_eq!(
+            (long(&program), long(&sunk)),
+            (vec![Domain::Pair(Side::Dst)], vec![Domain::Edge]),
+            "{}",
+            print(&sunk)
+        );
+        same_results(&program, &sunk);
+        let kept = scaled_rows(f, true);
+        assert_eq!(sink(&kept).unwrap(), kept, "the row is made anyway");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::intra::{
 };
 use crate::pass::autodiff::gradient_name;
 use crate::pass::{Optimisations, Statistics, compile};
-use crate::testing::{Arrays, Recipe, given, is_thorough, layer, numbers, read, text};
+use crate::testing::{Arrays, Recipe, given, is_thorough, layer, numbers, odd_graphs, read, text};
 
 const DST: Domain = Domain::Node(Side::Dst);
 
@@ -338,5 +338,19 @@ fn copies_to_read_nodes_are_left_out_where_all_are_written() {
         let placed = DeviceGraph::of(gpu.stream().unwrap(), &graph, &[&emitted.table]).unwrap();
         let begins = Executor::new(&program).begins(&placed);
         assert_eq!(begins[copy.from.at()] == begins[copy.to.at()], is_whole, "{written:?}");
+    }
+}
+
+/// One edge in all, and types without nodes among others.
+#[test]
+fn graphs_that_are_odd() {
+    let Some(gpu) = gpu() else { return };
+    let hector = [("variant", text("hector"))];
+    let [rgat, hgt] = [("rgat", &[][..]), ("hgt", &hector[..])]
+        .map(|(name, options)| layer(name, &[("d_in", 6), ("d_out", 4), ("heads", 2)], options));
+    let [single, without, ..] = odd_graphs();
+    for (program, graph) in [(&rgat, &single), (&rgat, &without), (&hgt, &without)] {
+        let (kernels, mut arrays) = optimised(program, graph, Optimisations::GPU);
+        kernels.iter().for_each(|kernels| check(&gpu, kernels, graph, &mut arrays));
     }
 }

@@ -7,9 +7,10 @@ use proptest::prelude::*;
 use super::Rule;
 use crate::inter::text::print;
 use crate::inter::{Domain, Op, Program, Side, verify};
+use crate::intra;
 use crate::pass::autodiff::gradients;
 use crate::pass::select::Fusion;
-use crate::pass::{Compiled, Optimisations, Statistics, clean, compile};
+use crate::pass::{Close, Compiled, Optimisations, Statistics, Workload, clean, compile, priced, trained, untrained};
 use crate::testing::{Recipe, given, interpret, layer, read, text};
 
 /// A graph of several types whose pairs of either side are a part of its edges.
@@ -201,7 +202,7 @@ fn all_changes(program: &Program) -> Vec<(Rule, Program)> {
 #[test]
 fn rules_change_how_and_never_what() {
     let graph = Recipe { most_edges: 9, ..Recipe::block() }.graph(4);
-    let tidied = |program: &Program| clean(program, &Statistics::of(&graph), Optimisations::ALL).unwrap();
+    let tidied = |program: &Program| clean(program, &Statistics::of(&graph), Optimisations::ALL, Close::Left).unwrap();
     let mut programs: Vec<Program> = (0..MEETING.len()).map(meeting).collect();
     programs.extend(["gat", "rgat", "hgt", "rgcn", "sage"].map(|name| layer(name, &sized(4, 6, 2), &[])));
     for (at, program) in programs.iter().enumerate() {
@@ -265,4 +266,29 @@ proptest! {
         let without = compile(&layer, &statistics, Optimisations::ALL.with(off, false)).unwrap();
         prop_assert!(!without.plan.iter().any(|fired| fired.rule.name() == off.0));
     }
+}
+
+/// Where pairs are nearly as many as edges, both ways are compiled and the cheaper one is taken: each is, for some layer.
+#[test]
+fn pairs_that_are_nearly_as_many_as_edges_are_taken_where_that_is_cheaper() {
+    let statistics = relational(0.93, 0.95);
+    assert_eq!(statistics.close_pairs(), [Close::Left, Close::Taken]);
+    assert_eq!(relational(0.5, 0.6).close_pairs(), [Close::Left]);
+    let workload = Workload::from(&statistics);
+    let on = Optimisations::GPU;
+    let price = |kernels: &intra::Program| priced(kernels, &statistics, on.fusion(&statistics)).price();
+    let mut taken = BTreeSet::new();
+    for (name, options) in [("rgcn", vec![]), ("rgat", vec![]), ("hgt", vec![("variant", text("hector"))])] {
+        let program = layer(name, &sized(64, 64, 1), &options);
+        let [left, right] = [Close::Left, Close::Taken].map(|close| trained(&program, &workload, on, close).unwrap());
+        let both = [&left, &right].map(|found| price(&found.forward) + price(&found.backward));
+        let found = compile(&program, &statistics, on).unwrap();
+        assert_eq!(price(&found.forward) + price(&found.backward), both[0].min(both[1]), "{name}");
+        taken.insert(both[1] < both[0]);
+        let ways = [Close::Left, Close::Taken].map(|close| untrained(&program, &statistics, on, close).unwrap());
+        let [left, right] = [price(&ways[0]), price(&ways[1])];
+        assert_eq!(price(&found.inference), left.min(right), "{name}");
+        taken.insert(right < left);
+    }
+    assert_eq!(taken.len(), 2, "both ways are somebody's");
 }

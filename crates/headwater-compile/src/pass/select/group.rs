@@ -7,14 +7,11 @@
 //! A product of a narrow value with a row that is read from elsewhere, made only to be added up, goes where it is added up:
 //! there it needs no memory, elsewhere it would be the largest thing that the layer writes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::product::{Product, products, taken_in};
-use super::{Fusion, is_map, nests, source, stay_in};
+use super::{Fusion, Source, is_map, nests, source, stay_in};
 use crate::inter::{Binary, Domain, Op, Path, Program, Side, ValueId};
-
-/// Numbers of 32 bytes, which memory is read in.
-const LINE: usize = 8;
 
 /// Values that share a kernel.
 #[derive(Debug, Clone)]
@@ -57,7 +54,11 @@ pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
     let is_taken_in = taken_in(program, &products);
     let mut found = Groups { groups: Vec::new(), home: vec![None; program.values.len()], products };
     let uses = program.uses();
-    let waits = |id: ValueId| fusion != Fusion::Off && uses[id.at()] == 1 && is_summed_row(program, id);
+    let by_products: BTreeSet<ValueId> = found.products.values().map(|product| product.value).collect();
+    let waits = |id: ValueId| {
+        let is_free = fusion != Fusion::Off && uses[id.at()] == 1 && !by_products.contains(&id);
+        is_free && is_summed_row(program, id)
+    };
     let mut waiting = vec![false; program.values.len()];
     for (id, value) in program.iter() {
         let is_given = matches!(value.op, Op::Input { .. } | Op::Parameter { .. } | Op::Constant(_));
@@ -83,9 +84,8 @@ pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
             }
             None => {
                 let mut group = begin(program, id, is_product.then_some(Kind::Gemm));
-                if fusion == (Fusion::Shallow { long_pairs: true }) && reads_pair(program, id) {
-                    group.nest.insert(0, Domain::Pair(Side::Dst));
-                }
+                let outer = shared_row(program, id, fusion).filter(|_| group.kind == Kind::Traverse);
+                group.nest.splice(..0, outer);
                 found.groups.push(group);
                 found.groups.len() - 1
             }
@@ -98,27 +98,37 @@ pub(super) fn group(program: &Program, fusion: Fusion) -> Groups {
     found
 }
 
-/// Whether a value is a row read from elsewhere times something narrower, made to be added up. Over the rows of a type it may be a row
-/// of its own as well: sums of chunks read what they like.
+/// Whether a value is a row read from elsewhere, or one that a product leaves in memory anyway, times something narrower, made to be added up.
+/// Over the rows of a type it may be a row of its own as well: sums of chunks read what they like.
 fn is_summed_row(program: &Program, id: ValueId) -> bool {
     let Op::Binary { f: Binary::Mul, x, y } = program[id].op else { return false };
     let reader = program.values.iter().find(|value| value.op.operands().contains(&id));
     let Some(reader) = reader.filter(|reader| matches!(reader.op, Op::Reduce { .. })) else { return false };
     let is_narrow = |narrow: ValueId| program[narrow].shape.len() < program[id].shape.len();
     let is_given = |row: ValueId| reader.domain.is_type() && matches!(program[row].op, Op::Input { .. });
-    let is_read = |row: ValueId| is_map(program, row) || is_given(row);
+    let is_product = |row: ValueId| matches!(program[row].op, Op::Linear { .. });
+    let is_read = |row: ValueId| is_map(program, row) || is_given(row) || is_product(row);
     (is_read(x) && is_narrow(y)) || (is_read(y) && is_narrow(x))
 }
 
-/// Whether an edge reads a row of its destination's pair that is as long as a line of memory.
-fn reads_pair(program: &Program, id: ValueId) -> bool {
-    let is_row = |operand: ValueId| {
-        let base = source(program, operand).base;
-        program[base].domain == Domain::Pair(Side::Dst) && program[base].shape.len() >= LINE
+/// The rows of the destinations' side of which a value reads a long one, where several of the value's rows read the same.
+fn shared_row(program: &Program, id: ValueId, fusion: Fusion) -> Option<Domain> {
+    let Fusion::Shallow(shared) = fusion else { return None };
+    let value = &program[id];
+    let reads = |outer: Domain| {
+        value.op.operands().into_iter().any(|operand| {
+            let Source { base, hops } = source(program, operand);
+            program[base].shape.len() >= shared.least_numbers && hops.first().is_some_and(|hop| hop.to == outer)
+        })
     };
-    program[id].op.is_row_wise()
-        && program[id].domain == Domain::Edge
-        && program[id].op.operands().into_iter().any(is_row)
+    let (pairs, nodes) = (Domain::Pair(Side::Dst), Domain::Node(Side::Dst));
+    let candidates = [
+        (Domain::Edge, pairs, shared.pairs_by_edges),
+        (Domain::Edge, nodes, shared.nodes_by_edges),
+        (pairs, nodes, shared.nodes_by_pairs),
+    ];
+    let fits = |(rows, outer, is_shared): &(Domain, Domain, bool)| *is_shared && value.domain == *rows && reads(*outer);
+    candidates.into_iter().find(|candidate| value.op.is_row_wise() && fits(candidate)).map(|(_, outer, _)| outer)
 }
 
 /// A kernel for one value, of the kind that its operator needs where none is given.

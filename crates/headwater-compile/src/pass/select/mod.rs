@@ -24,27 +24,37 @@ use crate::pass::simplify::number;
 pub enum Fusion {
     /// None: a kernel a value.
     Off,
-    /// All that may, in nests of at most two levels.
-    Shallow {
-        /// Whether a destination's pairs have several edges each: what edges make of a row of their pair is then made pair by pair, so
-        /// that the row is read once a pair.
-        long_pairs: bool,
-    },
+    /// All that may, in nests of at most two levels. What rows make of a row that several of them share is then made under the shared row,
+    /// so that it is read once.
+    Shallow(Shared),
     /// All that may.
     On,
+}
+
+/// Which rows several finer ones read, on average.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shared {
+    /// Pairs of a destination and an edge type, by edges.
+    pub pairs_by_edges: bool,
+    /// Destinations, by edges.
+    pub nodes_by_edges: bool,
+    /// Destinations, by their pairs.
+    pub nodes_by_pairs: bool,
+    /// Numbers that such a row has at least: shorter ones come with a line of memory that is read anyway.
+    pub least_numbers: usize,
 }
 
 impl Fusion {
     /// Levels that nests have at most.
     fn most_levels(self) -> usize {
-        if matches!(self, Self::Shallow { .. }) { 2 } else { usize::MAX }
+        if matches!(self, Self::Shallow(_)) { 2 } else { usize::MAX }
     }
 }
 
 /// The kernels of a program.
 pub fn select(program: &Program, fusion: Fusion) -> Result<intra::Program> {
     let program = in_memory(program)?;
-    let program = &if matches!(fusion, Fusion::Shallow { .. }) { in_order(&program) } else { program.into_owned() };
+    let program = &if matches!(fusion, Fusion::Shallow(_)) { in_order(&program) } else { program.into_owned() };
     let groups = group::group(program, fusion);
     let kernels = emit::emit(program, &groups)?;
     intra::verify(&kernels)?;

@@ -1,9 +1,9 @@
 //! What products take in, and that kernels which take it in compute the same.
 
-use super::{Fusion, select};
+use super::{Fusion, Shared, select};
 use crate::error::Result;
 use crate::inter::{Binary, Builder, Domain, Path, Program, Reduce, Shape, Side, ValueId};
-use crate::intra::{Gemm, Kernel, StepOp, print};
+use crate::intra::{self, Gemm, Kernel, StepOp, print};
 use crate::models_test::check_fast;
 use crate::pass::{Optimisations, Statistics, compile};
 use crate::testing::{Recipe, given, interpret, layer, text};
@@ -134,4 +134,74 @@ fn products_that_are_added_come_first() {
         .iter()
         .filter(|kernel| matches!(kernel, Kernel::Traverse(walk) if walk.nest == [Domain::NodeType]));
     assert_eq!(of_types.count(), 1, "{}", print(&forward));
+}
+
+/// The nests of a program's walks, which give the same numbers with rows under those that they share and without.
+fn nests(program: &Program, shared: Shared) -> Vec<Vec<Domain>> {
+    let kernels = select(program, Fusion::Shallow(shared)).unwrap();
+    for recipe in [Recipe::plain(9), Recipe::block(), Recipe { empty_every: 1, ..Recipe::block() }] {
+        let graph = recipe.graph(3);
+        let arrays = given(program, &graph, 1);
+        let wanted = interpret(program, Fusion::Off, &graph, &arrays);
+        let found = interpret(program, Fusion::Shallow(shared), &graph, &arrays);
+        assert_eq!(wanted.keys().collect::<Vec<_>>(), found.keys().collect::<Vec<_>>());
+        for (name, wanted) in &wanted {
+            let far = wanted.iter().zip(&found[name]).find(|(a, b)| (*a - *b).abs() > 1e-12);
+            assert!(far.is_none(), "{name}: {far:?}");
+        }
+    }
+    let walks = kernels.kernels.iter().filter(|kernel| matches!(kernel, Kernel::Traverse(_)));
+    walks.map(|kernel| kernel.nest().to_vec()).collect()
+}
+
+/// What rows of a domain make of a row that belongs to a coarser one, and of another: of an edge that of its source, of a pair that of its type.
+fn scores(rows: Domain, outer: Domain) -> Program {
+    let mut b = Builder::new("scores");
+    let shared = b.input("shared", outer, Shape::vector(9));
+    let own = match rows {
+        Domain::Edge => b.input("x", Domain::SRC, Shape::vector(9)),
+        _ => b.parameter("v", Domain::EdgeType, Shape::vector(9)),
+    };
+    let (shared, own) = (b.lift(shared, rows).unwrap(), b.lift(own, rows).unwrap());
+    let score = b.dot(own, shared).unwrap();
+    b.output("out", score);
+    b.finish()
+}
+
+#[test]
+fn rows_that_several_finer_ones_read_have_a_level_of_their_own() {
+    let none = Shared { pairs_by_edges: false, nodes_by_edges: false, nodes_by_pairs: false, least_numbers: 8 };
+    let (pair, edge) = (Domain::Pair(Side::Dst), Domain::Edge);
+    let cases = [
+        (edge, pair, Shared { pairs_by_edges: true, ..none }),
+        (edge, Domain::DST, Shared { nodes_by_edges: true, ..none }),
+        (pair, Domain::DST, Shared { nodes_by_pairs: true, ..none }),
+    ];
+    for (rows, outer, own) in cases {
+        let program = scores(rows, outer);
+        assert_eq!(nests(&program, none), [vec![rows]]);
+        assert_eq!(nests(&program, own), [vec![outer, rows]]);
+        assert_eq!(nests(&program, Shared { least_numbers: 10, ..own }), [vec![rows]], "the row is short");
+        for (_, _, other) in cases.into_iter().filter(|(_, _, other)| *other != own) {
+            assert_eq!(nests(&program, other), [vec![rows]]);
+        }
+    }
+}
+
+/// A product that edges leave in memory is scaled where it is added up, and not written once more.
+#[test]
+fn products_of_edges_are_scaled_where_they_are_added_up() {
+    let before = program(D_OUT, |b, x, _, w| {
+        let share = b.input("share", Domain::Pair(Side::Dst), Shape::SCALAR);
+        let ones = b.lift(share, Domain::Edge)?;
+        let share = b.reduce(ones, Domain::Pair(Side::Dst), Reduce::Sum)?;
+        let (x, share) = (b.lift(x, Domain::Edge)?, b.lift(share, Domain::Edge)?);
+        let product = b.linear(x, w)?;
+        let scaled = b.binary(Binary::Mul, product, share)?;
+        b.reduce(scaled, Domain::DST, Reduce::Sum)
+    });
+    gemms(&before);
+    let kernels = select(&before, Fusion::On).unwrap();
+    let long = |buffer: &&intra::Buffer| buffer.domain == Domain::Edge && buffer.shape.len() == D_OUT;
+    assert_eq!(kernels.buffers.iter().filter(long).count(), 1, "{}", print(&kernels));
 }

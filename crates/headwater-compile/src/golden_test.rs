@@ -7,7 +7,7 @@ use crate::front::BUILTIN;
 use crate::inter::text::print as print_values;
 use crate::intra::print as print_kernels;
 use crate::pass::{Optimisations, Statistics, compile, cost};
-use crate::testing::layer;
+use crate::testing::{layer, text};
 
 const RELATIONAL: Statistics = Statistics {
     node_types: 3.0,
@@ -103,4 +103,44 @@ fn launches_and_bytes_are_what_they_were() {
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.bind(|| insta::assert_snapshot!("launches", shown));
+}
+
+/// Hector's eight shapes with the numbers of pairs that graphs of `bench/peers/relational.py` have: nodes, node types, edges, edge types, pairs of
+/// sources and of destinations.
+const SHAPES: [(&str, [f64; 6]); 8] = [
+    ("aifb", [7_262.0, 7.0, 48_810.0, 104.0, 27_710.0, 30_581.0]),
+    ("mutag", [27_163.0, 5.0, 148_100.0, 50.0, 82_457.0, 91_856.0]),
+    ("bgs", [94_806.0, 27.0, 672_884.0, 122.0, 274_780.0, 295_187.0]),
+    ("fb15k", [14_541.0, 1.0, 620_232.0, 474.0, 442_742.0, 472_304.0]),
+    ("biokg", [93_773.0, 5.0, 4_762_678.0, 51.0, 914_536.0, 943_441.0]),
+    ("am", [881_680.0, 7.0, 5_668_682.0, 108.0, 3_283_980.0, 3_626_366.0]),
+    ("mag", [1_939_743.0, 4.0, 21_111_007.0, 4.0, 2_659_846.0, 2_094_677.0]),
+    ("wikikg2", [2_500_604.0, 1.0, 16_109_182.0, 535.0, 14_566_819.0, 15_139_857.0]),
+];
+
+/// What every cell of the comparison with an expert's PyTorch launches and moves by the estimate: 64 to 64, one head, Hector's HGT.
+#[test]
+fn budgets_of_relational_layers_are_what_they_were() {
+    let mut shown = "launches and MB: inference, forward, backward\n".to_owned();
+    let hector = [("variant", text("hector"))];
+    for (shape, [nodes, node_types, edges, edge_types, source_pairs, destination_pairs]) in SHAPES {
+        for (model, options) in [("rgcn", &[][..]), ("rgat", &[]), ("hgt", &hector)] {
+            // Layers that do not ask for types of nodes are given a graph without.
+            let node_types = if model == "hgt" { node_types } else { 1.0 };
+            let (sources, destinations) = (nodes, nodes);
+            let pairs = Statistics { source_pairs, destination_pairs, ..ONE_RELATION };
+            let statistics = Statistics { node_types, edge_types, sources, destinations, edges, ..pairs };
+            let program = layer(model, &[("d_in", 64), ("d_out", 64), ("heads", 1)], options);
+            let compiled = compile(&program, &statistics, Optimisations::GPU).unwrap();
+            let budgets = [&compiled.inference, &compiled.forward, &compiled.backward].map(|kernels| {
+                let launches = emit(kernels, Precision::default()).launches.len();
+                format!("{launches} {:.0}", cost::total(kernels, &statistics).bytes() / 1e6)
+            });
+            let _ = writeln!(shown, "{shape}, {model}: {}", budgets.join(", "));
+        }
+    }
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!("budgets", shown));
 }

@@ -234,17 +234,19 @@ fn trained(layer: &Program, workload: &Workload, on: Optimisations, close: Close
     let recompute = if on.recompute { Recompute::On } else { Recompute::Off };
     let fusion = on.fusion(training);
     let clean = |program: &Program| clean(program, training, on, close);
+    // Not before gradients are there: those of a pair's number are sums over edges of what was a row a pair.
+    let settled = |program: &Program| settled(program, training, on, close);
     let alone = |program: &Program| Ok::<_, Error>(priced(&select(program, fusion)?, training, fusion));
     let apart = |joint: &Program| {
         let Split { forward, backward } = split(joint, recompute);
         Ok([alone(&forward)?, alone(&backward)?].into_iter().sum())
     };
-    let trained = |program: &Program| apart(&clean(&autodiff::gradients(program, "out")?)?);
+    let trained = |program: &Program| apart(&settled(&autodiff::gradients(program, "out")?)?);
     let search = Search { on, clean: &clean, price: &trained, pairs: Pairs::On };
     let (forward, mut plan) = reorder(&clean(&of_types(layer, training, on)?)?, &search)?;
     let one_walk = on.one_walk && training.edges >= LEAST_EDGES * training.destinations;
-    let joint = clean(&autodiff::gradients_by(&forward, "out", one_walk)?)?;
-    let (joint, more) = reorder(&joint, &Search { price: &apart, pairs: Pairs::Off, ..search })?;
+    let joint = settled(&autodiff::gradients_by(&forward, "out", one_walk)?)?;
+    let (joint, more) = reorder(&joint, &Search { clean: &settled, price: &apart, pairs: Pairs::Off, ..search })?;
     plan.extend(more);
     let values = split(&joint, recompute);
     let scheduled = |values: &Program| Ok::<_, Error>(scheduled(select(values, fusion)?, training, machine));
@@ -260,7 +262,7 @@ fn trained(layer: &Program, workload: &Workload, on: Optimisations, close: Close
 /// Kernels from inputs to outputs alone.
 fn untrained(layer: &Program, statistics: &Statistics, on: Optimisations, close: Close) -> Result<intra::Program> {
     let fusion = on.fusion(statistics);
-    let clean = |program: &Program| clean(program, statistics, on, close);
+    let clean = |program: &Program| settled(program, statistics, on, close);
     let price = |program: &Program| Ok(priced(&select(program, fusion)?, statistics, fusion));
     let layer = without_dropout(&of_types(layer, statistics, on)?);
     let search = Search { on, clean: &clean, price: &price, pairs: Pairs::On };
@@ -293,7 +295,12 @@ fn clean(program: &Program, statistics: &Statistics, on: Optimisations, close: C
         Domain::Pair(_) => on.compact && statistics.takes_pairs(domain, close),
         _ => true,
     })?;
-    simplify::simplify(&sink::sink(&scatter::scatter_last(&program)?)?)
+    simplify::simplify(&scatter::scatter_last(&program)?)
+}
+
+/// The same of a program that no gradients are added to: what is only added up is made where that is done.
+fn settled(program: &Program, statistics: &Statistics, on: Optimisations, close: Close) -> Result<Program> {
+    simplify::simplify(&sink::sink(&clean(program, statistics, on, close)?)?)
 }
 
 /// The program with dropouts that keep everything.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use headwater_graph::random::Key;
 
-use super::{Close, Optimisations, Statistics, autodiff, clean, of_types, without_dropout};
+use super::{Close, Optimisations, Statistics, autodiff, clean, of_types, settled, without_dropout};
 use crate::adjacency::Adjacency;
 use crate::cpu::fast::{Array, Executor, Given, Run, Workspace};
 use crate::cpu::reference;
@@ -86,6 +86,12 @@ impl Form {
         move |program| clean(program, &statistics, on, Close::Left)
     }
 
+    /// The same of a program that has its gradients.
+    fn settle(self, graph: &Adjacency) -> impl Fn(&Program) -> Result<Program> {
+        let (statistics, on) = (self.statistics(graph), self.optimisations());
+        move |program| settled(program, &statistics, on, Close::Left)
+    }
+
     /// The layer in this form, before the search.
     fn of(self, layer: &Program, graph: &Adjacency) -> Program {
         let typed = of_types(layer, &self.statistics(graph), self.optimisations()).unwrap();
@@ -114,7 +120,7 @@ pub(crate) fn reachable(from: Program, form: Form, graph: &Adjacency, most: usiz
 
 /// A program that up to `steps` random changes lead to.
 fn wander(mut from: Program, form: Form, graph: &Adjacency, key: Key, steps: u64) -> Program {
-    let clean = form.clean(graph);
+    let clean = form.settle(graph);
     for step in 0..key.below(99, steps + 1) {
         let mut next = changes(&from, form.optimisations(), &clean).unwrap();
         if next.is_empty() {
@@ -256,7 +262,7 @@ pub(crate) fn check_plans(case: &Case, backs: &[(&Back<'_>, f64)], bounds: Bound
             check_inference(case, order, backs, WAYS[at % WAYS.len()].1);
             counts.inference += 1;
             let gradients = autodiff::gradients(order, "out").unwrap();
-            let joint = form.clean(&case.graph)(&gradients).unwrap();
+            let joint = form.settle(&case.graph)(&gradients).unwrap();
             counts.training += check_joint(case, &joint, backs, &WAYS);
             for walk in 0..bounds.joint {
                 let key = key.of(walk);
@@ -274,7 +280,7 @@ pub(crate) fn check_some_plans(case: &Case, backs: &[(&Back<'_>, f64)], form: Fo
     let order = wander(form.of(&case.layer, &case.graph), form, &case.graph, key.of(1), 6);
     check_inference(case, &order, backs, Fusion::On);
     let gradients = autodiff::gradients(&order, "out").unwrap();
-    let joint = wander(form.clean(&case.graph)(&gradients).unwrap(), form, &case.graph, key.of(2), 6);
+    let joint = wander(form.settle(&case.graph)(&gradients).unwrap(), form, &case.graph, key.of(2), 6);
     let way = usize::try_from(key.below(3, 3)).unwrap();
     check_joint(case, &joint, backs, &WAYS[way..=way]);
 }

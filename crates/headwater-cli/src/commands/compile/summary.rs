@@ -186,7 +186,7 @@ impl DirectionCost {
 
 impl From<Cost> for Figures {
     fn from(cost: Cost) -> Self {
-        let Cost { flops, read_bytes, written_bytes, gathered_rows } = cost;
+        let Cost { flops, read_bytes, written_bytes, gathered_rows, .. } = cost;
         Self { flops, read_bytes, written_bytes, gathered_rows }
     }
 }

@@ -482,7 +482,7 @@ def test_collections_in_hooks_and_objects_in_cycles(tmp_path):
 def test_hooks_that_would_do_nothing_are_off_but_for_a_look(tmp_path, monkeypatch):
     off, seen = offload(tmp_path), []
     x = torch.ones(4, requires_grad=True)
-    site = types.SimpleNamespace(raw=types.SimpleNamespace(is_idle=lambda: True))
+    site = types.SimpleNamespace(raw=types.SimpleNamespace(is_idle=lambda: True), begin_step=lambda: None)
     off._settings["slack"] = 0.02
     monkeypatch.setattr(off, "_sites", {"cpu": site})
     monkeypatch.setattr(off, "_pack", lambda tensor: seen.append(tensor) or tensor.detach())

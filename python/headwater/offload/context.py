@@ -224,6 +224,8 @@ class Offload:
         self._tally.moment()
         with contextlib.ExitStack() as entered:
             if not self._is_idle():
+                for site in list(self._sites.values()):
+                    site.begin_step()
                 self._unseen.begin()
                 entered.enter_context(self._boundaries.seen())
                 entered.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack))

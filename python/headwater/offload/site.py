@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Optional
@@ -12,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from .._headwater import CopyMark, OffloadError, RawOffloader, StoredBlock, _host_bytes_available, gpu_memory
 from ..gpu import Place
+from .peak import StepPeaks
 
 if TYPE_CHECKING:
     from .context import Saved
@@ -146,12 +148,24 @@ class Site:
         # What was allocated when that was asked for, and bytes that were saved since.
         self.total_bytes = 0 if place is None else place.total_bytes()
         self._allocated, self._peak, self._unasked = 0, 0, self.total_bytes
+        self.peaks = StepPeaks()
+        # Numbers of blocks that are not gone: with the last one, a step is over.
+        self._live: set[int] = set()
         # Numbers of blocks by what `hint` said of them.
         self._microbatches: dict[Any, list[int]] = {}
         self._microbatch: Any = None
 
     def is_capturing(self) -> bool:
         return self.place is not None and self.place.is_capturing()
+
+    def begin_step(self) -> None:
+        """A forward pass begins, and with it a step, unless blocks of the last one are needed still."""
+        if self.place is not None and not self._live:
+            self.peaks.begin(*self.place.memory_use())
+
+    def _end_step(self) -> None:
+        if self.place is not None and self.peaks.has_begun and not sys.is_finalizing():
+            self.peaks.end(*self.place.memory_use(), self.raw.steps())
 
     def known(self, owner: Tensor, extent: Extent) -> Optional[Block]:
         block = self._known.get((owner.untyped_storage()._cdata, *extent.key))
@@ -161,6 +175,10 @@ class Site:
         """A block that leaves or stays."""
         storage = owner.untyped_storage()
         block = Block(self, owner, extent)
+        if self.place is not None and not self.peaks.has_begun:
+            # Nobody has said that a step begins; this tensor is its first.
+            allocated, mark = self.place.memory_use()
+            self.peaks.begin(max(0, allocated - storage.nbytes()), mark)
         use = self._use()
         if extent.is_dense:
             start, nbytes = extent.start, extent.nbytes
@@ -188,6 +206,7 @@ class Site:
         self._let_go(self._over.copy())
         self._known[owner.untyped_storage()._cdata, *extent.key] = block
         self._blocks[block.number] = block
+        self._live.add(block.number)
         if self._microbatch is not None:
             self._microbatches.setdefault(self._microbatch, []).append(block.number)
         return block
@@ -208,12 +227,13 @@ class Site:
         if self.place is None:
             return 0, 0, 0
         how = self.raw.measuring()
-        if how == 0:
-            return 0, 0, 0
         # To ask takes as long as many operations do.
-        if how == 2 or self._unasked * _ROUGHLY >= self.total_bytes:
+        if how == 2 or (how == 0 and self.peaks.wants_more) or (how == 1 and self._unasked * _ROUGHLY >= self.total_bytes):
             self._allocated, self._peak = self.place.memory_use()
             self._unasked = 0
+            self.peaks.look(self._allocated, self._peak, by_hook=how != 1)
+        if how == 0:
+            return 0, 0, 0
         leaving = sum(storage.nbytes() for storage in self._leaving.copy().values()) if how == 2 else 0
         return self._allocated + self._unasked, self._kept_bytes + leaving + self._early_bytes(), self._peak
 
@@ -314,10 +334,13 @@ class Site:
         number = block.number
         if block.kept is not None:
             self._kept_bytes -= block.nbytes
+        self._live.discard(number)
         try:
             self._land(block)
             block.stored = None
             self._over.update(self.raw.drained())
+            if not self._live:
+                self._end_step()
         except (OffloadError, RuntimeError):
             # A device that is lost fills and reads nothing, and a forked process has no copies of its own.
             pass

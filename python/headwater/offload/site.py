@@ -13,6 +13,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from .._headwater import CopyMark, OffloadError, RawOffloader, StoredBlock, _host_bytes_available, gpu_memory
 from ..gpu import Place
+from .compiled import untraced
 from .peak import StepPeaks
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def owner_of(tensor: Tensor) -> Tensor:
     return tensor if tensor._base is None else tensor._base
 
 
+@untraced
 class Block:
     """Bytes of a storage as they were when they were saved, wherever they are now."""
 

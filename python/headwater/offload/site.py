@@ -27,6 +27,11 @@ _ROUGHLY = 64
 # Micro-batches whose blocks are remembered until their backward pass is announced.
 _MICROBATCHES = 4096
 
+_CAPTURED = (
+    "a CUDA graph captures a backward pass whose activations left before the capture began: capture forward and backward together, which keeps "
+    "what is saved, or leave this forward pass out of the context"
+)
+
 
 def open_site(
     place: Optional[Place],
@@ -147,6 +152,8 @@ class Site:
         # Bytes of blocks that stay, and those that were brought back before anybody needed them.
         self._kept_bytes = 0
         self._early: dict[int, int] = {}
+        # Copies of these that nobody needs any more, and what they fill: they became useless while the stream was captured.
+        self._landing: list[tuple[Optional[CopyMark], torch.UntypedStorage]] = []
         # What was allocated when that was asked for, and bytes that were saved since.
         self.total_bytes = 0 if place is None else place.total_bytes()
         self._allocated, self._peak, self._unasked = 0, 0, self.total_bytes
@@ -162,6 +169,8 @@ class Site:
 
     def begin_step(self) -> None:
         """A forward pass begins, and with it a step, unless blocks of the last one are needed still."""
+        while self._landing and not self.is_capturing():
+            self._join(*self._landing.pop())
         if self.place is not None and not self._live:
             self.peaks.begin(*self.place.memory_use())
 
@@ -270,26 +279,33 @@ class Site:
         return saved.over(storage, start)
 
     def _brought(self, block: Block, tally: Tally) -> torch.UntypedStorage:
+        if self.is_capturing():
+            # What is replayed would be without the copy, and a capture takes no wait for it.
+            raise OffloadError(_CAPTURED)
         storage = block.here()
         if storage is None:
             storage = self._load(block)
             tally.late(block.nbytes)
         elif self._early.pop(block.number, None) is not None:
             tally.early(block.nbytes)
-        self._join(block, storage)
+        self._join(block.mark, storage)
         return storage
 
-    def _join(self, block: Block, storage: torch.UntypedStorage) -> None:
+    def _join(self, mark: Optional[CopyMark], storage: torch.UntypedStorage) -> None:
         """The current stream goes on behind the copy that fills a storage, and whoever frees that does so behind the stream."""
-        if block.mark is not None:
-            self.raw.join(block.mark, self._stream())
+        if mark is not None:
+            self.raw.join(mark, self._stream())
         if self.place is not None:
             self._note_stream(storage)
 
     def _land(self, block: Block) -> None:
         """Nobody has asked for what was brought back early: its memory goes when it was filled."""
         if block.number in self._early and block.back is not None:
-            self._join(block, block.back)
+            if self.is_capturing():
+                # A capture takes no wait for a copy that it has not seen begin.
+                self._landing.append((block.mark, block.back))
+            else:
+                self._join(block.mark, block.back)
 
     def _load(self, block: Block) -> torch.UntypedStorage:
         if self.place is None:
@@ -302,6 +318,9 @@ class Site:
         return block.back
 
     def _look_ahead(self, number: int) -> None:
+        if self.is_capturing():
+            # Nothing can be timed or copied.
+            return
         try:
             self._bring_early(self.raw.need(number, self._stream(), self._use(), list(self._leaving), self._early_bytes()))
         except (OffloadError, MemoryError, torch.OutOfMemoryError):
@@ -312,7 +331,7 @@ class Site:
         return sum(self._early.copy().values())
 
     def _bring_early(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
+        for number in () if self.is_capturing() else numbers:
             block = self._blocks.get(number)
             if block is None or block.is_gone or number in self._leaving or block.here() is not None or self.place is None:
                 continue

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import headwater  # noqa: E402
+from headwater.offload.passes import ForwardPasses  # noqa: E402
 from offload_cases import ROWS, WIDTH, data, same, seeded  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -152,6 +153,18 @@ def test_what_functions_set_on_their_context_is_named(tmp_path):
                 assert same(torch.autograd.grad(loss, x), expected)
         said = [str(one.message) for one in caught if "functions of autograd keep" in str(one.message)]
         assert len(said) == 1 and f": {name}. Tensors leave that forward gives to ctx.save_for_backward" in said[0]
+
+
+def test_a_compiled_model_that_enters_the_context_by_hooks(tmp_path):
+    """As with the Trainer's callback, whose hooks are of the module that is compiled: the function breaks at each of them."""
+    net, off = layers(), offload(tmp_path)
+    expected = gradients(net, net, contextlib.nullcontext())
+    passes = ForwardPasses(net, off)
+    compiled = torch.compile(net, backend="aot_eager")
+    with pytest.warns(UserWarning, match="all at once when it ends"):
+        assert all(same(gradients(compiled, net, contextlib.nullcontext()), expected) for _ in range(2))
+    passes.remove()
+    assert off.report().blocks > 0 and off._stack() == []
 
 
 @pytest.mark.parametrize("by", [torch.utils.checkpoint.checkpoint, headwater.checkpoint])

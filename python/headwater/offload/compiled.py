@@ -52,12 +52,12 @@ class CompiledSaves:
     def __init__(self) -> None:
         self._passes = _PASSES
         self._bytes, self._of_one, self._most = 0, 0, 0
-        self._node, self._is_compiled = -1, False
+        self._node, self._is_compiled, self._is_open = -1, False, False
 
     def begin(self) -> None:
         """A forward pass begins."""
         self._bytes = self._of_one = self._most = 0
-        self._node = -1
+        self._node, self._is_open = -1, True
 
     def see(self, nbytes: int) -> None:
         """Hooks see a tensor, and so many bytes that could leave."""
@@ -73,7 +73,10 @@ class CompiledSaves:
             self._most = max(self._most, self._of_one)
 
     def look(self) -> list[str]:
-        """At the end of a forward pass: a warning, if hooks saw most of it at once, or nothing."""
+        """At the end of a forward pass: a warning, if hooks were on and saw most of it at once, or nothing."""
+        if not self._is_open:
+            return []
+        self._is_open = False
         is_blind = self._node == -1 and torch.is_grad_enabled() and _may_hold_backward()
         if self._passes == 0 or not (is_blind or self._bytes > 0):
             return []

@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import headwater  # noqa: E402
+from conftest import IS_HELD  # noqa: E402
 from headwater.offload.peak import StepPeaks  # noqa: E402
 from offload_cases import ROWS, WIDTH, data  # noqa: E402
 
@@ -112,12 +113,10 @@ def test_a_report_has_the_peak_of_activations_beside_that_of_torch(tmp_path):
     assert f"activations took {report.activation_peak / 1000:.3g} KB at most, above what was allocated when a step began" in str(report)
 
 
-def test_the_peak_by_plan_is_measured(gpu, tmp_path, monkeypatch):
+@pytest.mark.streams
+@pytest.mark.skipif(not IS_HELD, reason="needs the emulator with HWEMU_ORDER, whose allocator is counted")
+def test_the_peak_by_plan_is_measured(gpu, monkeypatch):
     """What the allocator had above the weights, where as much leaves as can."""
-    import conftest
-
-    if not conftest.IS_HELD:
-        pytest.skip("needs the emulator with HWEMU_ORDER, whose allocator is counted")
     import held
 
     highest, begin = [0], held.Memory.__init__

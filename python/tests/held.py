@@ -126,6 +126,29 @@ def follow(handle, before):
     driver("cuStreamWaitEvent", ctypes.c_void_p(handle), ctypes.c_void_p(event_on(before)), 0)
 
 
+@contextlib.contextmanager
+def captured(handle):
+    """Work is captured on a stream meanwhile, as `torch.cuda.graph` does it, and what would spoil that is an error. What is allocated inside is
+    the graph's, which is not run: it has to be gone by the end."""
+    driver("cuStreamBeginCapture_v2", ctypes.c_void_p(handle), 0)
+    graph = ctypes.c_void_p()
+    try:
+        with at(handle):
+            yield
+    except BaseException:
+        _ended(handle, graph)
+        raise
+    driver("cuStreamEndCapture", ctypes.c_void_p(handle), ctypes.byref(graph))
+    driver("cuGraphDestroy", graph)
+
+
+def _ended(handle, graph):
+    """A capture that may have been spoilt is over."""
+    with contextlib.suppress(RuntimeError):
+        driver("cuStreamEndCapture", ctypes.c_void_p(handle), ctypes.byref(graph))
+        driver("cuGraphDestroy", graph)
+
+
 def event_on(handle):
     event = driver.made("cuEventCreate", 2)
     driver("cuEventRecord", ctypes.c_void_p(event), ctypes.c_void_p(handle))
@@ -324,7 +347,9 @@ class Held(headwater.gpu.Place):
         driver("cuCtxSynchronize")
 
     def is_capturing(self):
-        return False
+        status = ctypes.c_int()
+        driver("cuStreamIsCapturing", ctypes.c_void_p(stream()), ctypes.byref(status))
+        return status.value == 1
 
     def meet(self, mark, tensors):
         driver("cuStreamWaitEvent", ctypes.c_void_p(stream()), ctypes.c_void_p(mark), 0)

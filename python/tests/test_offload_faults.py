@@ -125,7 +125,7 @@ def test_pinned_memory_that_is_refused_is_done_without(case, gpu, tmp_path, monk
     if device != "cpu":
         pytest.skip("the driver refuses nothing")
     expected = gradients(case, device)
-    monkeypatch.setenv("HWEMU_REGISTER_BYTES", "4096")
+    monkeypatch.setenv("HWEMU_REGISTER_BYTES", "1")
     for settings in ({}, {"disk": tmp_path, "allow_buffered": True}):
         off = headwater.Offload(host=64 << 10, slot=4096, smallest=0, policy="all", **settings)
         assert same(gradients(case, device, off), expected)

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import headwater  # noqa: E402
-from offload_cases import CASES, ROWS, WIDTH, data, gradients, mlp, same  # noqa: E402
+from offload_cases import CASES, ROWS, WIDTH, data, gradients, mlp, same, seeded  # noqa: E402
 
 pytestmark = pytest.mark.slowed
 
@@ -130,6 +130,58 @@ def test_hints_bring_back_what_a_micro_batch_needs(gpu, tmp_path):
         off.hint(next="sideways")
 
 
+def one_forward_one_backward(stage, stages, batches):
+    """What a stage of a pipeline does, and for which micro-batch: as many forward passes ahead as stages come after it, then one backward
+    pass for each forward pass, then what is left (1F1B)."""
+    ahead = min(stages - stage - 1, batches)
+    order = [("forward", own) for own in range(ahead)]
+    for own in range(batches - ahead):
+        order += [("forward", own + ahead), ("backward", own)]
+    return order + [("backward", own) for own in range(batches - ahead, batches)]
+
+
+@pytest.mark.parametrize("way", ["host", "both"])
+@pytest.mark.parametrize("stage", [0, 1, 3])
+def test_schedules_of_pipelines_by_hints(stage, way, gpu, tmp_path):
+    """Six micro-batches, of which up to four are in flight; their blocks come back when the schedule says whose backward pass is next."""
+    device, batches, stages = device_of(gpu), 6, 4
+    off = offload(tmp_path, **WAYS[way])
+    order = one_forward_one_backward(stage, stages, batches)
+    assert sorted(order) == sorted((kind, own) for kind in ("forward", "backward") for own in range(batches))
+    net = seeded(lambda: torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, WIDTH))).to(device)
+
+    def run(off):
+        net.zero_grad()
+        outs, inputs = {}, {}
+        for kind, own in order:
+            if off is not None:
+                off.hint(next=kind, microbatch=own)
+            if kind == "forward":
+                inputs[own] = (data(device, ROWS, WIDTH) * (own + 1)).requires_grad_()
+                with off or contextlib.nullcontext():
+                    outs[own] = net(inputs[own].sin())
+                arrive(off)
+            else:
+                # What comes from the stage behind.
+                outs.pop(own).backward(data(device, ROWS, WIDTH))
+        return [*(weight.grad.clone() for weight in net.parameters()), *(own.grad for own in inputs.values())]
+
+    expected = run(None)
+    for _ in range(2):
+        assert same(run(off), expected)
+    report = off.report()
+    assert report.came_early > 0 and held(off) == [(0, 0)]
+    assert not any(site._microbatches for site in off._sites.values())
+
+
+def arrive(off):
+    """All that was saved has left."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    for site in off._sites.values() if off is not None else ():
+        site._let_go(site.raw.drained())
+
+
 def test_gradients_of_gradients(gpu, tmp_path):
     device = device_of(gpu)
     for way in WAYS.values():
@@ -150,10 +202,7 @@ def test_what_came_back_early_is_counted(gpu, tmp_path):
     expected, weight.grad = weight.grad, None
     with off:
         made = loss()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    for site in off._sites.values():
-        site._let_go(site.raw.drained())
+    arrive(off)
     made.backward()
     assert torch.equal(weight.grad, expected)
     report = off.report()

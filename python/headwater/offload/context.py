@@ -19,10 +19,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from .. import gpu as _gpu
 from .._headwater import OffloadError
 from .checkpoint import Boundaries
+from .compiled import CompiledSaves, untraced
 from .report import Report, Tally
 from .trial import Trial
 from .site import Block, Extent, Site, open_site, owner_of
-from .unseen import CheckpointFrame, Unseen
+from .unseen import Unseen, keeper_of
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
 # Entries of a context in which nothing leaves, for one in which it is looked whether something should.
@@ -76,6 +77,7 @@ def _folders(disk: Union[Folder, Iterable[Folder], None]) -> list[str]:
     return named
 
 
+@untraced
 class Offload:
     """A context around forward passes. What they save leaves, and comes back by itself, inside of the context or outside.
 
@@ -183,6 +185,7 @@ class Offload:
         self._hint: Optional[tuple[bool, Any]] = None
         self._boundaries = Boundaries()
         self._unseen = Unseen()
+        self._compiled = CompiledSaves()
         self._trial = Trial(slack)
         self._entered = threading.local()
         # What cannot be used is told of now, and not in the middle of a step.
@@ -224,7 +227,10 @@ class Offload:
         self._tally.moment()
         with contextlib.ExitStack() as entered:
             if not self._is_idle():
+                for site in list(self._sites.values()):
+                    site.begin_step()
                 self._unseen.begin()
+                self._compiled.begin()
                 entered.enter_context(self._boundaries.seen())
                 entered.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack))
             self._stack().append(entered.pop_all())
@@ -251,8 +257,10 @@ class Offload:
         if not self._stack():
             raise RuntimeError("this thread has not entered the context that it leaves")
         with self._stack().pop():
-            if self._unseen.is_due and why[:1] == (None,):
-                self._look_for_unseen()
+            if why[:1] == (None,):
+                self._look_for_compiled()
+                if self._unseen.is_due:
+                    self._look_for_unseen()
 
     def __reduce__(self) -> Any:
         raise TypeError("an Offload belongs to its process and cannot be copied: make another with the same settings")
@@ -281,7 +289,7 @@ class Offload:
         and whenever modules have been made since."""
         self._has_looked = True
         for found in gc.get_objects():
-            if type(found) is CheckpointFrame:
+            if keeper_of(found) is not None:
                 self._unseen.pass_by(found)
             elif issubclass(type(found), torch.nn.Module):
                 # One that is being made may have none yet.
@@ -310,10 +318,15 @@ class Offload:
         self._sharded = left if self._looked < _MOST_LOOKS else []
 
     def _look_for_unseen(self) -> None:
-        words = self._unseen.look(lambda tensor: self._why_kept(tensor) in (None, "recomputed"), self._tally.seen_bytes)
-        if words is not None:
+        self._warn(self._unseen.look(lambda tensor: self._why_kept(tensor) in (None, "recomputed"), self._tally.seen_bytes))
+
+    def _look_for_compiled(self) -> None:
+        self._warn(self._compiled.look())
+
+    def _warn(self, said: Iterable[str]) -> None:
+        for words in said:
             self._tally.warn(words)
-            warnings.warn(words, stacklevel=3)
+            warnings.warn(words, stacklevel=4)
 
     def _remember(self, storage: StorageWeakRef) -> None:
         if len(self._lasting) >= self._lasting_limit:
@@ -323,6 +336,7 @@ class Offload:
 
     def _pack(self, tensor: Tensor) -> Union[Kept, Saved]:
         why = self._why_kept(tensor)
+        self._compiled.see(0 if why is not None else tensor.nbytes)
         if why is None:
             try:
                 return self._save(tensor)

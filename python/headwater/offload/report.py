@@ -13,6 +13,7 @@ import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from .peak import StepPeaks
     from .site import Block, Site
 
 
@@ -29,10 +30,11 @@ def shown(count: float) -> str:
 @dataclass
 class StepPlan:
     """What was expected of steps, and how those went that kept to it. `peak` is that of activations, above what was allocated when a step
-    began; rates are bytes a second."""
+    began, and `peak_measured` the most that such steps took; none before one was measured. Rates are bytes a second."""
 
     steps: int
     peak: int
+    peak_measured: Optional[int]
     peak_kept: int
     stall_ms: float
     stall_measured_ms: float
@@ -47,8 +49,9 @@ class StepPlan:
 
     def __str__(self) -> str:
         share = 100 * (1 - self.peak / max(self.peak_kept, 1))
+        measured = "" if self.peak_measured is None else f" ({shown(self.peak_measured)} measured)"
         return (
-            f"plan: {shown(self.moved)} leave in each step of {self.step_ms:.1f} ms, activations take {shown(self.peak)} instead of "
+            f"plan: {shown(self.moved)} leave in each step of {self.step_ms:.1f} ms, activations take {shown(self.peak)}{measured} instead of "
             f"{shown(self.peak_kept)} ({share:.0f} % less), the GPU waits {self.stall_ms:.2f} ms ({self.stall_measured_ms:.2f} measured, "
             f"{self.steps} steps); {_LIMITS[self.limit]} ({self.rate_needed / 1e9:.1f} GB/s would be needed, the link has "
             f"{self.rate_down / 1e9:.1f})"
@@ -70,7 +73,11 @@ _LIMITS = {
 @dataclass
 class Report:
     """Sums since the offloader was made. Bytes unless a name says otherwise. Training lasts from the first forward pass to the last tensor
-    that was needed; `disk_years` are those until `endurance` bytes are written, if it goes on like this."""
+    that was needed; `disk_years` are those until `endurance` bytes are written, if it goes on like this.
+
+    `activation_peak` is the most that a step had allocated above what was allocated when it began, as `StepPeaks` measures it; of all GPUs
+    the one with the most, and none on a CPU. `peak` is the most that torch had allocated at once, weights and optimiser states included,
+    since it was told to forget that (`torch.cuda.max_memory_allocated`)."""
 
     left: int = 0
     blocks: int = 0
@@ -94,6 +101,7 @@ class Report:
     steps: int = 0
     skipped: int = 0
     is_host_bound: bool = False
+    activation_peak: Optional[int] = None
     peak: int = 0
     plan: Optional[StepPlan] = None
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -124,6 +132,11 @@ class Report:
             lines.append(self._wear())
         aside = f", and {self.skipped} more forward passes were left alone" if self.skipped else ""
         lines.append(f"the GPU waited {self.stalled_ms:.1f} ms for copies in {self.steps} steps{aside}")
+        if self.activation_peak is not None:
+            lines.append(
+                f"activations took {shown(self.activation_peak)} at most, above what was allocated when a step began; "
+                f"torch had {shown(self.peak)} allocated at most, weights included"
+            )
         if self.plan is not None:
             lines.append(str(self.plan))
         if self.is_host_bound:
@@ -205,9 +218,11 @@ class Tally:
             made.left += counts["down"]
             made.waited_ms += counts["waited_ns"] / 1e6
             made.stalled_ms += counts["stalled_ns"] / 1e6
-            made.steps, made.plan = _steps(json.loads(site.raw.steps()), made)
+            made.steps, made.plan = _steps(json.loads(site.raw.steps()), made, site.peaks)
             if site.place is not None:
                 made.peak = max(made.peak, site.place.memory_use()[1])
+            if site.peaks.most is not None:
+                made.activation_peak = max(made.activation_peak or 0, site.peaks.most)
             made.disk_engine = counts["disk_engine"] or made.disk_engine
             if counts["disk_fault"]:
                 made.warnings.append(f"nothing more is written to disk: {counts['disk_fault']}")
@@ -220,7 +235,7 @@ class Tally:
         return made
 
 
-def _steps(found: dict[str, Any], before: Report) -> tuple[int, Optional[StepPlan]]:
+def _steps(found: dict[str, Any], before: Report, peaks: StepPeaks) -> tuple[int, Optional[StepPlan]]:
     """Steps of all devices, and the plan of the last that has one."""
     steps, expected = before.steps + found["steps"], found["expected"]
     if expected is None:
@@ -229,6 +244,7 @@ def _steps(found: dict[str, Any], before: Report) -> tuple[int, Optional[StepPla
     return steps, StepPlan(
         steps=planned,
         peak=expected["peak_bytes"],
+        peak_measured=peaks.planned_most if peaks.is_of(expected) else None,
         peak_kept=found["kept"]["peak_bytes"],
         stall_ms=1e3 * expected["stall_s"],
         stall_measured_ms=1e3 * found["planned_stall_s"] / max(planned, 1),

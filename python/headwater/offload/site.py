@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Callable, Optional
@@ -12,6 +13,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from .._headwater import CopyMark, OffloadError, RawOffloader, StoredBlock, _host_bytes_available, gpu_memory
 from ..gpu import Place
+from .compiled import untraced
+from .peak import StepPeaks
 
 if TYPE_CHECKING:
     from .context import Saved
@@ -23,6 +26,11 @@ _WINDOW = 256 << 20
 _ROUGHLY = 64
 # Micro-batches whose blocks are remembered until their backward pass is announced.
 _MICROBATCHES = 4096
+
+_CAPTURED = (
+    "a CUDA graph captures a backward pass whose activations left before the capture began: capture forward and backward together, which keeps "
+    "what is saved, or leave this forward pass out of the context"
+)
 
 
 def open_site(
@@ -79,6 +87,7 @@ def owner_of(tensor: Tensor) -> Tensor:
     return tensor if tensor._base is None else tensor._base
 
 
+@untraced
 class Block:
     """Bytes of a storage as they were when they were saved, wherever they are now."""
 
@@ -143,15 +152,31 @@ class Site:
         # Bytes of blocks that stay, and those that were brought back before anybody needed them.
         self._kept_bytes = 0
         self._early: dict[int, int] = {}
+        # Copies of these that nobody needs any more, and what they fill: they became useless while the stream was captured.
+        self._landing: list[tuple[Optional[CopyMark], torch.UntypedStorage]] = []
         # What was allocated when that was asked for, and bytes that were saved since.
         self.total_bytes = 0 if place is None else place.total_bytes()
         self._allocated, self._peak, self._unasked = 0, 0, self.total_bytes
+        self.peaks = StepPeaks()
+        # Numbers of blocks that are not gone: with the last one, a step is over.
+        self._live: set[int] = set()
         # Numbers of blocks by what `hint` said of them.
         self._microbatches: dict[Any, list[int]] = {}
         self._microbatch: Any = None
 
     def is_capturing(self) -> bool:
         return self.place is not None and self.place.is_capturing()
+
+    def begin_step(self) -> None:
+        """A forward pass begins, and with it a step, unless blocks of the last one are needed still."""
+        while self._landing and not self.is_capturing():
+            self._join(*self._landing.pop())
+        if self.place is not None and not self._live:
+            self.peaks.begin(*self.place.memory_use())
+
+    def _end_step(self) -> None:
+        if self.place is not None and self.peaks.has_begun and not sys.is_finalizing():
+            self.peaks.end(*self.place.memory_use(), self.raw.steps())
 
     def known(self, owner: Tensor, extent: Extent) -> Optional[Block]:
         block = self._known.get((owner.untyped_storage()._cdata, *extent.key))
@@ -161,6 +186,10 @@ class Site:
         """A block that leaves or stays."""
         storage = owner.untyped_storage()
         block = Block(self, owner, extent)
+        if self.place is not None and not self.peaks.has_begun:
+            # Nobody has said that a step begins; this tensor is its first.
+            allocated, mark = self.place.memory_use()
+            self.peaks.begin(max(0, allocated - storage.nbytes()), mark)
         use = self._use()
         if extent.is_dense:
             start, nbytes = extent.start, extent.nbytes
@@ -188,6 +217,7 @@ class Site:
         self._let_go(self._over.copy())
         self._known[owner.untyped_storage()._cdata, *extent.key] = block
         self._blocks[block.number] = block
+        self._live.add(block.number)
         if self._microbatch is not None:
             self._microbatches.setdefault(self._microbatch, []).append(block.number)
         return block
@@ -208,12 +238,13 @@ class Site:
         if self.place is None:
             return 0, 0, 0
         how = self.raw.measuring()
-        if how == 0:
-            return 0, 0, 0
         # To ask takes as long as many operations do.
-        if how == 2 or self._unasked * _ROUGHLY >= self.total_bytes:
+        if how == 2 or (how == 0 and self.peaks.wants_more) or (how == 1 and self._unasked * _ROUGHLY >= self.total_bytes):
             self._allocated, self._peak = self.place.memory_use()
             self._unasked = 0
+            self.peaks.look(self._allocated, self._peak, by_hook=how != 1)
+        if how == 0:
+            return 0, 0, 0
         leaving = sum(storage.nbytes() for storage in self._leaving.copy().values()) if how == 2 else 0
         return self._allocated + self._unasked, self._kept_bytes + leaving + self._early_bytes(), self._peak
 
@@ -248,26 +279,33 @@ class Site:
         return saved.over(storage, start)
 
     def _brought(self, block: Block, tally: Tally) -> torch.UntypedStorage:
+        if self.is_capturing():
+            # What is replayed would be without the copy, and a capture takes no wait for it.
+            raise OffloadError(_CAPTURED)
         storage = block.here()
         if storage is None:
             storage = self._load(block)
             tally.late(block.nbytes)
         elif self._early.pop(block.number, None) is not None:
             tally.early(block.nbytes)
-        self._join(block, storage)
+        self._join(block.mark, storage)
         return storage
 
-    def _join(self, block: Block, storage: torch.UntypedStorage) -> None:
+    def _join(self, mark: Optional[CopyMark], storage: torch.UntypedStorage) -> None:
         """The current stream goes on behind the copy that fills a storage, and whoever frees that does so behind the stream."""
-        if block.mark is not None:
-            self.raw.join(block.mark, self._stream())
+        if mark is not None:
+            self.raw.join(mark, self._stream())
         if self.place is not None:
             self._note_stream(storage)
 
     def _land(self, block: Block) -> None:
         """Nobody has asked for what was brought back early: its memory goes when it was filled."""
         if block.number in self._early and block.back is not None:
-            self._join(block, block.back)
+            if self.is_capturing():
+                # A capture takes no wait for a copy that it has not seen begin.
+                self._landing.append((block.mark, block.back))
+            else:
+                self._join(block.mark, block.back)
 
     def _load(self, block: Block) -> torch.UntypedStorage:
         if self.place is None:
@@ -280,6 +318,9 @@ class Site:
         return block.back
 
     def _look_ahead(self, number: int) -> None:
+        if self.is_capturing():
+            # Nothing can be timed or copied.
+            return
         try:
             self._bring_early(self.raw.need(number, self._stream(), self._use(), list(self._leaving), self._early_bytes()))
         except (OffloadError, MemoryError, torch.OutOfMemoryError):
@@ -290,7 +331,7 @@ class Site:
         return sum(self._early.copy().values())
 
     def _bring_early(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
+        for number in () if self.is_capturing() else numbers:
             block = self._blocks.get(number)
             if block is None or block.is_gone or number in self._leaving or block.here() is not None or self.place is None:
                 continue
@@ -314,10 +355,13 @@ class Site:
         number = block.number
         if block.kept is not None:
             self._kept_bytes -= block.nbytes
+        self._live.discard(number)
         try:
             self._land(block)
             block.stored = None
             self._over.update(self.raw.drained())
+            if not self._live:
+                self._end_step()
         except (OffloadError, RuntimeError):
             # A device that is lost fills and reads nothing, and a forked process has no copies of its own.
             pass

@@ -1,6 +1,8 @@
-"""Tensors that torch's checkpoints keep and hooks do not see: arguments by keyword, those of a partial, and what a function has from outside.
+"""Tensors that autograd keeps and hooks do not see.
 
-Torch holds a frame for each checkpointed call, and in it the function that computes it again, whose cells have all of them.
+Of checkpoints, they are arguments by keyword, those of a partial, and what a function has from outside: torch holds a frame for each
+checkpointed call, and in it the function that computes it again, whose cells have all of them. Of an `autograd.Function`, they are attributes
+that its forward sets (`ctx.x = x`).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any, Optional
 
 import torch.utils.checkpoint
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 from torch.utils._pytree import tree_leaves
 
 from .report import shown
@@ -37,28 +40,64 @@ class Unseen:
         self.is_due = self._passes > 0
 
     def pass_by(self, found: Any) -> None:
-        """A frame that was there before the first forward pass."""
+        """What keeps tensors, and was there before the first forward pass."""
         self._before.add(found)
 
-    def look(self, would_leave: Callable[[Tensor], bool], seen_bytes: int) -> Optional[str]:
-        """A warning, if hooks miss more than a tenth of what could leave."""
+    def look(self, would_leave: Callable[[Tensor], bool], seen_bytes: int) -> list[str]:
+        """Warnings, if hooks miss more than a tenth of what could leave."""
         self.is_due, self._passes = False, self._passes - 1
-        names: dict[str, None] = {}
-        storages: dict[int, int] = {}
-        for frame in gc.get_objects():
-            if type(frame) is CheckpointFrame and frame not in self._before:
-                for name, tensor in kept_by(frame):
+        missed = {keeper: _Missed() for keeper in _WORDS}
+        for found in gc.get_objects():
+            keeper = keeper_of(found)
+            if keeper is not None and found not in self._before:
+                for name, tensor in kept_by(found) if keeper is CheckpointFrame else set_on(found):
                     if would_leave(tensor):
-                        names[name] = None
-                        storages[tensor.untyped_storage()._cdata] = tensor.nbytes
-        missed = sum(storages.values())
-        if 10 * missed <= missed + seen_bytes:
-            return None
-        self._passes = 0
-        return (
-            f"torch.utils.checkpoint keeps {shown(missed)} on the device that hooks do not see: {', '.join(names)}. Tensors leave that are "
-            "positional arguments of the checkpointed function, or any arguments of headwater.checkpoint"
-        )
+                        missed[keeper].add(name, tensor)
+        said = [_WORDS[keeper].format(own) for keeper, own in missed.items() if 10 * own.nbytes > own.nbytes + seen_bytes]
+        if said:
+            self._passes = 0
+        return said
+
+
+class _Missed:
+    """Tensors by name, each storage counted once."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+        self._storages: dict[int, int] = {}
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        self._names[name] = None
+        self._storages[tensor.untyped_storage()._cdata] = tensor.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        return sum(self._storages.values())
+
+    def __str__(self) -> str:
+        return f"{shown(self.nbytes)} on the device that hooks do not see: {', '.join(self._names)}"
+
+
+_WORDS = {
+    CheckpointFrame: "torch.utils.checkpoint keeps {}. Tensors leave that are positional arguments of the checkpointed function, or any "
+    "arguments of headwater.checkpoint",
+    BackwardCFunction: "functions of autograd keep {}. Tensors leave that forward gives to ctx.save_for_backward instead of setting them on ctx",
+}
+
+
+def keeper_of(found: Any) -> Optional[type]:
+    """Which kind of object that keeps tensors this is, if it is one."""
+    if type(found) is CheckpointFrame:
+        return CheckpointFrame
+    return BackwardCFunction if issubclass(type(found), BackwardCFunction) else None
+
+
+def set_on(node: Any) -> Iterator[tuple[str, Tensor]]:
+    """Tensors that are attributes of a function's context, by name. Under torch.compile one list has those of all functions in it."""
+    name = type(node).__name__.removesuffix("Backward")
+    for attribute, own in list(vars(node).items()):
+        is_compiled = attribute == "_tensors_no_vc_check"
+        yield from _tensors({"attributes inside of torch.compile" if is_compiled else f"{name}.{attribute}": own})
 
 
 def kept_by(frame: Any) -> Iterator[tuple[str, Tensor]]:

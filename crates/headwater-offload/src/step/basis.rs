@@ -28,10 +28,12 @@ pub(super) struct Known {
     pub rates: LinkRates,
     /// Whether less memory is wished for than is there, or there is not enough for more: then steps may wait.
     pub is_wished: bool,
-    /// Steps by it, and how many there were when they were last held against it.
+    /// Steps by it that are over on the host, and how many there were when they were last held against it; since then, how many the device was
+    /// seen to be done with.
     pub steps: u64,
     pub checked: u64,
-    /// The last of them.
+    pub seen: usize,
+    /// The last of these.
     pub latest: Vec<PlannedStep>,
 }
 

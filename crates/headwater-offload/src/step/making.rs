@@ -11,7 +11,7 @@ use crate::plan::{LinkRates, OffloadRoom, TimeLimit, plan_if_worth, schedule};
 
 /// Peaks that are lower by less than this share are not worth it.
 const LEAST_SAVING: f64 = 0.2;
-/// Steps after which faster rates lead to another plan.
+/// Steps after which faster rates lead to another plan, and after which rates are looked at though no step was seen to its end.
 const SOME_STEPS: u64 = 16;
 
 impl<M: Clone> Steps<M> {
@@ -25,8 +25,9 @@ impl<M: Clone> Steps<M> {
     ) -> Result<()> {
         self.look_back(lane)?;
         let last = self.sizes.first().filter(|_| self.live == 0).and_then(|first| self.plans.get_mut(first));
-        if let Some(known) = last.filter(|known| known.steps >= known.checked + LOOK as u64) {
-            known.checked = known.steps;
+        let is_due = |known: &&mut Known| known.seen >= LOOK || known.steps >= known.checked + SOME_STEPS;
+        if let Some(known) = last.filter(is_due) {
+            (known.checked, known.seen) = (known.steps, 0);
             self.plan_again(&rates()?, room);
             return Ok(());
         }
@@ -60,6 +61,7 @@ impl<M: Clone> Steps<M> {
                 known.latest.remove(0);
             }
             known.latest.push(PlannedStep { took_s, stall_s });
+            known.seen += 1;
         }
         Ok(())
     }
@@ -147,7 +149,8 @@ impl<M: Clone> Steps<M> {
         self.forget_steps();
         let is_wished = most_bytes.is_some() || is_capped;
         let (schedule, made) = (Arc::new(schedule), self.made);
-        let known = Known { schedule, basis, made, rates, is_wished, steps: 0, checked: 0, latest: Vec::new() };
+        let known =
+            Known { schedule, basis, made, rates, is_wished, steps: 0, checked: 0, seen: 0, latest: Vec::new() };
         self.plans.insert(first, known);
     }
 }

@@ -153,6 +153,9 @@ pub(super) struct Model {
     /// Bytes of blocks on the device, and of others beside those of [`BASE`].
     pub on_device: HashMap<BlockId, usize>,
     pub others: u64,
+    /// Whether the host queues a step while the device is at the one before; and when that one began.
+    pub is_ahead: bool,
+    pub before_s: f64,
 }
 
 /// How long a step took, and the most bytes of blocks on the device in it.
@@ -168,7 +171,14 @@ impl Model {
     pub fn new(rate: f64, policy: OffloadPolicy, window_bytes: usize) -> Self {
         let lane = Timed::new(rate, 0.0);
         let config = OffloaderConfig { host_bytes: 4096 * PIECE, slot_bytes: PIECE, disk: None, policy, window_bytes };
-        Self { offloader: Offloader::new(lane.clone(), &config).unwrap(), lane, on_device: HashMap::new(), others: 0 }
+        Self {
+            offloader: Offloader::new(lane.clone(), &config).unwrap(),
+            lane,
+            on_device: HashMap::new(),
+            others: 0,
+            is_ahead: false,
+            before_s: 0.0,
+        }
     }
 
     /// One with so many slots, and a disk that writes and reads so many bytes a second, on a host that is busy for a while with each block.
@@ -181,7 +191,7 @@ impl Model {
         let units = Units::new(vec![Arc::new(file)], PIECE, 1 << 40);
         let opened = (Disk::by_hand(lane.clone(), disk), units);
         let offloader = Offloader::by_hand(lane.clone(), &config, opened, disk);
-        Self { offloader, lane, on_device: HashMap::new(), others: 0 }
+        Self { offloader, lane, on_device: HashMap::new(), others: 0, is_ahead: false, before_s: 0.0 }
     }
 
     fn used(&self) -> DeviceUse {
@@ -195,13 +205,15 @@ impl Model {
 
     /// Layers save blocks of so many bytes; each computes for a second, and for two on the way back.
     pub fn step(&mut self, layers: &[Vec<usize>]) -> Went {
-        // Between steps the host waits for the device, as it does for a loss.
+        // Between steps the host waits for the device, as it does for a loss, or for what the device did before the last step.
         let begun = {
             let mut now = self.lane.now();
-            now.host = now.host.max(now.compute);
-            now.compute = now.host;
+            let until = if self.is_ahead { self.before_s } else { now.compute };
+            now.host = now.host.max(until);
+            now.compute = now.compute.max(now.host);
             now.compute
         };
+        self.before_s = begun;
         let (mut saved, mut left, mut peak) = (Vec::new(), HashMap::new(), 0);
         for sizes in layers {
             for bytes in sizes {

@@ -32,6 +32,16 @@ fn a_link_that_got_slower_leads_to_another_plan_soon() {
     assert!(last.seconds < kept * 1.031, "{last:?} {:?}", model.report());
 }
 
+/// The host is a step ahead of the device: what a step was like is known one step later.
+#[test]
+fn a_host_that_is_ahead_sees_late_steps_as_well() {
+    let (mut model, kept, layers) = settled(8.0);
+    model.is_ahead = true;
+    model.lane.now().rate /= 3.0;
+    let late = late_steps(&mut model, kept, &layers);
+    assert!(late <= 9, "{late} steps were too long: {:?}", model.report());
+}
+
 /// One that moves next to nothing: all is kept.
 #[test]
 fn a_link_that_hardly_moves_leads_to_keeping_everything() {

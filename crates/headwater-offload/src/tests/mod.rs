@@ -4,6 +4,7 @@ mod clock;
 mod device;
 mod faults;
 mod folders;
+mod forks;
 mod planning;
 mod random;
 mod reactions;

@@ -190,7 +190,7 @@ def test_bytes_that_were_damaged_on_disk_are_an_error_and_never_data(tmp_path):
         site.raw.drained()
     time.sleep(0.1)
     damage(tmp_path)
-    with pytest.raises(OffloadError, match="damaged on disk"):
+    with pytest.raises(OffloadError, match=r"saved tensor of shape \(.*\), torch.float32 that \w+Backward0 needs: .*damaged on disk"):
         made.backward()
     del made, loss, weights
     gc.collect()
@@ -202,7 +202,7 @@ def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path):
     off = offload(tmp_path, host=32 << 10, disk_bytes=8192)
     assert same(gradients(mlp, "cpu", off), gradients(mlp, "cpu"))
     assert off.report().disk_most <= 8192
-    with pytest.raises(OffloadError, match="preallocate"):
+    with pytest.raises(OffloadError, match="[0-9]+ bytes are needed there and [0-9]+ are free"):
         offload(tmp_path, disk_bytes=1 << 59)
 
 

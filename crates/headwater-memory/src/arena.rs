@@ -12,15 +12,22 @@ use crate::registry::lay_over;
 
 /// A new pinned, mapped, zeroed range of host memory in huge pages where the system has them.
 pub fn pinned_arena(gpu: &Gpu, bytes: usize) -> Result<Span> {
-    let mapping = Arc::new(Mapping::anonymous(bytes)?);
+    pinned(gpu, Mapping::anonymous(bytes)?)
+}
+
+fn pinned(gpu: &Gpu, mapping: Mapping) -> Result<Span> {
+    let (bytes, mapping) = (mapping.bytes(), Arc::new(mapping));
     // SAFETY: the mapping is held as the keeper, so it stays mapped as long as the span.
     unsafe { lay_over(gpu, mapping.start(), bytes, mapping.clone()) }
 }
 
 /// Pinned memory of `count` times `bytes`, cut into buffers that come and go by themselves: who uses one is known of that one alone.
+/// Forked processes do not have it.
 pub fn pinned_slots(gpu: &Gpu, count: usize, bytes: usize) -> Result<Vec<Buffer<u8, Pinned>>> {
     let total = count.checked_mul(bytes).ok_or(Error::TooLarge { elements: count, element_bytes: bytes })?;
-    let arena = pinned_arena(gpu, total)?;
+    let mut mapping = Mapping::anonymous(total)?;
+    mapping.keep_from_forks();
+    let arena = pinned(gpu, mapping)?;
     let Some(start) = arena.host_pointer() else { return Ok(Vec::new()) };
     let keeper: Arc<dyn Any + Send + Sync> = Arc::new(arena);
     let slot = |at: usize| {

@@ -23,6 +23,8 @@ pub struct Mapping {
     bytes: usize,
     /// What mmap returned, which may begin before `start` to let `start` fall on a huge page.
     mapped: (NonNull<u8>, usize),
+    /// The only process that has it, where forked ones do not.
+    only_of: Option<u32>,
 }
 
 // SAFETY: the range is owned by this value; access goes through its borrows or through owners built on it.
@@ -46,7 +48,7 @@ impl Mapping {
         let raw = NonNull::new(raw.map_err(|error| refused(bytes, &error))?.cast::<u8>()).ok_or(too_large(bytes))?;
         let start = raw
             .map_addr(|address| NonZeroUsize::new(address.get().next_multiple_of(HUGE_PAGE_BYTES)).unwrap_or(address));
-        let mapping = Self { start, bytes, mapped: (raw, reach) };
+        let mapping = Self { start, bytes, mapped: (raw, reach), only_of: None };
         if bytes > host_bytes_available() {
             // Touching more than there is would wake the kernel's killer instead of returning an error.
             return Err(refused(bytes, &"more than the memory available"));
@@ -64,7 +66,16 @@ impl Mapping {
         let raw =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes.max(1), protection, MapFlags::SHARED, file, 0) };
         let start = NonNull::new(raw.map_err(|error| refused(bytes, &error))?.cast::<u8>()).ok_or(too_large(bytes))?;
-        Ok(Self { start, bytes, mapped: (start, bytes.max(1)) })
+        Ok(Self { start, bytes, mapped: (start, bytes.max(1)), only_of: None })
+    }
+
+    /// Keeps the range out of processes that are forked from now on, for memory that devices write by DMA: of pinned pages `fork` makes
+    /// copies at once (Linux 5.12 and later), or they are copied at the next write of either process, also of this one, whose device then
+    /// has the old ones. `open(2)` says the same of direct I/O. Refused, it is as before.
+    pub fn keep_from_forks(&mut self) {
+        // SAFETY: advice about a range this value owns; that a forked process cannot reach it is what the caller asks for.
+        let _ = unsafe { rustix::mm::madvise(self.mapped.0.as_ptr().cast(), self.mapped.1, Advice::LinuxDontFork) };
+        self.only_of = Some(std::process::id());
     }
 
     /// Where it starts.
@@ -107,6 +118,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // In a forked process something else may lie there by now.
+        if self.only_of.is_some_and(|owner| owner != std::process::id()) {
+            return;
+        }
         // SAFETY: exactly what mmap returned, unmapped once.
         let _ = unsafe { rustix::mm::munmap(self.mapped.0.as_ptr().cast(), self.mapped.1) };
     }

@@ -27,15 +27,39 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A disk has less room than it is to reserve at the start.
+    #[error("{} cannot hold activations: {needed} bytes are needed there and {free} are free ({why})", path.display())]
+    DiskFull {
+        /// The folder.
+        path: PathBuf,
+        /// Bytes that this folder's file reserves.
+        needed: u64,
+        /// Bytes that the file system has left for this user; a quota may leave less.
+        free: u64,
+        /// What the system said.
+        why: Arc<headwater_memory::io::Error>,
+    },
+    /// A block could not be read from its disk, twice.
+    #[error("a block of {bytes} bytes (block {block}) cannot be read back: {why}")]
+    Unreadable {
+        /// The block's number.
+        block: u64,
+        /// Its length.
+        bytes: usize,
+        /// What the disk said.
+        why: Arc<headwater_memory::io::Error>,
+    },
     /// Bytes that came back from a disk are not those that were written.
     #[error(
-        "block {block} was damaged on disk: bytes {from} to {to} of it, at offset {offset} of a file in {}, have checksum {got:08x} \
+        "a block of {bytes} bytes (block {block}) was damaged on disk: bytes {from} to {to} of it, at offset {offset} of a file in {}, have checksum {got:08x} \
          instead of {wanted:08x}, also when they are read again",
         path.display()
     )]
     Damaged {
         /// The block's number.
         block: u64,
+        /// Its length.
+        bytes: usize,
         /// First byte of the block.
         from: usize,
         /// One past the last.

@@ -8,29 +8,35 @@ use crate::lane::{CopyMarks, Lane};
 use crate::plan::LinkRates;
 
 /// Bytes and the time that they took. What is old counts less and less.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct RateMeter {
     bytes: f64,
     seconds: f64,
+    /// From so many bytes on a rate is believed, and what came before more of them is forgotten.
+    enough: f64,
+}
+
+impl Default for RateMeter {
+    fn default() -> Self {
+        Self { bytes: 0.0, seconds: 0.0, enough: (64 << 20) as f64 }
+    }
 }
 
 impl RateMeter {
-    /// From so many bytes on a rate is believed, and what came before more of them is forgotten.
-    const ENOUGH: f64 = (64 << 20) as f64;
-    const MOST: f64 = 64.0 * Self::ENOUGH;
+    const MOST: f64 = 64.0;
 
     #[expect(clippy::cast_precision_loss, reason = "lengths of memory")]
     pub fn add(&mut self, bytes: usize, seconds: f64) {
         self.bytes += bytes as f64;
         self.seconds += seconds.max(0.0);
-        if self.bytes > Self::MOST {
+        if self.bytes > Self::MOST * self.enough {
             (self.bytes, self.seconds) = (self.bytes / 2.0, self.seconds / 2.0);
         }
     }
 
     /// Bytes a second.
     pub fn rate(&self) -> Option<f64> {
-        (self.bytes >= Self::ENOUGH && self.seconds > 0.0).then(|| self.bytes / self.seconds)
+        (self.bytes >= self.enough && self.seconds > 0.0).then(|| self.bytes / self.seconds)
     }
 }
 
@@ -52,9 +58,10 @@ impl DiskMeter {
         self.meter.rate()
     }
 
-    /// A rate that is known from elsewhere.
+    /// A rate that is known from elsewhere; so many bytes are enough to know it.
     #[cfg(test)]
     pub fn measured(&mut self, bytes: usize, (begun, ended): (Instant, Instant)) {
+        self.meter.enough = bytes as f64;
         self.meter.add(bytes, ended.duration_since(begun).as_secs_f64());
     }
 }

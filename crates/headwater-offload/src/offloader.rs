@@ -161,7 +161,7 @@ impl<L: Lane> Offloader<L> {
         (disk, units): (Disk<L::Slot>, Units),
         (write, read): (f64, f64),
     ) -> Self {
-        const ENOUGH: usize = 1 << 32;
+        const ENOUGH: usize = 1 << 16;
         let (mut made, begun) = (Self::over(lane, config, Some((disk, units))), Instant::now());
         made.room.disk_bytes = 1 << 40;
         let took = |rate: f64| (begun, begun + Duration::from_secs_f64(ENOUGH as f64 / rate));
@@ -274,8 +274,9 @@ impl<L: Lane> Offloader<L> {
         table.advance(&self.lane, self.disk.as_ref())?;
         let mut steps = lock(&self.steps);
         let is_timed = steps.is_timed();
-        let mark = if is_timed || self.disk.is_some() { Some(self.lane.mark(queue)?) } else { None };
-        let advice = steps.need(number, mark.as_ref().filter(|_| is_timed), used);
+        let is_marked = is_timed || self.disk.is_some() || steps.is_last(number);
+        let mark = if is_marked { Some(self.lane.mark(queue)?) } else { None };
+        let advice = steps.need(number, mark.as_ref(), used);
         let room = advice.ahead_bytes.unwrap_or_else(|| steps.window(DeviceUse::default()));
         drop(steps);
         let room = usize::try_from(room).unwrap_or(usize::MAX).saturating_sub(early);

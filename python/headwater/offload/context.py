@@ -416,7 +416,10 @@ class Offload:
         saved.check()
         if isinstance(saved, Kept):
             return saved.tensor
-        return saved.block.site.bring(saved, self._tally)
+        try:
+            return saved.block.site.bring(saved, self._tally)
+        except OffloadError as error:
+            raise OffloadError(f"{saved.named()}: {error}") from error
 
 
 def _is_plain(tensor: Optional[Tensor]) -> bool:
@@ -473,6 +476,12 @@ class Saved(_Version):
         self.offset, self.memory_stride = block.copied or (tensor.storage_offset(), self.stride)
         self.was_asked = False
         block.waiting += 1
+
+    def named(self) -> str:
+        """It, and who needs it now, in words of whoever wrote the model; torch knows no names of layers."""
+        node = getattr(torch._C, "_current_autograd_node", lambda: None)()
+        who = "" if node is None else f" that {node.name()} needs"
+        return f"a saved tensor of shape {tuple(self.size)}, {self.dtype}{who}"
 
     def over(self, storage: torch.UntypedStorage, start: int) -> Tensor:
         """The tensor, in a storage whose first byte is byte `start` of the one that it was saved from."""

@@ -218,7 +218,10 @@ class Tally:
             made.left += counts["down"]
             made.waited_ms += counts["waited_ns"] / 1e6
             made.stalled_ms += counts["stalled_ns"] / 1e6
-            made.steps, made.plan = _steps(json.loads(site.raw.steps()), made, site.peaks)
+            steps = json.loads(site.raw.steps())
+            made.steps, made.plan = _steps(steps, made, site.peaks)
+            if steps.get("slow_disk"):
+                made.warnings.append(steps["slow_disk"])
             if site.place is not None:
                 made.peak = max(made.peak, site.place.memory_use()[1])
             if site.peaks.most is not None:

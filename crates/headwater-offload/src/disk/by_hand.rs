@@ -8,6 +8,8 @@ use super::{Arc, Condvar, Desk, Disk, Done, Instant, Job, Mutex, Op, PoisonError
 /// Who knows how late it is, in seconds.
 pub(crate) trait HandClock: Send + Sync {
     fn now(&self) -> f64;
+    /// What the disk does now, as a share of its rates.
+    fn share(&self) -> f64;
     /// Somebody waits on the host until something happens, or until the disk is done with a job.
     fn wait(&self, next_s: Option<f64>);
 }
@@ -57,7 +59,7 @@ impl<S> Hand<S> {
         let asked = asked.remove(&(job.block, job.op == Op::Read)).unwrap_or(0.0);
         let begun = channel.free_s.max(asked);
         let bytes: usize = job.pieces.iter().map(|piece| piece.bytes).sum();
-        Some((begun, begun + bytes as f64 / channel.rate, job))
+        Some((begun, begun + bytes as f64 / (channel.rate * self.clock.share()), job))
     }
 
     pub(super) fn wait(&self) {

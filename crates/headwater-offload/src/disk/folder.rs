@@ -40,6 +40,12 @@ pub(super) fn check(path: &Path, allow_network: bool) -> Result<()> {
     unfit(number(&system), allow_network).map_or(Ok(()), refuse)
 }
 
+/// Bytes that the file system of a folder has left for this user.
+pub(super) fn free_bytes(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// What is wrong with a file system of that number, if something is.
 pub(crate) fn unfit(number: i64, allow_network: bool) -> Option<String> {
     match NETWORK.iter().find(|(known, _)| *known == number) {

@@ -12,7 +12,7 @@ mod units;
 mod worker;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ impl DiskConfig {
             folder::check(path, self.allow_network)?;
             let preallocate_bytes = if self.is_reserved { share } else { 0 };
             let options = FileOptions { direct: Direct::Prefer, preallocate_bytes, ..FileOptions::default() };
-            let file = IoFile::temporary(path, &options)?;
+            let file = IoFile::temporary(path, &options).map_err(|why| refused(path, preallocate_bytes, why))?;
             match file.buffered_reason() {
                 Some(why) if !self.allow_buffered => {
                     let why =
@@ -78,6 +78,16 @@ impl DiskConfig {
             }
         };
         self.folders.iter().map(open).collect()
+    }
+}
+
+/// Why a file was not made: where it was too long, with how much room there is.
+fn refused(path: &Path, needed: u64, why: headwater_memory::io::Error) -> Error {
+    match (&why, folder::free_bytes(path)) {
+        (headwater_memory::io::Error::File { what: "preallocate", .. }, Some(free)) => {
+            Error::DiskFull { path: path.to_owned(), needed, free, why: Arc::new(why) }
+        }
+        _ => why.into(),
     }
 }
 

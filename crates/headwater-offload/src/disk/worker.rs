@@ -140,13 +140,15 @@ impl<S> Worker<S> {
         pace_of(&mut self.pace, open, at).into_iter().for_each(|pace| pace.end(bytes));
         let block = open.job.block;
         let op = open.job.op;
+        let of_block: usize = open.job.pieces.iter().map(|piece| piece.bytes).sum();
         let Some(piece) = open.job.pieces.get_mut(at) else { return };
         let mut slot = answer.slot;
         let result = match answer.result {
             Ok(()) if op == Op::Read => {
                 let sum = self.transfer.checksum(&mut slot, piece.bytes);
-                sum.and_then(|got| check(&self.files, self.unit_bytes, (block, at), piece, got))
+                sum.and_then(|got| check(&self.files, self.unit_bytes, (block, at, of_block), piece, got))
             }
+            Err(Error::Io(why)) if op == Op::Read => Err(Error::Unreadable { block, bytes: of_block, why }),
             other => other,
         };
         piece.slot = Some(slot);
@@ -269,7 +271,7 @@ fn start<S>(
 fn check<S>(
     files: &[Arc<IoFile>],
     unit_bytes: usize,
-    (block, at): (u64, usize),
+    (block, at, bytes): (u64, usize, usize),
     piece: &Piece<S>,
     got: u32,
 ) -> Result<()> {
@@ -279,7 +281,7 @@ fn check<S>(
     }
     let path = files.get(piece.unit.file).map_or_else(Default::default, |file| file.path().to_owned());
     let (from, offset) = (at * unit_bytes, piece.unit.at * unit_bytes as u64);
-    Err(Error::Damaged { block, from, to: from + piece.bytes, path, offset, wanted, got })
+    Err(Error::Damaged { block, bytes, from, to: from + piece.bytes, path, offset, wanted, got })
 }
 
 fn join(serial: u32, at: usize) -> u64 {

@@ -121,10 +121,24 @@ pub enum PlanLimit {
     Rate,
 }
 
+/// By how much a step may become longer, and what makes it longer beside waits for copies.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TimeLimit {
+    /// The most, as a share of the step.
+    pub slack: f64,
+    /// Seconds by which computing takes longer for each byte that leaves and comes back beside it.
+    pub per_byte_s: f64,
+}
+
 /// Where blocks should go so that the step takes at most `slack` of its time longer (0.02 is two in a hundred). With a wish for the GPU
 /// as few leave as it takes, and the step takes as long as that needs.
 #[must_use]
 pub fn plan(trace: &StepTrace, rates: &LinkRates, room: &OffloadRoom, slack: f64) -> OffloadPlan {
+    plan_within(trace, rates, room, &TimeLimit { slack, per_byte_s: 0.0 })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "lengths of memory")]
+fn plan_within(trace: &StepTrace, rates: &LinkRates, room: &OffloadRoom, time: &TimeLimit) -> OffloadPlan {
     let count = trace.blocks.len();
     let kept = forecast(trace, &vec![Destination::Nowhere; count], rates, room);
     let mut best =
@@ -136,11 +150,12 @@ pub fn plan(trace: &StepTrace, rates: &LinkRates, room: &OffloadRoom, slack: f64
     }
     let mut limit = PlanLimit::Nothing;
     for leaving in cuts(count) {
-        let Some((goes, found)) = with_room(trace, rates, room, leaving) else {
+        let Some((goes, mut found)) = with_room(trace, rates, room, leaving) else {
             limit = PlanLimit::Space;
             break;
         };
-        if room.gpu_bytes.is_none() && found.stall_s > slack * trace.step_s {
+        found.step_s += time.per_byte_s * found.moved_bytes as f64;
+        if room.gpu_bytes.is_none() && found.step_s - trace.step_s > time.slack * trace.step_s {
             limit = PlanLimit::Time;
             // Fewer bytes may still leave in time when more do not, but not the other way round.
             break;
@@ -162,8 +177,14 @@ pub fn plan(trace: &StepTrace, rates: &LinkRates, room: &OffloadRoom, slack: f64
 /// a little costs the host more than it gives.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "lengths of memory")]
-pub fn plan_if_worth(trace: &StepTrace, rates: &LinkRates, room: &OffloadRoom, slack: f64, least: f64) -> OffloadPlan {
-    let made = plan(trace, rates, room, slack);
+pub fn plan_if_worth(
+    trace: &StepTrace,
+    rates: &LinkRates,
+    room: &OffloadRoom,
+    time: &TimeLimit,
+    least: f64,
+) -> OffloadPlan {
+    let made = plan_within(trace, rates, room, time);
     let saved = 1.0 - made.forecast.peak_bytes as f64 / made.kept.peak_bytes.max(1) as f64;
     let is_slow = !matches!(made.limit, PlanLimit::Nothing | PlanLimit::Space | PlanLimit::Enough);
     let is_worth = saved >= least || (made.forecast.moved_bytes == 0 && !is_slow);

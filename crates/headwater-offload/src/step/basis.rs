@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::SaveAdvice;
-use crate::plan::{Destination, StepSchedule, StepTrace};
+use super::hindsight::{PlannedStep, Trust};
+use crate::plan::{Destination, LinkRates, StepSchedule, StepTrace};
 
 /// What a schedule was made of.
 #[derive(Clone)]
@@ -11,8 +12,29 @@ pub(super) struct Basis {
     pub trace: StepTrace,
     /// Bytes that are allocated when such a step begins.
     pub base_bytes: u64,
-    /// Share of the measured rates that is relied on.
-    pub caution: f64,
+    /// What of all that was measured is relied on.
+    pub trust: Trust,
+    /// How long such a step takes of which nothing leaves, where that was seen since.
+    pub kept_s: Option<f64>,
+}
+
+/// A plan, what it was made of, and what steps by it were like.
+pub(super) struct Known {
+    pub schedule: Arc<StepSchedule>,
+    pub basis: Basis,
+    /// Which of all plans that were made this is.
+    pub made: usize,
+    /// Rates that it relies on.
+    pub rates: LinkRates,
+    /// Whether less memory is wished for than is there, or there is not enough for more: then steps may wait.
+    pub is_wished: bool,
+    /// Steps by it that are over on the host, and how many there were when they were last held against it; since then, how many the device was
+    /// seen to be done with.
+    pub steps: u64,
+    pub checked: u64,
+    pub seen: usize,
+    /// The last of these.
+    pub latest: Vec<PlannedStep>,
 }
 
 /// What a plan says of a block, if the block is like the one that it knows.

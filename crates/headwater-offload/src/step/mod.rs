@@ -6,6 +6,8 @@
 //! their turn.
 
 mod basis;
+mod hindsight;
+mod making;
 mod recorder;
 
 use std::collections::HashMap;
@@ -13,10 +15,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::error::Result;
-use crate::lane::Lane;
-use crate::plan::{LinkRates, OffloadRoom, PlanLimit, StepForecast, StepSchedule, plan_if_worth, schedule};
-use basis::{Basis, needed_rate, planned};
+use crate::lane::CopyMarks;
+use crate::meter::Spans;
+use crate::plan::{LinkRates, PlanLimit, StepForecast, StepSchedule};
+use basis::{Known, planned};
 use recorder::StepRecorder;
 
 /// Which saved blocks leave the device, and at what cost in time.
@@ -87,15 +89,15 @@ pub struct StepReport {
     pub planned_stall_s: f64,
     /// Bytes that were allocated when the step began that was recorded.
     pub base_bytes: u64,
+    /// Plans that were made smaller because steps took longer than they may.
+    pub made_smaller: u64,
+    /// What was said of a disk that got slower than was measured, once.
+    pub slow_disk: Option<String>,
 }
 
-/// Peaks that are lower by less than this share are not worth it.
-const LEAST_SAVING: f64 = 0.2;
 /// Share of a device that may be allocated before blocks leave without a plan, and at all.
 const FULL: f64 = 0.75;
 const CAPACITY: f64 = 0.92;
-/// Steps after which a plan is held against what happened.
-const SOME_STEPS: u64 = 16;
 /// Plans that are kept, one for each size of a first block.
 const MOST_PLANS: usize = 16;
 /// Blocks of a step. Where a graph is kept for good, a step never ends.
@@ -137,11 +139,17 @@ pub(crate) struct Steps<M> {
     /// A step whose times were recorded, with the length of its first block, and the memory of one like it.
     timed: Option<(u64, StepRecorder<M>)>,
     uses: Option<Vec<DeviceUse>>,
-    plans: HashMap<u64, (Arc<StepSchedule>, Basis)>,
+    plans: HashMap<u64, Known>,
     /// Lengths of first blocks whose steps should be recorded, and how many such steps there were.
     seen: HashMap<u64, u32>,
-    /// Steps of the plan when it was last held against them.
-    checked: u64,
+    /// When this step began and when the last block was needed that the plan names, and the same of steps that are over and not looked at.
+    first: Option<M>,
+    last: Option<M>,
+    spans: Spans<M>,
+    /// How many plans were made.
+    made: usize,
+    /// How long streams waited since a step was looked at last.
+    unseen_stall_s: f64,
     /// Whether somebody compares steps, so that all should stay that has memory; and whether something has that the plan lets leave.
     keeps: bool,
     was_kept: bool,
@@ -166,7 +174,11 @@ impl<M: Clone> Steps<M> {
             uses: None,
             plans: HashMap::new(),
             seen: HashMap::new(),
-            checked: 0,
+            first: None,
+            last: None,
+            spans: Spans::default(),
+            made: 0,
+            unseen_stall_s: 0.0,
             keeps: false,
             was_kept: false,
             followed: 0,
@@ -192,6 +204,7 @@ impl<M: Clone> Steps<M> {
     pub fn save(&mut self, bytes: u64, mark: &M, used: DeviceUse) -> (u64, SaveAdvice) {
         if self.live == 0 || self.sizes.len() >= MOST_BLOCKS {
             self.begin(bytes);
+            self.first = self.following.is_some().then(|| mark.clone());
         }
         let (number, at) = (self.next(), self.sizes.len());
         self.sizes.push(bytes);
@@ -215,7 +228,7 @@ impl<M: Clone> Steps<M> {
     /// Whether a block of so many bytes would stay if it were saved now.
     pub fn would_stay(&self, bytes: u64, used: DeviceUse) -> bool {
         let (plan, at) = match self.live {
-            0 => (self.plans.get(&bytes).map(|(schedule, _)| schedule), 0),
+            0 => (self.plans.get(&bytes).map(|known| &known.schedule), 0),
             _ => (self.following.as_ref(), self.sizes.len()),
         };
         let leaves = planned(plan, at, bytes).map_or_else(|| self.leaves_unplanned(bytes, used), |own| own.leaves);
@@ -235,13 +248,9 @@ impl<M: Clone> Steps<M> {
     /// This step is unlike the one that it was held against.
     fn leave_plan(&mut self) {
         if self.following.take().is_some()
-            && let Some(first) = self.sizes.first()
+            && let Some(first) = self.sizes.first().copied()
         {
-            self.plans.remove(first);
-            // The next is recorded.
-            self.seen.insert(*first, 1);
-            (self.report.planned_steps, self.report.planned_stall_s, self.checked) = (0, 0.0, 0);
-            self.followed = 0;
+            self.record_again(first);
         }
     }
 
@@ -260,11 +269,11 @@ impl<M: Clone> Steps<M> {
         self.sizes.clear();
         self.released.clear();
         self.live = 0;
-        (self.position, self.was_kept) = (0, false);
+        (self.position, self.was_kept, self.first, self.last) = (0, false, None, None);
         if !self.is_planned() {
             return;
         }
-        self.following = self.plans.get(&first).map(|(schedule, _)| Arc::clone(schedule));
+        self.following = self.plans.get(&first).map(|known| Arc::clone(&known.schedule));
         if self.seen.len() > MOST_PLANS {
             self.seen.clear();
             self.plans.clear();
@@ -279,6 +288,12 @@ impl<M: Clone> Steps<M> {
         };
     }
 
+    /// Whether a block is the last of its step that is needed, by the plan.
+    pub fn is_last(&self, number: u64) -> bool {
+        let last = self.following.as_ref().and_then(|plan| plan.order.last());
+        last.is_some_and(|last| self.base + *last as u64 == number)
+    }
+
     /// A block is needed: what should be on its way back.
     pub fn need(&mut self, number: u64, mark: Option<&M>, used: DeviceUse) -> NeedAdvice {
         let Some(at) = number.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else {
@@ -288,6 +303,9 @@ impl<M: Clone> Steps<M> {
             (Some(Recording::Times(recorder)), Some(mark)) => recorder.need(at, mark.clone()),
             (Some(Recording::Memory(uses)), _) => uses.push(used),
             _ => {}
+        }
+        if self.is_last(number) {
+            self.last = mark.cloned();
         }
         let plan = self.following.as_ref().filter(|plan| plan.bytes.len() == self.sizes.len());
         let Some(plan) = plan else {
@@ -332,6 +350,9 @@ impl<M: Clone> Steps<M> {
         let kept_to = self.following.as_ref().is_some_and(|plan| plan.bytes.len() == self.sizes.len());
         self.report.planned_steps += u64::from(kept_to && !self.was_kept);
         self.followed += u64::from(kept_to);
+        if kept_to {
+            self.note_over();
+        }
         if self.following.is_some() && !kept_to {
             self.leave_plan();
         }
@@ -341,6 +362,17 @@ impl<M: Clone> Steps<M> {
             }
             Some(Recording::Memory(uses)) => self.uses = Some(uses),
             None => {}
+        }
+    }
+
+    /// A step by a plan is over; what it was like is known when the device is done with it.
+    fn note_over(&mut self) {
+        let marks = (self.first.take(), self.last.take());
+        let Some(known) = self.sizes.first().and_then(|first| self.plans.get_mut(first)) else { return };
+        known.steps += u64::from(!self.was_kept);
+        if let (Some(begun), Some(ended)) = marks {
+            // Which plan it kept to, and whether nothing left all the same.
+            self.spans.add(&CopyMarks { begun, ended }, 2 * known.made + usize::from(self.was_kept));
         }
     }
 
@@ -389,87 +421,11 @@ impl<M: Clone> Steps<M> {
 
     pub fn note_stall(&mut self, seconds: f64) {
         self.report.planned_stall_s += seconds;
+        self.unseen_stall_s += seconds;
     }
 
     pub fn report(&self) -> StepReport {
         self.report.clone()
-    }
-
-    /// Makes schedules of steps that were recorded and are over, and others where bytes move at other rates than was expected.
-    pub fn plan<L: Lane<Mark = M>>(
-        &mut self,
-        lane: &L,
-        rates: impl FnOnce() -> Result<LinkRates>,
-        room: &OffloadRoom,
-    ) -> Result<()> {
-        if self.live == 0 && self.report.planned_steps >= self.checked + SOME_STEPS {
-            self.plan_again(&rates()?, room);
-            return Ok(());
-        }
-        let (Some((_, recorder)), Some(uses)) = (&self.timed, &self.uses) else { return Ok(()) };
-        if !recorder.has_ended(lane)? {
-            return Ok(());
-        }
-        let (found, base_bytes) = (recorder.trace(lane, uses)?, uses.first().map_or(0, |used| used.allocated));
-        (self.timed, self.uses) = (None, None);
-        if let Some(trace) = found
-            && let Some(first) = trace.blocks.first().map(|block| block.bytes)
-        {
-            self.adopt(first, &Basis { trace, base_bytes, caution: 1.0 }, &rates()?, room);
-        }
-        Ok(())
-    }
-
-    /// After some steps with a plan, it is held against them.
-    fn plan_again(&mut self, rates: &LinkRates, room: &OffloadRoom) {
-        self.checked = self.report.planned_steps;
-        let Some(first) = self.sizes.first().copied() else { return };
-        let Some(mut basis) = self.plans.get(&first).map(|(_, basis)| basis.clone()) else { return };
-        let step_s = basis.trace.step_s;
-        let stall_s = self.report.planned_stall_s / self.report.planned_steps as f64;
-        let expected = self.report.expected.map_or(0.0, |expected| expected.stall_s);
-        let slack = match self.policy {
-            OffloadPolicy::Plan { slack, .. } => slack,
-            OffloadPolicy::All { .. } => 0.0,
-        };
-        // What waits for longer than was expected relies on less.
-        let is_late = stall_s > expected * 1.2 + slack * step_s;
-        if is_late {
-            basis.caution = (basis.caution * 0.85).max(0.3);
-        }
-        let relied_on = self.report.rates.map_or(0.0, |rates| rates.down);
-        let drift = (rates.down * basis.caution / relied_on.max(1.0) - 1.0).abs();
-        if is_late || drift > 0.15 {
-            self.adopt(first, &basis, rates, room);
-        }
-    }
-
-    fn adopt(&mut self, first: u64, basis: &Basis, rates: &LinkRates, room: &OffloadRoom) {
-        let OffloadPolicy::Plan { slack, most_bytes, device_bytes } = self.policy else { return };
-        let Basis { trace, base_bytes, caution } = basis;
-        let rates = rates.slower(*caution);
-        let mut room = OffloadRoom { gpu_bytes: most_bytes.map(|most| most.saturating_sub(*base_bytes)), ..*room };
-        let mut made = plan_if_worth(trace, &rates, &room, slack, LEAST_SAVING);
-        let capacity = share(device_bytes, CAPACITY).saturating_sub(*base_bytes);
-        if room.gpu_bytes.is_none() && made.forecast.peak_bytes > capacity {
-            room.gpu_bytes = Some(capacity);
-            made = plan_if_worth(trace, &rates, &room, slack, LEAST_SAVING);
-        }
-        let schedule = schedule(trace, made, &rates, &room);
-        let made = &schedule.plan;
-        self.report = StepReport {
-            steps: self.report.steps,
-            planned_steps: 0,
-            planned_stall_s: 0.0,
-            expected: Some(made.forecast),
-            kept: Some(made.kept),
-            limit: Some(made.limit),
-            rates: Some(rates),
-            needed_rate: needed_rate(trace),
-            base_bytes: *base_bytes,
-        };
-        (self.checked, self.followed) = (0, 0);
-        self.plans.insert(first, (Arc::new(schedule), basis.clone()));
     }
 }
 

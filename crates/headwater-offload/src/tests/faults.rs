@@ -82,7 +82,7 @@ fn a_read_that_fails_once_is_repeated_and_one_that_fails_twice_raises() {
     let blocks = on_disk(&offloader, &lane);
     damage(folder.path());
     let why = loaded(&offloader, blocks[0], SLOT).unwrap_err();
-    assert!(matches!(why, Error::Damaged { block: 0, from: 0, to: SLOT, .. }), "{why}");
+    assert!(matches!(why, Error::Damaged { block: 0, bytes: SLOT, from: 0, to: SLOT, .. }), "{why}");
     // And again, not something else.
     assert!(matches!(loaded(&offloader, blocks[0], SLOT), Err(Error::Damaged { .. })));
     offloader.release(blocks[0]).unwrap();
@@ -119,7 +119,8 @@ fn a_read_that_fails_twice_raises_and_others_are_as_they_were() {
                 Err(Error::NotLeft { .. }) => {}
                 Err(why) => {
                     lost += 1;
-                    assert!(matches!(why, Error::Io(_)), "{why}");
+                    assert!(matches!(why, Error::Unreadable { bytes: SLOT, .. }), "{why}");
+                    assert!(why.to_string().contains("4096 bytes"), "{why}");
                     // And again: it is not there the second time either.
                     assert!(loaded(&offloader, *block, SLOT).is_err());
                 }
@@ -145,7 +146,7 @@ fn a_file_that_was_cut_is_an_error() {
         }
         let why = loaded(&offloader, blocks[0], SLOT).unwrap_err();
         // A write that was under way makes it longer again, with nothing in it.
-        assert!(matches!(why, Error::Io(_) | Error::Damaged { .. }), "{why}");
+        assert!(matches!(why, Error::Unreadable { .. } | Error::Damaged { .. }), "{why}");
         for file in nameless(folder.path()) {
             file.set_len(1 << 20).unwrap();
         }
@@ -186,6 +187,24 @@ fn a_slow_disk_is_waited_for_and_one_that_does_not_answer_is_not() {
     let (counts, lost) = run(Duration::from_millis(900), Duration::from_millis(30));
     assert!(!lost.is_empty() && lost.iter().all(|why| why.contains("is lost")), "{lost:?}");
     assert!(counts.disk_fault.is_some() && counts.read == 0, "{counts:?}");
+}
+
+/// A disk that has enough to do: a block that it has not begun to write is taken back when it is needed, and never written.
+#[test]
+fn a_write_that_has_not_begun_is_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = FaultPlan { latency: Duration::from_millis(100), ..FaultPlan::default() };
+    let (offloader, lane) = offloader(64, Some(disk(folder.path(), 1 << 20, Choice::Ram(plan))));
+    let blocks: Vec<BlockId> = (0..60).map(|seed| stored(&offloader, content(seed, SLOT))).collect();
+    lane.pass_all();
+    // The oldest go to the disk until half of the memory is free or will be. It takes sixteen at once.
+    offloader.drained().unwrap();
+    let begun = std::time::Instant::now();
+    assert_eq!(loaded(&offloader, blocks[26], SLOT).unwrap(), content(26, SLOT));
+    assert!(begun.elapsed() < Duration::from_millis(90), "nobody waits for the disk");
+    let counts = offloader.counts().unwrap();
+    assert_eq!((counts.writes_cancelled, counts.read, counts.waited_ns), (1, 0, 0), "{counts:?}");
+    blocks.iter().for_each(|block| offloader.release(*block).unwrap());
 }
 
 /// Files without a name in a folder, as somebody else who can open them has them.

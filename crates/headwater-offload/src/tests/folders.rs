@@ -8,7 +8,7 @@ use super::*;
 use crate::disk::folder::unfit;
 use crate::disk::{Disk, Job, Piece, Unit};
 
-fn refusal(config: DiskConfig) -> String {
+fn refused(config: DiskConfig) -> Error {
     let config = OffloaderConfig {
         host_bytes: 4 * SLOT,
         slot_bytes: SLOT,
@@ -18,8 +18,12 @@ fn refusal(config: DiskConfig) -> String {
     };
     match Offloader::new(Fake::default(), &config) {
         Ok(_) => panic!("it should be refused"),
-        Err(why) => why.to_string(),
+        Err(why) => why,
     }
+}
+
+fn refusal(config: DiskConfig) -> String {
+    refused(config).to_string()
 }
 
 #[test]
@@ -58,7 +62,13 @@ fn file_systems_of_other_machines() {
 fn a_disk_without_room_says_so_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let config = DiskConfig { is_reserved: true, ..disk(folder.path(), 1 << 60, Choice::Auto) };
-    assert!(refusal(config).contains("preallocate"));
+    let why = refused(config);
+    let Error::DiskFull { needed, free, .. } = &why else { panic!("{why}") };
+    assert!(*needed == 1 << 60 && (1..1 << 60).contains(free), "{why}");
+    let said = why.to_string();
+    for words in [needed.to_string(), free.to_string(), folder.path().display().to_string()] {
+        assert!(said.contains(&words), "{said}");
+    }
 }
 
 #[test]

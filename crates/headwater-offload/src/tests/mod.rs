@@ -1,10 +1,13 @@
 //! Blocks against the plainest model of them: bytes in a map.
 
+mod clock;
 mod device;
 mod faults;
 mod folders;
+mod forks;
 mod planning;
 mod random;
+mod reactions;
 mod refusals;
 mod steps;
 

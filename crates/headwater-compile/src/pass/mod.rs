@@ -12,6 +12,7 @@ pub(crate) mod plans_test;
 pub mod reorder;
 mod rewrite;
 mod scatter;
+mod scatter_reads;
 mod schedule;
 pub mod select;
 pub mod simplify;
@@ -271,10 +272,10 @@ fn untrained(layer: &Program, statistics: &Statistics, on: Optimisations, close:
     Ok(scheduled(kernels, statistics, &GpuConstants::H200))
 }
 
-/// What kernels cost: on a GPU, for which nests are kept shallow, launches too.
+/// What kernels cost, on a GPU where nests are kept shallow for one.
 fn priced(program: &intra::Program, statistics: &Statistics, fusion: Fusion) -> cost::Cost {
     let cost = cost::total(program, statistics);
-    if matches!(fusion, Fusion::Shallow(_)) { cost.launched(program) } else { cost }
+    if matches!(fusion, Fusion::Shallow(_)) { cost.on_gpu(program, statistics) } else { cost }
 }
 
 /// The program with the schedules that suit such rows.

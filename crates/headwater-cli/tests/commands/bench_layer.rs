@@ -203,7 +203,8 @@ fn what_cannot_be_measured_is_refused_by_name() {
         "--tune would change nothing: CPU threads run layers, whose kernels have no schedules",
     );
     refuses(&["--tune", "lanes=5"], "lanes is 5; expected a power of two from 4 to 32");
-    refuses(&["--tune", "rows=4"], "there are lanes, ahead and chunks");
+    refuses(&["--tune", "nodes=100"], "nodes is 100; expected one of [384, 192, 96, 48]");
+    refuses(&["--tune", "rows=4"], "there are lanes, ahead, chunks and nodes");
     refuses(
         &["--tune", "fast"],
         "expected fixed, model, measure, or parts of schedules such as lanes=8,ahead=4,chunks=528",

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 pub use members::Members;
 use pairs::Pairs;
-pub use tiles::{Tile, Tiles};
+pub use tiles::{ByNodes, Tile, Tiles};
 
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Path, Side};

@@ -1,7 +1,7 @@
 //! Rows cut into pieces of one type: what a thread block takes at a time.
 
 use super::{Adjacency, Map};
-use crate::inter::{Domain, Path};
+use crate::inter::{Domain, Path, Side};
 
 /// Neighbouring rows of one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,15 @@ pub struct Tile {
     pub first: usize,
     /// How many.
     pub count: usize,
+}
+
+/// Tiles whose rows belong to the same neighbouring nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByNodes {
+    /// The side of the nodes.
+    pub to: Domain,
+    /// How many neighbours.
+    pub nodes: usize,
 }
 
 /// All rows of a domain, tiles of a type one after the other.
@@ -45,11 +54,97 @@ impl Adjacency {
     }
 }
 
+impl Adjacency {
+    /// Rows of a domain in tiles of at most so many, of one type and of neighbouring nodes; `starts` has the first tile of the first nodes, of
+    /// the next ones, and so on. `None` where rows do not lie by type and node.
+    #[must_use]
+    pub fn tiles_by_nodes(&self, rows: Domain, by: ByNodes, types: (Domain, Path), most: usize) -> Option<Tiles> {
+        let (to, of_type) = (self.map(rows, by.to, Path::Only)?, self.map(rows, types.0, types.1)?);
+        let mut all = Vec::new();
+        for bounds in self.sorted(rows)?.windows(2) {
+            let mut first = bounds[0];
+            while first < bounds[1] {
+                let place = to.get(first) / by.nodes.max(1);
+                let is_in = |row: &usize| to.get(*row) / by.nodes.max(1) == place;
+                let count = (first..bounds[1]).take(most.max(1)).take_while(is_in).count();
+                all.push((place, Tile { of_type: of_type.get(first), first, count }));
+                first += count;
+            }
+        }
+        // Stable, so that rows of a node are added in order.
+        all.sort_by_key(|(place, _)| *place);
+        let places = self.rows(by.to).div_ceil(by.nodes.max(1));
+        let starts = (0..=places).map(|place| all.partition_point(|(own, _)| *own < place)).collect();
+        Some(Tiles { all: all.into_iter().map(|(_, tile)| tile).collect(), starts })
+    }
+
+    /// Runs of pairs of one edge type whose nodes lie within the same so many neighbours.
+    #[must_use]
+    pub fn pair_runs(&self, side: Side, nodes: usize) -> usize {
+        let pairs = self.pairs(side);
+        let in_type = |bounds: &[usize]| {
+            let own = &pairs.nodes[bounds[0]..bounds[1]];
+            own.chunk_by(|a, b| *a as usize / nodes == *b as usize / nodes).count()
+        };
+        pairs.types.windows(2).map(in_type).sum()
+    }
+
+    /// Where stretches of rows begin that have one type each and lie by node; `None` where there are none.
+    fn sorted(&self, rows: Domain) -> Option<&[usize]> {
+        match rows {
+            Domain::Pair(side) => Some(&self.pairs(side).types),
+            Domain::Node(Side::Src) => Some(&self.src_types),
+            Domain::Node(Side::Dst) => Some(&self.dst_types),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inter::Side;
     use crate::testing::Recipe;
+
+    /// Tiles of neighbouring nodes have every row once, of one type and of these nodes, and runs are what tiles of any length would be.
+    #[test]
+    fn tiles_by_nodes_have_every_row_once() {
+        let (pair, dst) = (Domain::Pair(Side::Dst), Domain::Node(Side::Dst));
+        for graph in [Recipe::block().graph(3), Recipe { nodes: vec![(40, 40), (9, 9)], ..Recipe::block() }.graph(1)] {
+            for (rows, to, types) in [
+                (pair, dst, (Domain::EdgeType, Path::Only)),
+                (Domain::Pair(Side::Src), Domain::SRC, (Domain::EdgeType, Path::Only)),
+                (dst, Domain::SRC, (Domain::Const, Path::Only)),
+                (dst, dst, (Domain::NodeType, Path::Only)),
+            ] {
+                for (nodes, most) in [(1, 1), (4, 2), (7, 64), (1000, 3), (1000, 1000)] {
+                    let Tiles { all, starts } = graph.tiles_by_nodes(rows, ByNodes { to, nodes }, types, most).unwrap();
+                    let map = graph.map(rows, to, Path::Only).unwrap();
+                    let of_type = graph.map(rows, types.0, types.1).unwrap();
+                    let mut seen: Vec<usize> =
+                        all.iter().flat_map(|tile| tile.first..tile.first + tile.count).collect();
+                    seen.sort_unstable();
+                    assert_eq!(seen, (0..graph.rows(rows)).collect::<Vec<_>>(), "{rows} {nodes} {most}");
+                    assert_eq!(starts.len(), graph.rows(to).div_ceil(nodes) + 1);
+                    for (place, bounds) in starts.windows(2).enumerate() {
+                        for tile in &all[bounds[0]..bounds[1]] {
+                            assert!((1..=most).contains(&tile.count));
+                            let own = || tile.first..tile.first + tile.count;
+                            assert!(own().all(|row| map.get(row) / nodes == place && of_type.get(row) == tile.of_type));
+                            assert!(own().skip(1).all(|row| map.get(row - 1) < map.get(row)), "two of one node");
+                        }
+                    }
+                    if let (Domain::Pair(side), true) = (rows, most >= graph.rows(rows)) {
+                        assert_eq!(graph.pair_runs(side, nodes), all.len());
+                    }
+                }
+            }
+        }
+        let graph = Recipe::block().graph(3);
+        assert_eq!(
+            graph.tiles_by_nodes(Domain::Edge, ByNodes { to: dst, nodes: 4 }, (Domain::EdgeType, Path::Only), 8),
+            None
+        );
+    }
 
     #[test]
     fn tiles_have_every_row_once_and_types_in_order() {

@@ -12,7 +12,10 @@ use super::scalar;
 use crate::adjacency::{Adjacency, Map, Members};
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Path, Reduce, Shape};
-use crate::intra::{Body, Buffer, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Register, Role, Step, StepOp};
+use crate::intra::{
+    Body, Buffer, BufferId, Gemm, GemmSum, Kernel, Library, Outer, Program, Read, Register, Role, RowProduct, Step,
+    StepOp,
+};
 
 /// Runs a program. `given` has every input and parameter by name; what comes back are the outputs.
 pub fn run(
@@ -73,6 +76,12 @@ impl State<'_> {
                     self.body(&[rows], Path::Only, &gemm.body, row, Some(product))?;
                 }
             }
+            Kernel::GemmSum(sum) => {
+                for row in 0..self.graph.rows(sum.to) {
+                    let products = self.sum_at(sum, row)?;
+                    self.body(&[sum.to], Path::Only, &sum.body, row, Some(products))?;
+                }
+            }
             Kernel::Outer(outer) => self.outer(outer)?,
             Kernel::Traverse(traverse) => {
                 for row in 0..self.graph.rows(traverse.nest[0]) {
@@ -86,33 +95,50 @@ impl State<'_> {
 
     /// What goes to a row: its own product, or that of the row that belongs to it, or 0.
     fn product_at(&self, gemm: &Gemm, row: usize) -> Result<Vec<f64>> {
-        let Some(to) = gemm.scatter else { return self.row_times_matrix(gemm, row) };
+        let Some(to) = gemm.scatter else { return self.row_times_matrix(&gemm.product, row) };
         let mut from = None;
-        self.members(to, gemm.rows, Path::Only)?.visit(row, |member| from = Some(member));
+        self.members(to, gemm.product.rows, Path::Only)?.visit(row, |member| from = Some(member));
         let zeros = || vec![0.0; gemm.body.steps.first().map_or(0, |product| product.shape.len())];
-        from.map_or_else(|| Ok(zeros()), |from| self.row_times_matrix(gemm, from))
+        from.map_or_else(|| Ok(zeros()), |from| self.row_times_matrix(&gemm.product, from))
     }
 
-    fn row_times_matrix(&self, gemm: &Gemm, row: usize) -> Result<Vec<f64>> {
-        let x = self.read(gemm.rows, &gemm.x, row)?;
-        let scale = match &gemm.scale {
-            Some(scale) => self.read(gemm.rows, scale, row)?[0],
+    /// The sum of the products that belong to a row.
+    fn sum_at(&self, sum: &GemmSum, row: usize) -> Result<Vec<f64>> {
+        let mut found = vec![0.0; sum.body.steps.first().map_or(0, |sum| sum.shape.len())];
+        for term in &sum.terms {
+            let mut own = Vec::new();
+            match term.rows == sum.to {
+                true => own.push(row),
+                false => self.members(sum.to, term.rows, Path::Only)?.visit(row, |member| own.push(member)),
+            }
+            for member in own {
+                let product = self.row_times_matrix(term, member)?;
+                found.iter_mut().zip(product).for_each(|(sum, product)| *sum += product);
+            }
+        }
+        Ok(found)
+    }
+
+    fn row_times_matrix(&self, product: &RowProduct, row: usize) -> Result<Vec<f64>> {
+        let x = self.read(product.rows, &product.x, row)?;
+        let scale = match &product.scale {
+            Some(scale) => self.read(product.rows, scale, row)?[0],
             None => 1.0,
         };
-        let kind = self.map(gemm.rows, self.program[gemm.w].domain, gemm.path)?.get(row);
-        let w = self.row(gemm.w, kind);
-        let Shape::Matrix { heads, rows, cols } = self.program[gemm.w].shape else { return Ok(Vec::new()) };
-        let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
-        let mut product = vec![0.0; heads * to];
+        let kind = self.map(product.rows, self.program[product.w].domain, product.path)?.get(row);
+        let w = self.row(product.w, kind);
+        let Shape::Matrix { heads, rows, cols } = self.program[product.w].shape else { return Ok(Vec::new()) };
+        let (from, to) = if product.transposed { (cols, rows) } else { (rows, cols) };
+        let mut found = vec![0.0; heads * to];
         for head in 0..heads {
             for i in 0..from {
                 for j in 0..to {
-                    let at = if gemm.transposed { j * cols + i } else { i * cols + j };
-                    product[head * to + j] += scale * x[head * from + i] * w[head * rows * cols + at];
+                    let at = if product.transposed { j * cols + i } else { i * cols + j };
+                    found[head * to + j] += scale * x[head * from + i] * w[head * rows * cols + at];
                 }
             }
         }
-        Ok(product)
+        Ok(found)
     }
 
     fn outer(&mut self, outer: &Outer) -> Result<()> {

@@ -409,6 +409,11 @@ fn grid(stream: &Stream, blocks: Blocks, graph: &DeviceGraph) -> Option<Grid> {
             let blocks = room.div_ceil(groups * ROWS_A_GROUP).max(at_once).clamp(1, MOST_WALK_BLOCKS);
             Grid { blocks: limited(hubs + blocks, i32::MAX as usize), ..plain(1) }
         }
+        Blocks::Sums { of, nodes, across, shared_bytes } => Grid {
+            blocks: limited(by_rows(of, nodes, across), sms * TENSOR_BLOCKS_PER_SM),
+            threads: TENSOR_THREADS,
+            shared_bytes: u32::try_from(shared_bytes).unwrap_or(u32::MAX),
+        },
         Blocks::Tensor { pieces, across, shared_bytes } => Grid {
             blocks: limited(graph.most_tiles(pieces) * across, sms * TENSOR_BLOCKS_PER_SM),
             threads: TENSOR_THREADS,

@@ -30,24 +30,24 @@ impl Dense {
     /// What a launch is, if it is one.
     pub(super) fn of(work: &Work, buffers: &[Buffer]) -> Option<Self> {
         let Work::Product(gemm) = work else { return None };
-        let weights = &buffers[gemm.w.at()];
+        let weights = &buffers[gemm.product.w.at()];
         let Shape::Matrix { heads: 1, rows, cols } = weights.shape else { return None };
         let [product, store] = &gemm.body.steps[..] else { return None };
         let (StepOp::Product, StepOp::Store(_, out)) = (&product.op, &store.op) else { return None };
-        let (inner, columns) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
-        let x = &buffers[gemm.x.from.at()];
-        let is_whole = gemm.x.hops.is_empty() && x.domain == gemm.rows && x.shape.len() == inner;
-        let is_plain = is_whole && gemm.scale.is_none();
+        let (inner, columns) = if gemm.product.transposed { (cols, rows) } else { (rows, cols) };
+        let x = &buffers[gemm.product.x.from.at()];
+        let is_whole = gemm.product.x.hops.is_empty() && x.domain == gemm.product.rows && x.shape.len() == inner;
+        let is_plain = is_whole && gemm.product.scale.is_none();
         is_plain.then_some(Self {
-            rows: gemm.rows,
+            rows: gemm.product.rows,
             scatter: gemm.scatter,
             matrices: weights.domain,
-            x: gemm.x.from,
-            w: gemm.w,
+            x: gemm.product.x.from,
+            w: gemm.product.w,
             out: *out,
             inner,
             columns,
-            transposed: gemm.transposed,
+            transposed: gemm.product.transposed,
         })
     }
 

@@ -3,11 +3,46 @@
 
 use super::element::{Elements, is_single, keeps_place};
 use super::text::{PLACES, Writer};
-use crate::inter::{Path, Shape};
-use crate::intra::{Body, Gemm, Register, Step, StepOp};
+use crate::inter::{Domain, Path, Shape};
+use crate::intra::{Body, Buffer, Gemm, GemmSum, Register, Step, StepOp};
 
 /// Columns of products that one warp makes at a time; as `mma.cuh` has it.
 pub(super) const SIDE: usize = 64;
+
+/// A body behind products, and the rows that have these.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Behind<'a> {
+    pub body: &'a Body,
+    /// Rows that have a product each.
+    rows: Domain,
+    /// Where products go, if not to these.
+    scatter: Option<Domain>,
+    /// The domain of the types of rows and the way there, where a kernel knows the type.
+    typed: Option<(Domain, Path)>,
+}
+
+impl<'a> Behind<'a> {
+    pub fn product(gemm: &'a Gemm, buffers: &[Buffer]) -> Self {
+        let (rows, types) = (gemm.product.rows, buffers[gemm.product.w.at()].domain);
+        // Rows that products go to have types of their own.
+        let is_known = gemm.scatter.is_none() && types != rows;
+        let typed = is_known.then_some((types, gemm.product.path));
+        Self { body: &gemm.body, rows, scatter: gemm.scatter, typed }
+    }
+
+    pub fn sum(sum: &'a GemmSum) -> Self {
+        Self { body: &sum.body, rows: sum.to, scatter: None, typed: None }
+    }
+
+    /// Elements of the rows that products go to, which know the type of their own.
+    fn elements(self) -> Elements<'a> {
+        let elements = Elements::new(self.body, self.scatter.unwrap_or(self.rows), "to");
+        match self.typed {
+            Some((types, path)) => elements.of_type(types, path, "type"),
+            None => elements,
+        }
+    }
+}
 
 /// What a step of a body is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,11 +63,10 @@ pub(super) struct Epilogue {
 
 impl Epilogue {
     /// That of a product; `None` where elements meet others in other ways. Without `has_dots` there are no inner products.
-    pub fn of(gemm: &Gemm, has_dots: bool) -> Option<Self> {
-        let body = &gemm.body;
+    pub fn of(body: &Body, has_dots: bool) -> Option<Self> {
         let product = body.steps.first().filter(|step| step.op == StepOp::Product)?.shape;
         // A head's elements are those of one warp.
-        let has_dots = has_dots && gemm.scatter.is_none() && product.len() / product.heads().max(1) <= SIDE;
+        let has_dots = has_dots && product.len() / product.heads().max(1) <= SIDE;
         let mut found = Self { made: Vec::new() };
         for (at, step) in body.steps.iter().enumerate() {
             let made = found.step(body, (Register::new(at), step), has_dots)?;
@@ -102,79 +136,68 @@ impl Epilogue {
 
 impl Writer<'_> {
     /// A struct that does with products what a body says, and one of it. Rows have `to` elements a head.
-    pub fn epilogue(&mut self, gemm: &Gemm, name: &str, to: usize) -> String {
-        let Some(epilogue) = Epilogue::of(gemm, true) else { return String::new() };
-        let dots = epilogue.dots(&gemm.body).len();
+    pub fn epilogue(&mut self, behind: Behind<'_>, name: &str, to: usize) -> String {
+        let Some(epilogue) = Epilogue::of(behind.body, behind.scatter.is_none()) else { return String::new() };
+        let dots = epilogue.dots(behind.body).len();
         self.methods(name, |own| {
             own.line(&format!("static const u32 DOTS = {dots};"));
             let taken = format!("float (&dots)[{}]", dots.max(1));
             own.store(
-                gemm,
+                behind,
                 &epilogue,
                 &format!("one(bool is_there, u32 row, u32 type, u32 e, float a, {taken})"),
                 &["a"],
             );
             if to.is_multiple_of(4) {
                 let four = "four(bool is_there, u32 row, u32 type, u32 e, float a, float b, float c, float d";
-                own.store(gemm, &epilogue, &format!("{four}, {taken})"), &["a", "b", "c", "d"]);
+                own.store(behind, &epilogue, &format!("{four}, {taken})"), &["a", "b", "c", "d"]);
             }
-            own.behind_dots(gemm, &epilogue, &format!("whole(u32 row, u32 type, u32 head, {taken})"));
+            own.behind_dots(behind, &epilogue, &format!("whole(u32 row, u32 type, u32 head, {taken})"));
         })
     }
 
     /// A method that does with one or four neighbouring products of a row what the body says.
-    fn store(&mut self, gemm: &Gemm, epilogue: &Epilogue, signature: &str, products: &[&str]) {
+    fn store(&mut self, behind: Behind<'_>, epilogue: &Epilogue, signature: &str, products: &[&str]) {
         self.line(&format!("__device__ void {signature} const {{"));
         self.indented(|out| {
-            out.row_of_products(gemm);
+            out.row_of_products(behind);
             for part in epilogue.parts() {
-                out.part(gemm, epilogue, part, products);
+                out.part(behind, epilogue, part, products);
             }
         });
         self.line("}");
     }
 
     /// Names the row that products go to.
-    fn row_of_products(&mut self, gemm: &Gemm) {
-        let to = match gemm.scatter {
-            Some(to) => format!("hw_map({}, row)", self.map(gemm.rows, to, Path::Only)),
+    fn row_of_products(&mut self, behind: Behind<'_>) {
+        let to = match behind.scatter {
+            Some(to) => format!("hw_map({}, row)", self.map(behind.rows, to, Path::Only)),
             None => "row".to_owned(),
         };
         self.line(&format!("const u32 to = {to};"));
         self.line("(void)to, (void)type, (void)dots;");
     }
 
-    /// Elements of the rows that products go to, which know the type of their own.
-    fn elements<'a>(&self, gemm: &'a Gemm) -> Elements<'a> {
-        let types = self.buffers[gemm.w.at()].domain;
-        let elements = Elements::new(&gemm.body, *gemm.body_rows(), "to");
-        // Rows that products go to have types of their own.
-        match gemm.scatter.is_none() && types != gemm.rows {
-            true => elements.of_type(types, gemm.path, "type"),
-            false => elements,
-        }
-    }
-
     /// What is done with the elements of a product, or of a part of one: those of the part lie from the first place on.
-    fn part(&mut self, gemm: &Gemm, epilogue: &Epilogue, part: Register, products: &[&str]) {
-        let Step { op, shape, .. } = &gemm.body.steps[part.at()];
+    fn part(&mut self, behind: Behind<'_>, epilogue: &Epilogue, part: Register, products: &[&str]) {
+        let Step { op, shape, .. } = &behind.body.steps[part.at()];
         let from = if let StepOp::Slice(_, from) = op { *from } else { 0 };
         let places = &PLACES[..products.len()];
-        match gemm.body.steps[0].shape.len() == shape.len() {
+        match behind.body.steps[0].shape.len() == shape.len() {
             true => self.line("{"),
             false => self.line(&format!("if (e >= {from} && e < {}) {{", from + shape.len())),
         }
         self.indented(|out| {
             out.neighbours(&format!("e - {from}"), places);
-            let mut elements = out.elements(gemm).at(places, shape.len()).with(part, products);
-            for (step, made) in gemm.body.steps.iter().zip(&epilogue.made) {
+            let mut elements = behind.elements().at(places, shape.len()).with(part, products);
+            for (step, made) in behind.body.steps.iter().zip(&epilogue.made) {
                 let StepOp::Store(x, buffer) = step.op else { continue };
                 if *made == Made::Part(part) {
                     let values: Vec<String> = places.iter().map(|at| elements.value(out, x, at)).collect();
                     out.put(buffer, "to", step.shape.len(), &values, Some("is_there"));
                 }
             }
-            let dots = if part.at() == 0 { epilogue.dots(&gemm.body) } else { Vec::new() };
+            let dots = if part.at() == 0 { epilogue.dots(behind.body) } else { Vec::new() };
             for (number, (_, [x, y])) in dots.into_iter().enumerate() {
                 for at in places {
                     let both = [x, y].map(|x| elements.value(out, x, at));
@@ -186,21 +209,21 @@ impl Writer<'_> {
     }
 
     /// A method that does what is left with the inner products of a head.
-    fn behind_dots(&mut self, gemm: &Gemm, epilogue: &Epilogue, signature: &str) {
-        let dots = epilogue.dots(&gemm.body);
-        let heads = gemm.body.steps[0].shape.heads();
+    fn behind_dots(&mut self, behind: Behind<'_>, epilogue: &Epilogue, signature: &str) {
+        let dots = epilogue.dots(behind.body);
+        let heads = behind.body.steps[0].shape.heads();
         self.line(&format!("__device__ void {signature} const {{"));
         self.indented(|out| {
-            out.row_of_products(gemm);
+            out.row_of_products(behind);
             let places = &PLACES[..1];
             out.neighbours("head", places);
             let names: Vec<String> = (0..dots.len()).map(|number| format!("dots[{number}]")).collect();
             let names: Vec<[&str; 1]> = names.iter().map(|name| [name.as_str()]).collect();
-            let mut elements = out.elements(gemm).at(places, heads);
+            let mut elements = behind.elements().at(places, heads);
             for ((dot, _), name) in dots.iter().zip(&names) {
                 elements = elements.with(*dot, name);
             }
-            for (step, made) in gemm.body.steps.iter().zip(&epilogue.made) {
+            for (step, made) in behind.body.steps.iter().zip(&epilogue.made) {
                 let StepOp::Store(x, buffer) = step.op else { continue };
                 if *made == Made::Dotted {
                     let value = elements.value(out, x, places[0]);

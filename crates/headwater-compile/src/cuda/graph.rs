@@ -10,7 +10,8 @@ use std::collections::btree_map::Entry as MapEntry;
 use headwater_cuda::{Allocation, Span, Stream};
 
 use super::block::{DeviceBlock, Room};
-use super::text::{Chain, Cut, Table, Tiling, domain_number};
+use super::table::{Chain, Cut, Table, Tiling};
+use super::text::domain_number;
 use crate::adjacency::{Adjacency, Map, Members};
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Path, Side};
@@ -205,7 +206,7 @@ impl DeviceGraph {
         match (self.tiles.get(&tiling), tiling.cut) {
             (Some([_, count, ..]), _) => usize::try_from(*count).unwrap_or(usize::MAX),
             (None, _) if tiling.rows == tiling.types => rows,
-            (None, Cut::Tiles(most)) => rows.div_ceil(most.max(1)),
+            (None, Cut::Tiles(most) | Cut::ByNodes(_, most)) => rows.div_ceil(most.max(1)),
             (None, Cut::Chunks(most)) => rows.min(most),
         }
     }
@@ -230,10 +231,12 @@ impl DeviceGraph {
     /// What kernels are told of rows in pieces: a list, or that there is one type, or that every row is a type.
     fn tile_entry(&self, tiling: Tiling) -> Option<Entry> {
         let most = match tiling.cut {
-            Cut::Tiles(most) | Cut::Chunks(most) => most as u64,
+            Cut::Tiles(most) | Cut::Chunks(most) | Cut::ByNodes(_, most) => most as u64,
         };
         match self.tiles.get(&tiling) {
             Some(list) => Some(*list),
+            // Such tiles are always a list.
+            None if matches!(tiling.cut, Cut::ByNodes(..)) => None,
             None if tiling.rows == tiling.types => Some([map::SAME, most, 0, 0]),
             None if tiling.types == Domain::Const || !self.is_fixed => Some([map::FIRST, most, 0, 0]),
             None => None,
@@ -327,11 +330,14 @@ impl Numbers {
     /// A list of tiles, where there may be several types.
     fn tiles(&mut self, graph: &Adjacency, tiling: Tiling) -> Result<Option<Found>> {
         let Tiling { rows, types, path, cut } = tiling;
-        let most = match cut {
-            Cut::Tiles(most) => most,
-            Cut::Chunks(most) => graph.rows(rows).div_ceil(most.max(1)).max(ROWS_A_CHUNK),
+        let tiles = match cut {
+            Cut::Tiles(most) => graph.tiles(rows, types, path, most),
+            Cut::Chunks(most) => {
+                graph.tiles(rows, types, path, graph.rows(rows).div_ceil(most.max(1)).max(ROWS_A_CHUNK))
+            }
+            Cut::ByNodes(by, most) => graph.tiles_by_nodes(rows, by, (types, path), most),
         };
-        let Some(tiles) = graph.tiles(rows, types, path, most) else { return Ok(None) };
+        let Some(tiles) = tiles else { return Ok(None) };
         let mut words = Vec::with_capacity(3 * tiles.all.len());
         for tile in &tiles.all {
             words.extend([number(tile.of_type)?, number(tile.first)?, number(tile.count)?]);

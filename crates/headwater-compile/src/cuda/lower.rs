@@ -8,11 +8,11 @@ use super::epilogue::Epilogue;
 use super::loops::{Kept, repeated};
 use super::nodes::Nodes;
 use super::split::{Sums, split};
-use super::text::{Cut, Tiling};
+use super::table::{Cut, Tiling};
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{
-    Body, Buffer, BufferId, Gemm, Kernel, KernelSchedule, Library, Outer, Program, Read, Register, Role, StepOp,
-    Traverse,
+    Body, Buffer, BufferId, Gemm, GemmSum, Kernel, KernelSchedule, Library, Outer, Program, Read, Register, Role,
+    RowProduct, StepOp, Traverse,
 };
 
 /// Rows and columns that a thread block makes of a matrix of outer products.
@@ -25,6 +25,8 @@ pub(super) enum Work {
     Nest(Traverse, Kept),
     /// Rows times matrices, and a body that is done where they are made.
     Product(Gemm),
+    /// Rows times matrices, added up by the nodes that rows belong to, so many nodes at a time.
+    ProductSum(GemmSum, usize),
     /// That body for the rows of a domain that no product goes to.
     Rest(Gemm, Domain),
     /// Sums of every chunk of the rows.
@@ -48,6 +50,7 @@ impl Work {
         match self {
             Self::Nest(nest, kept) => stored(&nest.body).into_iter().chain(kept.values().copied()).collect(),
             Self::Product(gemm) | Self::Rest(gemm, _) => stored(&gemm.body),
+            Self::ProductSum(sum, _) => stored(&sum.body),
             Self::Sums(sums) => stored(&sums.body).into_iter().chain([sums.chunks.partial]).collect(),
             Self::Total(sums) => sums.all.iter().map(|sum| sum.to).collect(),
             Self::Outer(_, chunks) => vec![chunks.partial],
@@ -65,7 +68,12 @@ impl Work {
         let over = |nest: &[Domain]| nest.iter().map(ToString::to_string).collect::<Vec<_>>().join(" > ");
         match self {
             Self::Nest(nest, _) => format!("nest over {}", over(&nest.nest)),
-            Self::Product(gemm) => format!("product over {}, {}", gemm.rows, shape(gemm.w)),
+            Self::Product(gemm) => format!("product over {}, {}", gemm.product.rows, shape(gemm.product.w)),
+            Self::ProductSum(sum, _) => {
+                let term = |term: &RowProduct| format!("{}, {}", term.rows, shape(term.w));
+                let terms: Vec<String> = sum.terms.iter().map(term).collect();
+                format!("sum over {} of products over {}", sum.to, terms.join(" and "))
+            }
             Self::Rest(_, to) => format!("rows of {to} without a product"),
             Self::Sums(_) => "sums of chunks".to_owned(),
             Self::Total(_) => "sums of sums".to_owned(),
@@ -122,33 +130,54 @@ impl Lowered {
 pub(super) fn lower(program: &Program, precision: Precision) -> Lowered {
     let mut found = Lowered { buffers: program.buffers.clone(), ..Lowered::default() };
     for (at, kernel) in program.kernels.iter().enumerate() {
-        match kernel {
-            Kernel::Traverse(traverse) => {
-                if !split(traverse, &mut found) {
-                    found.nest(traverse.clone());
-                }
-            }
-            Kernel::Outer(outer) => {
-                let chunks = outer_chunks(outer, program.schedule(at), &mut found);
-                found.work.extend([Work::Outer(outer.clone(), chunks), Work::OuterTotal(outer.clone(), chunks)]);
-            }
-            Kernel::Library(library) => found.work.push(Work::Library(library.clone())),
-            Kernel::Gemm(gemm) => product(gemm, precision, &mut found),
-        }
+        lower_kernel(kernel, program.schedule(at), precision, &mut found);
         found.kernels.resize(found.work.len(), at);
     }
     found
 }
 
+fn lower_kernel(kernel: &Kernel, schedule: KernelSchedule, precision: Precision, found: &mut Lowered) {
+    match kernel {
+        Kernel::Traverse(traverse) => {
+            if !split(traverse, found) {
+                found.nest(traverse.clone());
+            }
+        }
+        Kernel::Outer(outer) => {
+            let chunks = outer_chunks(outer, schedule, found);
+            found.work.extend([Work::Outer(outer.clone(), chunks), Work::OuterTotal(outer.clone(), chunks)]);
+        }
+        Kernel::Library(library) => found.work.push(Work::Library(library.clone())),
+        Kernel::Gemm(gemm) => product(gemm, precision, found),
+        Kernel::GemmSum(sum) => match (is_added_up(sum, precision, &found.buffers), schedule) {
+            (true, KernelSchedule::Sums { nodes }) => found.work.push(Work::ProductSum(sum.clone(), nodes)),
+            _ => {
+                let parts = sum.apart(&mut |domain, shape| found.buffer("product", domain, shape));
+                parts.iter().for_each(|part| lower_kernel(part, KernelSchedule::Only, precision, found));
+            }
+        },
+    }
+}
+
+/// Whether products are added up where they are made: by tensor cores, four elements at a time, where what is done with the sums goes element by
+/// element.
+fn is_added_up(sum: &GemmSum, precision: Precision, buffers: &[Buffer]) -> bool {
+    let is_in_fours = |term: &RowProduct| match buffers[term.w.at()].shape {
+        Shape::Matrix { rows, cols, .. } => rows.is_multiple_of(4) && cols.is_multiple_of(4),
+        Shape::Row { .. } => false,
+    };
+    precision != Precision::F32 && sum.terms.iter().all(is_in_fours) && Epilogue::of(&sum.body, false).is_some()
+}
+
 /// A product, and a nest for what cannot be done where it is made.
 fn product(gemm: &Gemm, precision: Precision, found: &mut Lowered) {
     // Plain arithmetic has a row's elements in many threads.
-    if Epilogue::of(gemm, precision != Precision::F32).is_some() {
+    if Epilogue::of(&gemm.body, precision != Precision::F32 && gemm.scatter.is_none()).is_some() {
         found.work.push(Work::Product(gemm.clone()));
         return found.work.extend(gemm.scatter.map(|to| Work::Rest(gemm.clone(), to)));
     }
     let shape = gemm.body.steps.first().map_or(Shape::SCALAR, |product| product.shape);
-    let to = found.buffer("product", gemm.rows, shape);
+    let to = found.buffer("product", gemm.product.rows, shape);
     let mut body = Body::default();
     let product = body.push(0, shape, StepOp::Product);
     body.push(0, shape, StepOp::Store(product, to));
@@ -178,7 +207,7 @@ fn after(gemm: &Gemm, product: BufferId) -> Traverse {
             .iter_mut()
             .filter(|step| step.op == StepOp::Product)
             .for_each(|step| step.op = StepOp::Load(read.clone()));
-        return Traverse { nest: vec![gemm.rows], path: Path::Only, body };
+        return Traverse { nest: vec![gemm.product.rows], path: Path::Only, body };
     };
     let mut body = Body::default();
     let shape = gemm.body.steps.first().map_or(Shape::SCALAR, |product| product.shape);
@@ -189,5 +218,5 @@ fn after(gemm: &Gemm, product: BufferId) -> Traverse {
         step.op = step.op.with_registers(|register: Register| if register.at() == 0 { sum } else { register.after(1) });
         body.steps.push(step);
     }
-    Traverse { nest: vec![to, gemm.rows], path: Path::Only, body }
+    Traverse { nest: vec![to, gemm.product.rows], path: Path::Only, body }
 }

@@ -11,6 +11,7 @@
 //! | rows by themselves | a thread for every element, or for four (`element.rs`) |
 //! | sums over all rows | parts of the rows, then their totals (`split.rs`, `sums.cuh`) |
 //! | a product | tiles of rows of one type by tensor cores (`product.cuh`, `mma.cuh`), and what is done with them at once (`epilogue.rs`) |
+//! | products that are added up by node | sums of neighbouring nodes in shared memory, tiles of rows of one type that belong to these (`product_sum.cuh`) |
 //! | a product and nothing else, of a number of rows that is known | by cuBLAS, where it is there (`dense.rs`) |
 //! | outer products | tiles of the matrix over parts of the rows of its type, then their totals (`outer.cuh`) |
 //!
@@ -37,6 +38,7 @@ mod repeat;
 mod row;
 mod scalar;
 mod split;
+mod table;
 mod tell;
 mod text;
 mod tune;
@@ -52,7 +54,8 @@ pub use graph::DeviceGraph;
 pub(crate) use repeat::MOST_PLACES;
 pub(crate) use repeat::Repeats;
 pub use repeat::{CallMemory, RepeatCounts, StepKey};
-pub use text::{Blocks, Emitted, Launch, Table, emit};
+pub use table::Table;
+pub use text::{Blocks, Emitted, Launch, emit};
 pub use tune::{Chosen, Tuning, chosen, modelled, tuned};
 
 /// The oldest compute capability that runs these kernels: products are made by tensor cores of TF32 and bf16, and copies into

@@ -87,10 +87,20 @@ __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles 
     }
 }
 
+// Rows of a tile, by their places in it.
+struct HwRange {
+    u32 first, end;
+};
+
+// The rows of a tile that a warp has which makes all columns of them: 32.
+struct HwApart {
+    __device__ static HwRange of(const HwTile &tile) { return HwRange{threadIdx.x / 32 * 32, tile.count}; }
+};
+
 // The tiles of a thread block, which are neighbours, so that most are of one type. Numbers of rows are looked up a tile
 // ahead and tiles two, so that loads of rows do not wait for lists. TIMES is how often all tiles are gone through, for one
-// slab of columns each time.
-template <u32 TILE, u32 TIMES, class X> struct HwAhead {
+// slab of columns each time. ROWS says which rows of a tile a warp has.
+template <u32 TILE, u32 TIMES, class ROWS, class X> struct HwAhead {
     const X &x;
     const HwTiles &tiles;
     const u32 rows, count, end;
@@ -116,11 +126,11 @@ template <u32 TILE, u32 TIMES, class X> struct HwAhead {
     }
     // Behind the last row of a tile stands its first: nothing is done with the products.
     __device__ void find() {
-        const u32 top = threadIdx.x / 32 * 32 + threadIdx.x % 32 / 4;
+        const HwRange own = ROWS::of(next);
 #pragma unroll
         for (u32 i = 0; i < 4; i++) {
-            const u32 place = top + i * 8;
-            next_from[i] = next.count ? x.at(next.first + (place < next.count ? place : 0)) : 0;
+            const u32 place = own.first + threadIdx.x % 32 / 4 + i * 8;
+            next_from[i] = next.count ? x.at(next.first + (place < own.end ? place : 0)) : 0;
         }
     }
     __device__ void move() {
@@ -157,14 +167,14 @@ __device__ inline void hw_keep_matrix(float4 *to, const float *matrix, u32 start
     }
 }
 
-// Sixteen elements of 32 rows times those of WIDE times eight columns. `x` has four neighbours of rows g, g + 8, g + 16 and
-// g + 24.
-template <int MODE, u32 WIDE>
-__device__ inline void hw_multiply(const float4 (&x)[4], const float4 *w, float (&sums)[2][WIDE][4]) {
+// Sixteen elements of HIGH times sixteen rows times those of WIDE times eight columns. `x` has four neighbours of rows g, g + 8, g + 16 and
+// g + 24; `w` gives this lane's of every eight columns.
+template <int MODE, u32 WIDE, u32 HIGH, class W>
+__device__ inline void hw_multiply(const float4 (&x)[4], const W &w, float (&sums)[2][WIDE][4]) {
     const u32 HALVES = MODE == HW_BF16 ? 1 : 2;
-    HwPart<MODE, 4> left[2][HALVES];
+    HwPart<MODE, 4> left[HIGH][HALVES];
 #pragma unroll
-    for (u32 m = 0; m < 2; m++) {
+    for (u32 m = 0; m < HIGH; m++) {
         const float4 &a = x[2 * m], &b = x[2 * m + 1];
         if (MODE == HW_BF16) {
             left[m][0].large[0] = hw_two_bf16(a.x, a.y), left[m][0].large[1] = hw_two_bf16(b.x, b.y);
@@ -177,7 +187,7 @@ __device__ inline void hw_multiply(const float4 (&x)[4], const float4 *w, float 
     }
 #pragma unroll
     for (u32 n = 0; n < WIDE; n++) {
-        const float4 b = w[n * 32 + threadIdx.x % 32];
+        const float4 b = w(n);
         HwPart<MODE, 2> right[HALVES];
         if (MODE == HW_BF16) {
             right[0].large[0] = hw_two_bf16(b.x, b.y), right[0].large[1] = hw_two_bf16(b.z, b.w);
@@ -187,7 +197,7 @@ __device__ inline void hw_multiply(const float4 (&x)[4], const float4 *w, float 
 #pragma unroll
         for (u32 half = 0; half < HALVES; half++) {
 #pragma unroll
-            for (u32 m = 0; m < 2; m++) hw_mma<MODE>(sums[m][n], left[m][half], right[half]);
+            for (u32 m = 0; m < HIGH; m++) hw_mma<MODE>(sums[m][n], left[m][half], right[half]);
         }
     }
 }
@@ -239,7 +249,7 @@ __device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles 
     const u64 all = (u64)count * TIMES;
     const u32 begin = (u32)(all * blockIdx.x / gridDim.x), end = (u32)(all * (blockIdx.x + 1) / gridDim.x);
     if (begin == end) return;
-    HwAhead<TILE, TIMES, X> ahead(x, tiles, rows, count, begin, end);
+    HwAhead<TILE, TIMES, HwApart, X> ahead(x, tiles, rows, count, begin, end);
     // What is loaded next: a round of steps of a slab of `ahead.tile`, for as long as there is one.
     u32 slab = TIMES == 1 ? 0 : begin / count, round = 0;
     float4 ring[RING][4];
@@ -287,8 +297,9 @@ __device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles 
                 }
 #pragma unroll
                 for (u32 r = 0; r < RING; r++) {
-                    const float4 *own_w = kept + i * FOURS + (start % DEEP / 16 + r) * WIDE * 32;
-                    if (is_live && start + r * 16 < FROM) hw_multiply<MODE, WIDE>(ring[r], own_w, sums);
+                    const float4 *own_w = kept + i * FOURS + (start % DEEP / 16 + r) * WIDE * 32 + threadIdx.x % 32;
+                    const auto column = [&](u32 n) { return own_w[n * 32]; };
+                    if (is_live && start + r * 16 < FROM) hw_multiply<MODE, WIDE, 2>(ring[r], column, sums);
                     load(r);
                 }
                 move();

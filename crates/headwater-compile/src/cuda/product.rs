@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use super::Precision;
 use super::element::Elements;
-use super::epilogue::SIDE;
+use super::epilogue::{Behind, SIDE};
 use super::lower::{Chunks, OUTER_TILE};
 use super::split::{Sum, Sums};
-use super::text::{Blocks, Cut, PLACES, Tiling, Writer, domain_number};
+use super::table::{Cut, Tiling};
+use super::text::{Blocks, PLACES, Writer, domain_number};
+use crate::adjacency::ByNodes;
 use crate::inter::{Domain, Path, Reduce, Shape};
-use crate::intra::{Buffer, Gemm, Library, Outer, Read, StepOp};
+use crate::intra::{Buffer, Gemm, GemmSum, Library, Outer, Read, RowProduct, StepOp};
 
 impl Precision {
     fn name(self) -> &'static str {
@@ -61,18 +63,19 @@ impl Kept {
 impl Writer<'_> {
     /// Rows times matrices, and what is done with every product.
     pub fn product(&mut self, gemm: &Gemm, entry: &str, precision: Precision) -> Blocks {
-        let Buffer { domain: types, shape, .. } = self.buffers[gemm.w.at()];
-        let Shape::Matrix { heads, rows, cols } = shape else { return nothing(gemm.rows) };
-        let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
-        let x = self.rows(&format!("HwX_{entry}"), gemm.rows, &gemm.x, gemm.scale.as_ref());
-        let out = self.epilogue(gemm, &format!("HwOut_{entry}"), to);
+        let Buffer { domain: types, shape, .. } = self.buffers[gemm.product.w.at()];
+        let Shape::Matrix { heads, rows, cols } = shape else { return nothing(gemm.product.rows) };
+        let (from, to) = if gemm.product.transposed { (cols, rows) } else { (rows, cols) };
+        let x = self.rows(&format!("HwX_{entry}"), gemm.product.rows, &gemm.product.x, gemm.product.scale.as_ref());
+        let out = self.epilogue(Behind::product(gemm, self.buffers), &format!("HwOut_{entry}"), to);
         let tile = precision.tile();
-        let tiling = Tiling { rows: gemm.rows, types, path: gemm.path, cut: Cut::Tiles(tile) };
+        let tiling = Tiling { rows: gemm.product.rows, types, path: gemm.product.path, cut: Cut::Tiles(tile) };
         let tiles = self.tiles(tiling);
-        let w = self.buffer(gemm.w);
-        let (mode, count) = (precision.name(), domain_number(gemm.rows));
+        let w = self.buffer(gemm.product.w);
+        let (mode, count) = (precision.name(), domain_number(gemm.product.rows));
         let kept = Kept::new(heads, from, to);
-        let sizes = format!("{mode}, {heads}, {from}, {to}, {}, {}, {}", gemm.transposed, kept.slabs, kept.depth);
+        let sizes =
+            format!("{mode}, {heads}, {from}, {to}, {}, {}, {}", gemm.product.transposed, kept.slabs, kept.depth);
         self.line(&format!("hw_product<{sizes}>({x}, {w}, {tiles}, graph->rows[{count}], {out});"));
         match precision {
             Precision::F32 => Blocks::Pieces(tiling, heads * to.div_ceil(tile)),
@@ -84,6 +87,54 @@ impl Writer<'_> {
         }
     }
 
+    /// Rows times matrices, added up by the nodes that rows belong to, and what is done with every sum.
+    pub fn product_sum(&mut self, sum: &GemmSum, nodes: usize, entry: &str, precision: Precision) -> Blocks {
+        let Shape::Row { heads, width: to } = sum.shape() else { return nothing(sum.to) };
+        let columns = if to > SIDE / 2 { SIDE } else { SIDE / 2 };
+        let (across, mode) = (to.div_ceil(columns), precision.name());
+        let slabs = heads * across;
+        let count = domain_number(sum.to);
+        let out = self.epilogue(Behind::sum(sum), &format!("HwOut_{entry}"), to);
+        let terms: Vec<String> = sum
+            .terms
+            .iter()
+            .enumerate()
+            .map(|(at, term)| self.term(sum.to, term, &format!("{entry}_{at}"), (nodes, columns)))
+            .collect();
+        self.line("extern __shared__ float4 sums[];");
+        self.line(&format!("const u32 count = graph->rows[{count}], places = (count + {} - 1) / {nodes};", nodes));
+        self.line(&format!("hw_clear_sums<{nodes}, {columns}>(sums);"));
+        self.line(&format!("for (u32 at = blockIdx.x; at < places * {slabs}; at += gridDim.x) {{"));
+        self.indented(|own| {
+            own.line(&format!("const u32 place = at / {slabs}, first_node = place * {nodes};"));
+            own.line(&format!("const u32 head = at % {slabs} / {across}, column = at % {across} * {columns};"));
+            for term in terms {
+                own.line(&format!("hw_add_products<{mode}, {term}, place, first_node, head, column, sums);"));
+            }
+            let least = format!("hw_least({nodes}, count - first_node)");
+            own.line(&format!("hw_give_sums<{to}, {columns}>(sums, first_node, {least}, head, column, {out});"));
+        });
+        self.line("}");
+        Blocks::Sums { of: sum.to, nodes, across: slabs, shared_bytes: 4 * nodes * columns }
+    }
+
+    /// The sizes of a term of a sum, and what it is made of.
+    fn term(&mut self, to: Domain, term: &RowProduct, name: &str, (nodes, columns): (usize, usize)) -> String {
+        let Buffer { domain: types, shape, .. } = self.buffers[term.w.at()];
+        let Shape::Matrix { heads, rows, cols } = shape else { return String::new() };
+        let (from, width) = if term.transposed { (cols, rows) } else { (rows, cols) };
+        let x = self.rows_of(&format!("HwX_{name}"), term.rows, &term.x, term.scale.as_ref(), Some(to));
+        self.line(&format!("const HwX_{name} x_{name} = {x};"));
+        // As many rows as the warps of a block make that have other columns.
+        let cut = Cut::ByNodes(ByNodes { to, nodes }, 4 * 32 * 32 / columns);
+        let tiles = self.tiles(Tiling { rows: term.rows, types, path: term.path, cut });
+        let (w, count) = (self.buffer(term.w), domain_number(term.rows));
+        format!(
+            "{heads}, {from}, {width}, {}, {columns}>(x_{name}, {w}, {tiles}, graph->rows[{count}]",
+            term.transposed
+        )
+    }
+
     /// What is done with rows that products could go to and none goes to: as if it were 0.
     pub fn rest(&mut self, gemm: &Gemm, to: Domain) -> Blocks {
         let mut body = gemm.body.clone();
@@ -91,17 +142,30 @@ impl Writer<'_> {
             .iter_mut()
             .filter(|step| step.op == StepOp::Product)
             .for_each(|step| step.op = StepOp::Constant(0.0));
-        let members = self.members(to, gemm.rows, Path::Only);
+        let members = self.members(to, gemm.product.rows, Path::Only);
         let is_left = format!("hw_first({members}, row) == hw_end({members}, row)");
         match self.flat(to, &body, Some(&is_left)) {
-            Blocks::Rows(_, a_block, across) => Blocks::Rest { of: to, after: gemm.rows, a_block, across },
+            Blocks::Rows(_, a_block, across) => Blocks::Rest { of: to, after: gemm.product.rows, a_block, across },
             other => other,
         }
     }
 
     /// A struct that says which rows of a buffer rows are and where these lie, and one of it.
     fn rows(&mut self, name: &str, domain: Domain, read: &Read, scale: Option<&Read>) -> String {
+        self.rows_of(name, domain, read, scale, None)
+    }
+
+    /// The same that also says which rows of another domain they belong to.
+    fn rows_of(&mut self, name: &str, domain: Domain, read: &Read, scale: Option<&Read>, to: Option<Domain>) -> String {
         self.methods(name, |own| {
+            if let Some(to) = to {
+                let row = if to == domain {
+                    "row".to_owned()
+                } else {
+                    format!("hw_map({}, row)", own.map(domain, to, Path::Only))
+                };
+                own.line(&format!("__device__ u32 to(u32 row) const {{ return {row}; }}"));
+            }
             let (row, data) = (own.row_of(domain, read, "row"), own.buffer(read.from));
             let len = own.buffers[read.from.at()].shape.len();
             own.line(&format!("__device__ u32 at(u32 row) const {{ return {row}; }}"));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::element::is_flat;
 use super::lower::{Chunks, Lowered, Work};
-use super::text::{Cut, Tiling};
+use super::table::{Cut, Tiling};
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{Body, BufferId, Hop, Read, Register, Step, StepOp, Traverse};
 

@@ -3,3 +3,4 @@
 mod device;
 mod device_paths;
 mod device_plans;
+mod device_sums;

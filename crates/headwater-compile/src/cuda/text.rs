@@ -1,4 +1,4 @@
-//! The text of a program, and what its kernels want to find in the tables they are given.
+//! The text of a program, launch by launch.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,18 +7,20 @@ use super::dense::Dense;
 use super::element::{Elements, is_flat};
 use super::loops::Kept;
 use super::lower::{Lowered, Work, lower};
+use super::table::{Chain, Table, Tiling};
 use super::{Precision, nest};
-use crate::inter::{Domain, Path, Reduce, Side};
-use crate::intra::{Body, Buffer, BufferId, Hop, KernelSchedule, Program, Read, Register, Role, StepOp, Traverse};
+use crate::inter::{Domain, Path, Reduce};
+use crate::intra::{Body, Buffer, BufferId, KernelSchedule, Program, Read, Register, Role, StepOp, Traverse};
 
 /// What stands before every emitted text, in order.
-pub(super) static HEADERS: [(&str, &str); 7] = [
+pub(super) static HEADERS: [(&str, &str); 8] = [
     headwater_graph::random::CUDA_HEADER,
     ("emitted.cuh", include_str!("emitted.cuh")),
     ("sums.cuh", include_str!("sums.cuh")),
     ("order.cuh", include_str!("order.cuh")),
     ("mma.cuh", include_str!("mma.cuh")),
     ("product.cuh", include_str!("product.cuh")),
+    ("product_sum.cuh", include_str!("product_sum.cuh")),
     ("outer.cuh", include_str!("outer.cuh")),
 ];
 
@@ -107,6 +109,17 @@ pub enum Blocks {
         /// Shared memory of a block, besides what the text declares.
         shared_bytes: usize,
     },
+    /// For nodes whose sums of products a block has at a time: small blocks of tensor cores.
+    Sums {
+        /// The nodes.
+        of: Domain,
+        /// How many of them.
+        nodes: usize,
+        /// Blocks for the same nodes.
+        across: usize,
+        /// Shared memory of a block, besides what the text declares.
+        shared_bytes: usize,
+    },
     /// For rows of a domain that groups of lanes walk, so many groups a block; in an order by the members in another domain, where there is
     /// one, with a block for each of its hubs.
     Walk {
@@ -132,66 +145,6 @@ pub enum Blocks {
     },
 }
 
-/// Rows cut into pieces of one type, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tiling {
-    /// The domain whose rows are cut.
-    pub rows: Domain,
-    /// Whose rows are their types.
-    pub types: Domain,
-    /// The way to the types.
-    pub path: Path,
-    /// How large pieces are.
-    pub cut: Cut,
-}
-
-/// How rows are cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cut {
-    /// Into tiles of at most so many rows, which a product makes at a time.
-    Tiles(usize),
-    /// Into about so many chunks at most, which sums are made of.
-    Chunks(usize),
-}
-
-/// Maps that members of rows are followed along, one after the other: a list of its own, so that a walk reads one number a member in order
-/// and not one at a random place for every map.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Chain {
-    /// From whose rows the members are, and what they are.
-    pub members: (Domain, Domain, Path),
-    /// Maps from a member to the row it leads to, first to last.
-    pub hops: Vec<Hop>,
-}
-
-impl Chain {
-    /// Whether a list may be worth its bytes: members that lie in order are followed along one listed map as fast.
-    fn is_worth_it(&self) -> bool {
-        let in_order = matches!(self.members.0, Domain::Pair(Side::Dst));
-        let is_listed = |hop: &Hop| !matches!(hop.to, Domain::EdgeType | Domain::NodeType | Domain::Const);
-        match self.hops.as_slice() {
-            [] => false,
-            [hop] => hop.to != Domain::Const && !(in_order && is_listed(hop)),
-            _ => true,
-        }
-    }
-}
-
-/// Maps and lists of members, in the order kernels name them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Table {
-    /// From a domain to a coarser one.
-    pub maps: Vec<(Domain, Domain, Path)>,
-    /// From a domain to a finer one.
-    pub members: Vec<(Domain, Domain, Path)>,
-    /// Rows in pieces of one type.
-    pub tiles: Vec<Tiling>,
-    /// Where members lead to.
-    pub chains: Vec<Chain>,
-    /// Domains whose rows are walked in the order of how many rows of another belong to them.
-    pub orders: Vec<(Domain, Domain)>,
-}
-
 /// Writes a program. Products are as exact as `precision` says.
 #[must_use]
 pub fn emit(program: &Program, precision: Precision) -> Emitted {
@@ -213,7 +166,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         let (lines, used) = (writer.lines, writer.used);
         let heading = used.heading();
         let bounds = match blocks {
-            Blocks::Tensor { .. } => "HW_TENSOR_THREADS, 2".to_owned(),
+            Blocks::Tensor { .. } | Blocks::Sums { .. } => "HW_TENSOR_THREADS, 2".to_owned(),
             Blocks::Walk { at_once, .. } => format!("256, {at_once}"),
             _ => "256".to_owned(),
         };
@@ -303,6 +256,7 @@ impl Writer<'_> {
         match work {
             Work::Nest(traverse, kept) => self.nest(traverse, kept, entry),
             Work::Product(gemm) => self.product(gemm, entry, precision),
+            Work::ProductSum(sum, nodes) => self.product_sum(sum, *nodes, entry, precision),
             Work::Rest(gemm, to) => self.rest(gemm, *to),
             Work::Sums(sums) => self.sums(sums),
             Work::Total(sums) => self.totals(sums),

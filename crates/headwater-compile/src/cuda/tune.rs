@@ -16,7 +16,7 @@ use super::text::{HEADERS, emit};
 use crate::adjacency::Adjacency;
 use crate::error::{Error, Result};
 use crate::inter::Domain;
-use crate::intra::{Buffer, Kernel, KernelSchedule, Program, Role};
+use crate::intra::{Buffer, Kernel, KernelSchedule, Program, Role, SUM_NODES};
 use crate::pass::{GpuConstants, Statistics, choose};
 
 /// How schedules are chosen.
@@ -39,6 +39,7 @@ pub struct Chosen {
     lanes: Option<usize>,
     ahead: Option<usize>,
     chunks: Option<usize>,
+    nodes: Option<usize>,
 }
 
 /// Names of what is chosen without a hand.
@@ -78,7 +79,9 @@ impl FromStr for Tuning {
                 "ahead" => chosen.ahead = power(1, 2 * KernelSchedule::AHEAD)?,
                 "chunks" if (1..=MOST_CHUNKS).contains(&number) => chosen.chunks = Some(number),
                 "chunks" => return Err(wrong(format!("chunks is {number}; expected 1 to {MOST_CHUNKS}"))),
-                _ => return Err(wrong(format!("no schedule has {name:?}; there are lanes, ahead and chunks"))),
+                "nodes" if SUM_NODES.contains(&number) => chosen.nodes = Some(number),
+                "nodes" => return Err(wrong(format!("nodes is {number}; expected one of {SUM_NODES:?}"))),
+                _ => return Err(wrong(format!("no schedule has {name:?}; there are lanes, ahead, chunks and nodes"))),
             }
         }
         Ok(Self::Given(chosen))
@@ -87,8 +90,8 @@ impl FromStr for Tuning {
 
 impl fmt::Display for Tuning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::Given(Chosen { lanes, ahead, chunks }) = self {
-            let parts = [("lanes", lanes), ("ahead", ahead), ("chunks", chunks)];
+        if let Self::Given(Chosen { lanes, ahead, chunks, nodes }) = self {
+            let parts = [("lanes", lanes), ("ahead", ahead), ("chunks", chunks), ("nodes", nodes)];
             let parts = parts.into_iter().filter_map(|(name, part)| part.map(|part| format!("{name}={part}")));
             return f.write_str(&parts.collect::<Vec<_>>().join(","));
         }
@@ -109,6 +112,7 @@ impl Chosen {
                 KernelSchedule::Walk { lanes, ahead: self.ahead.unwrap_or(ahead) }
             }
             KernelSchedule::Outer { chunks } => KernelSchedule::Outer { chunks: self.chunks.unwrap_or(chunks) },
+            KernelSchedule::Sums { nodes } => KernelSchedule::Sums { nodes: self.nodes.unwrap_or(nodes) },
             KernelSchedule::Only => KernelSchedule::Only,
         }
     }
@@ -121,7 +125,7 @@ const WORTH: f64 = 0.97;
 /// A byte of the number that memory is filled with: 0.0115, four times this.
 const FILLING: u8 = 0x3c;
 /// The format of what is kept.
-const VERSION: &str = "schedules 1";
+const VERSION: &str = "schedules 2";
 
 impl GpuConstants {
     /// A GPU, measured.

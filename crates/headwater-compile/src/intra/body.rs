@@ -135,6 +135,14 @@ impl Body {
         })
     }
 
+    /// All that it reads or writes, wherever it names them.
+    pub(super) fn buffers(&mut self) -> impl Iterator<Item = &mut BufferId> {
+        self.steps.iter_mut().filter_map(|step| match &mut step.op {
+            StepOp::Load(Read { from: id, .. }) | StepOp::Store(_, id) => Some(id),
+            _ => None,
+        })
+    }
+
     /// Buffers that are written.
     pub fn writes(&self) -> impl Iterator<Item = BufferId> + '_ {
         self.steps.iter().filter_map(|step| match &step.op {

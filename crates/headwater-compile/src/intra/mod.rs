@@ -5,6 +5,7 @@
 //! | kernel | what it does |
 //! | --- | --- |
 //! | [`Gemm`] | rows, gathered and scaled, times the matrix of their type; scattered; then a body for every row |
+//! | [`GemmSum`] | products of rows, added up by the nodes that they belong to, in no memory in between; then a body for every node |
 //! | [`Outer`] | the sum over rows of outer products, a matrix a type: the gradient of a weight |
 //! | [`Traverse`] | nested rows (a node, its pairs, their edges) and a body for each; of a softmax over the innermost, scores are walked twice and vectors once |
 //! | [`Library`] | products of weights |
@@ -12,6 +13,7 @@
 //! A [`Body`] is straight code over vectors. It has no loops of its own: a step belongs to a level of the nest and runs for
 //! every row there. [`crate::cpu::reference`] defines what all of it means.
 
+mod apart;
 mod body;
 mod print;
 mod schedule;
@@ -19,7 +21,7 @@ mod verify;
 
 pub use body::{Body, Hop, Read, Register, Step, StepOp};
 pub use print::{headline, print};
-pub use schedule::KernelSchedule;
+pub use schedule::{KernelSchedule, SUM_NODES};
 pub(crate) use schedule::{beside, most_alone, usual_lanes};
 pub use verify::verify;
 
@@ -60,6 +62,8 @@ pub enum Role {
 pub enum Kernel {
     /// Rows times matrices.
     Gemm(Gemm),
+    /// Rows times matrices, added up by the nodes that rows belong to.
+    GemmSum(GemmSum),
     /// Sums of outer products.
     Outer(Outer),
     /// Nested rows.
@@ -70,7 +74,7 @@ pub enum Kernel {
 
 /// Every row of a domain, times a scalar where there is one, times the matrix of its type.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Gemm {
+pub struct RowProduct {
     /// Which rows.
     pub rows: Domain,
     /// The vector of each.
@@ -83,10 +87,29 @@ pub struct Gemm {
     pub transposed: bool,
     /// How a row finds its matrix.
     pub path: Path,
+}
+
+/// Products of rows, and what happens with each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gemm {
+    /// The products.
+    pub product: RowProduct,
     /// Where products go, if not to their own rows: to the rows that they belong to, of which no two are the same. The
     /// product of a row that none goes to is 0.
     pub scatter: Option<Domain>,
     /// What happens with the product, which is register 0, for every row where products go.
+    pub body: Body,
+}
+
+/// Rows of a domain, each the sum of the products of all rows that belong to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GemmSum {
+    /// Which rows products are added up for: nodes of one side.
+    pub to: Domain,
+    /// Products of rows that each belong to one of these, in the order in which they are added. Of the rows of one type, no two belong to the
+    /// same.
+    pub terms: Vec<RowProduct>,
+    /// What happens with the sum, which is register 0, for every row.
     pub body: Body,
 }
 
@@ -143,11 +166,18 @@ pub struct Program {
     pub schedules: Vec<KernelSchedule>,
 }
 
+impl RowProduct {
+    /// Buffers that are read.
+    pub fn reads(&self) -> impl Iterator<Item = BufferId> + '_ {
+        std::iter::once(self.x.from).chain(self.scale.as_ref().map(|scale| scale.from)).chain([self.w])
+    }
+}
+
 impl Gemm {
     /// The rows of the body.
     #[must_use]
     pub fn body_rows(&self) -> &Domain {
-        self.scatter.as_ref().unwrap_or(&self.rows)
+        self.scatter.as_ref().unwrap_or(&self.product.rows)
     }
 }
 
@@ -188,15 +218,51 @@ impl Program {
     }
 }
 
+impl Program {
+    /// The program without temporary buffers that no kernel writes.
+    #[must_use]
+    pub fn without_unused(mut self) -> Self {
+        let mut is_used: Vec<bool> = self.buffers.iter().map(|buffer| buffer.role != Role::Temporary).collect();
+        self.kernels.iter().flat_map(Kernel::writes).for_each(|id| is_used[id.at()] = true);
+        let places: Vec<BufferId> = is_used
+            .iter()
+            .scan(0, |next, is_used| {
+                let place = BufferId::new(*next);
+                *next += usize::from(*is_used);
+                Some(place)
+            })
+            .collect();
+        let mut is_left = is_used.into_iter();
+        self.buffers.retain(|_| is_left.next().unwrap_or(true));
+        self.kernels.iter_mut().flat_map(Kernel::buffers).for_each(|id| *id = places[id.at()]);
+        self
+    }
+}
+
 impl Kernel {
+    /// All that it reads or writes, wherever it names them.
+    fn buffers(&mut self) -> Vec<&mut BufferId> {
+        fn of_product(product: &mut RowProduct) -> impl Iterator<Item = &mut BufferId> {
+            let scale = product.scale.as_mut().map(|scale| &mut scale.from);
+            [&mut product.x.from, &mut product.w].into_iter().chain(scale)
+        }
+        match self {
+            Self::Gemm(Gemm { product, body, .. }) => of_product(product).chain(body.buffers()).collect(),
+            Self::GemmSum(GemmSum { terms, body, .. }) => {
+                terms.iter_mut().flat_map(of_product).chain(body.buffers()).collect()
+            }
+            Self::Outer(Outer { x, y, to, .. }) => vec![&mut x.from, &mut y.from, to],
+            Self::Traverse(Traverse { body, .. }) => body.buffers().collect(),
+            Self::Library(Library::Product { a, b, to }) => vec![&mut a.0.from, &mut b.0.from, to],
+        }
+    }
+
     /// Buffers that are read, in order, with repetitions.
     #[must_use]
     pub fn reads(&self) -> Vec<BufferId> {
         match self {
-            Self::Gemm(gemm) => {
-                let first = std::iter::once(gemm.x.from).chain(gemm.scale.as_ref().map(|scale| scale.from));
-                first.chain([gemm.w]).chain(gemm.body.reads()).collect()
-            }
+            Self::Gemm(gemm) => gemm.product.reads().chain(gemm.body.reads()).collect(),
+            Self::GemmSum(sum) => sum.terms.iter().flat_map(RowProduct::reads).chain(sum.body.reads()).collect(),
             Self::Outer(outer) => vec![outer.x.from, outer.y.from],
             Self::Traverse(traverse) => traverse.body.reads().collect(),
             Self::Library(Library::Product { a, b, .. }) => vec![a.0.from, b.0.from],
@@ -207,7 +273,9 @@ impl Kernel {
     #[must_use]
     pub fn writes(&self) -> Vec<BufferId> {
         match self {
-            Self::Gemm(Gemm { body, .. }) | Self::Traverse(Traverse { body, .. }) => body.writes().collect(),
+            Self::Gemm(Gemm { body, .. })
+            | Self::GemmSum(GemmSum { body, .. })
+            | Self::Traverse(Traverse { body, .. }) => body.writes().collect(),
             Self::Outer(Outer { to, .. }) | Self::Library(Library::Product { to, .. }) => vec![*to],
         }
     }
@@ -216,7 +284,9 @@ impl Kernel {
     #[must_use]
     pub fn nest(&self) -> &[Domain] {
         match self {
-            Self::Gemm(Gemm { rows, .. }) | Self::Outer(Outer { rows, .. }) => std::slice::from_ref(rows),
+            Self::Gemm(Gemm { product: RowProduct { rows, .. }, .. })
+            | Self::GemmSum(GemmSum { to: rows, .. })
+            | Self::Outer(Outer { rows, .. }) => std::slice::from_ref(rows),
             Self::Traverse(traverse) => &traverse.nest,
             Self::Library(_) => &[],
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Body, BufferId, Kernel, Library, Program, Read, Role, Step, StepOp};
+use super::{Body, BufferId, Kernel, Library, Program, Read, Role, RowProduct, Step, StepOp};
 use crate::inter::text::{binary_name, reduce_name, unary_name};
 use crate::inter::{Domain, Path, Side};
 
@@ -36,11 +36,15 @@ pub fn headline(kernel: &Kernel) -> String {
 fn print_kernel(text: &mut String, kernel: &Kernel) {
     match kernel {
         Kernel::Gemm(gemm) => {
-            let scale = gemm.scale.as_ref().map_or_else(String::new, |scale| format!(" scaled by {}", read(scale)));
-            let w = format!("{}{}{}", buffer(gemm.w), if gemm.transposed { "'" } else { "" }, via(gemm.path));
             let to = gemm.scatter.map_or_else(String::new, |to| format!(" to {to}"));
-            let _ = writeln!(text, "gemm over {}{to}: {}{scale} x {w}", gemm.rows, read(&gemm.x));
+            let _ = writeln!(text, "gemm over {}{to}: {}", gemm.product.rows, product(&gemm.product));
             print_body(text, &gemm.body);
+        }
+        Kernel::GemmSum(sum) => {
+            let term = |term: &RowProduct| format!("{}: {}", term.rows, product(term));
+            let terms: Vec<String> = sum.terms.iter().map(term).collect();
+            let _ = writeln!(text, "sum over {} of products over {}", sum.to, terms.join(", "));
+            print_body(text, &sum.body);
         }
         Kernel::Outer(outer) => {
             let (x, y) = (read(&outer.x), read(&outer.y));
@@ -57,6 +61,11 @@ fn print_kernel(text: &mut String, kernel: &Kernel) {
             let _ = writeln!(text, "library: {} = product {} {}", buffer(*to), side(a), side(b));
         }
     }
+}
+
+fn product(RowProduct { x, scale, w, transposed, path, .. }: &RowProduct) -> String {
+    let scale = scale.as_ref().map_or_else(String::new, |scale| format!(" scaled by {}", read(scale)));
+    format!("{}{scale} x {}{}{}", read(x), buffer(*w), if *transposed { "'" } else { "" }, via(*path))
 }
 
 fn print_body(text: &mut String, body: &Body) {

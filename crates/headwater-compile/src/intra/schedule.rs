@@ -20,9 +20,19 @@ pub enum KernelSchedule {
         /// Chunks that rows are cut into at most, each added up by one thread block.
         chunks: usize,
     },
+    /// Products that are added up by node.
+    Sums {
+        /// Neighbouring nodes whose sums a thread block has at a time. More of them meet a matrix more often while it is there, fewer are more
+        /// thread blocks.
+        nodes: usize,
+    },
     /// What runs one way alone.
     Only,
 }
+
+/// Nodes whose sums of products a thread block may have at a time: at most 96 KiB of shared memory, which every GPU of compute capability 8.0 or more
+/// gives a block.
+pub const SUM_NODES: [usize; 4] = [384, 192, 96, 48];
 
 impl KernelSchedule {
     /// Gathered rows under way where nothing else is said.
@@ -39,6 +49,7 @@ impl KernelSchedule {
     pub fn all(kernel: &Kernel) -> Vec<Self> {
         match kernel {
             Kernel::Traverse(traverse) if traverse.nest.len() > 1 => walks(&traverse.body),
+            Kernel::GemmSum(_) => SUM_NODES.map(|nodes| Self::Sums { nodes }).to_vec(),
             Kernel::Outer(_) => [528, 264, 1056].map(|chunks| Self::Outer { chunks }).to_vec(),
             _ => vec![Self::Only],
         }
@@ -78,6 +89,7 @@ impl fmt::Display for KernelSchedule {
         match self {
             Self::Walk { lanes, ahead } => write!(f, "lanes={lanes},ahead={ahead}"),
             Self::Outer { chunks } => write!(f, "chunks={chunks}"),
+            Self::Sums { nodes } => write!(f, "nodes={nodes}"),
             Self::Only => f.write_str("-"),
         }
     }

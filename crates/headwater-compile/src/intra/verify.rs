@@ -1,7 +1,9 @@
 //! Whether a program of kernels makes sense: nests whose domains map to each other, steps that read registers before them at
 //! the levels they may, buffers that are written once and before they are read.
 
-use super::{Body, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Role, Step, StepOp, Traverse};
+use super::{
+    Body, BufferId, Gemm, GemmSum, Kernel, Library, Outer, Program, Read, Role, RowProduct, Step, StepOp, Traverse,
+};
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Path, Shape};
 
@@ -32,6 +34,7 @@ pub fn verify(program: &Program) -> Result<()> {
 fn check(program: &Program, kernel: &Kernel) -> Result<(), String> {
     match kernel {
         Kernel::Gemm(gemm) => check_gemm(program, gemm),
+        Kernel::GemmSum(sum) => check_sum(program, sum),
         Kernel::Outer(outer) => check_outer(program, outer),
         Kernel::Traverse(traverse) => check_traverse(program, traverse),
         Kernel::Library(Library::Product { a, b, to }) => {
@@ -43,26 +46,52 @@ fn check(program: &Program, kernel: &Kernel) -> Result<(), String> {
 }
 
 fn check_gemm(program: &Program, gemm: &Gemm) -> Result<(), String> {
-    let Shape::Matrix { heads, rows, cols } = program[gemm.w].shape else {
+    let rows = gemm.product.rows;
+    let product = check_product(program, &gemm.product)?;
+    if let Some(to) = gemm.scatter {
+        ensure(rows.is_injective(to), || format!("rows of {rows} may go to the same row of {to}"))?;
+    }
+    check_product_body(program, product, *gemm.body_rows(), &gemm.body)
+}
+
+fn check_sum(program: &Program, sum: &GemmSum) -> Result<(), String> {
+    let Domain::Node(side) = sum.to else { return Err(format!("products are not added up for rows of {}", sum.to)) };
+    let mut products = Vec::with_capacity(sum.terms.len());
+    for term in &sum.terms {
+        let is_typed = term.rows == Domain::Pair(side) && program[term.w].domain == Domain::EdgeType;
+        let is_one_a_type = term.rows == sum.to || is_typed || term.rows.is_injective(sum.to);
+        ensure(is_one_a_type, || {
+            format!("rows of {} of one type may belong to the same row of {}", term.rows, sum.to)
+        })?;
+        products.push(check_product(program, term)?);
+    }
+    let Some(first) = products.first() else { return Err("nothing is added up".to_owned()) };
+    ensure(products.iter().all(|product| product == first), || "products differ in their shapes".to_owned())?;
+    check_product_body(program, *first, sum.to, &sum.body)
+}
+
+/// The shape of a product.
+fn check_product(program: &Program, product: &RowProduct) -> Result<Shape, String> {
+    let Shape::Matrix { heads, rows, cols } = program[product.w].shape else {
         return Err("weights are matrices".to_owned());
     };
-    let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
-    reach(program, gemm.rows, &gemm.x)?;
-    if let Some(scale) = &gemm.scale {
-        reach(program, gemm.rows, scale)?;
+    let (from, to) = if product.transposed { (cols, rows) } else { (rows, cols) };
+    reach(program, product.rows, &product.x)?;
+    if let Some(scale) = &product.scale {
+        reach(program, product.rows, scale)?;
         ensure(program[scale.from].shape.len() == 1, || "a row has one factor".to_owned())?;
     }
-    if let Some(to) = gemm.scatter {
-        ensure(gemm.rows.is_injective(to), || format!("rows of {} may go to the same row of {to}", gemm.rows))?;
-    }
-    let types = program[gemm.w].domain;
-    ensure(types == gemm.rows || gemm.rows.maps_to(types, gemm.path), || format!("{} has no {types}", gemm.rows))?;
-    ensure(program[gemm.x.from].shape.len() == heads * from, || "the vector does not fit the matrix".to_owned())?;
-    let first = gemm.body.steps.first();
-    let is_product =
-        first.is_some_and(|step| step.op == StepOp::Product && step.shape == Shape::Row { heads, width: to });
+    let types = program[product.w].domain;
+    let has_type = types == product.rows || product.rows.maps_to(types, product.path);
+    ensure(has_type, || format!("{} has no {types}", product.rows))?;
+    ensure(program[product.x.from].shape.len() == heads * from, || "the vector does not fit the matrix".to_owned())?;
+    Ok(Shape::Row { heads, width: to })
+}
+
+fn check_product_body(program: &Program, product: Shape, rows: Domain, body: &Body) -> Result<(), String> {
+    let is_product = body.steps.first().is_some_and(|step| step.op == StepOp::Product && step.shape == product);
     ensure(is_product, || "the first step is the product".to_owned())?;
-    check_body(program, std::slice::from_ref(gemm.body_rows()), &gemm.body)
+    check_body(program, &[rows], body)
 }
 
 fn check_outer(program: &Program, outer: &Outer) -> Result<(), String> {

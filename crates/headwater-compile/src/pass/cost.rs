@@ -6,9 +6,12 @@
 //! Products of sparse rows cost what is not 0 in them, with a column for each number. Other kernels read such rows in full.
 
 use super::buffers::share;
+use super::statistics::RUN_NODES;
 use super::{Statistics, scatter_reads};
 use crate::inter::{Domain, Shape, Side};
-use crate::intra::{Body, Buffer, BufferId, Gemm, Kernel, Library, Outer, Program, Read, Role, StepOp, Traverse};
+use crate::intra::{
+    Body, Buffer, BufferId, Kernel, Library, Outer, Program, Read, Role, RowProduct, SUM_NODES, StepOp, Traverse,
+};
 
 /// What a kernel or a program costs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -23,6 +26,8 @@ pub struct Cost {
     pub gathered_rows: f64,
     /// Bytes that a GPU could move in order in the time that its kernels take; 0 on a CPU.
     pub gpu_bytes: f64,
+    /// Bytes that a kernel reads again and again, so that they come out of a cache.
+    pub cached_bytes: f64,
 }
 
 /// Operations of a CPU in the time of one byte.
@@ -38,6 +43,12 @@ const FUNCTION_FLOPS: f64 = 8.0;
 /// Bytes that a GPU could move in the time that a launch of a CUDA graph takes beyond its own: 4.2 microseconds at 3.3 TB/s, by which layers of
 /// 15 to 41 launches on the shapes of aifb and mutag took longer on an H200 than their bytes.
 const LAUNCH_BYTES: f64 = 14e6;
+/// Rows of a run's last tile that are none, in the mean.
+const EMPTY_ROWS: f64 = 16.0;
+/// Thread blocks of such a kernel that a GPU has at once: fewer nodes a block are chosen where there are less.
+const BLOCKS: f64 = 264.0;
+/// Speed of a cache that all of a GPU reads from, in that of memory.
+pub(super) const CACHE_SPEED: f64 = 1.6;
 
 impl Cost {
     /// Bytes in both directions.
@@ -52,12 +63,14 @@ impl Cost {
         if self.gpu_bytes > 0.0 { self.gpu_bytes } else { self.bytes() + self.flops / FLOPS_PER_BYTE }
     }
 
-    /// The same on a GPU: each kernel takes as long as the slower of its bytes and its operations, and a launch.
+    /// The same on a GPU: each kernel takes as long as the slowest of its bytes, those that come out of a cache too, and its operations, and a
+    /// launch.
     #[must_use]
     pub fn on_gpu(self, program: &Program, statistics: &Statistics) -> Self {
         let one = |(kernel, cost): (&Kernel, &Self)| {
             let moved = cost.bytes() + scatter_reads::extra_bytes(program, kernel, statistics);
-            moved.max(cost.flops / GPU_FLOPS_PER_BYTE) + launches(kernel) * LAUNCH_BYTES
+            let cached = (cost.bytes() + cost.cached_bytes) / CACHE_SPEED;
+            moved.max(cached).max(cost.flops / GPU_FLOPS_PER_BYTE) + launches(kernel) * LAUNCH_BYTES
         };
         Self { gpu_bytes: program.kernels.iter().zip(&kernels(program, statistics)).map(one).sum(), ..self }
     }
@@ -71,6 +84,7 @@ impl std::iter::Sum for Cost {
             written_bytes: a.written_bytes + b.written_bytes,
             gathered_rows: a.gathered_rows + b.gathered_rows,
             gpu_bytes: a.gpu_bytes + b.gpu_bytes,
+            cached_bytes: a.cached_bytes + b.cached_bytes,
         })
     }
 }
@@ -136,7 +150,17 @@ struct Counter<'a> {
 impl Counter<'_> {
     fn kernel(mut self, kernel: &Kernel) -> Cost {
         match kernel {
-            Kernel::Gemm(gemm) => self.gemm(gemm),
+            Kernel::Gemm(gemm) => {
+                self.product(&gemm.product);
+                self.body(std::slice::from_ref(gemm.body_rows()), &gemm.body);
+            }
+            Kernel::GemmSum(sum) => {
+                for term in &sum.terms {
+                    self.product(term);
+                    self.pad(sum.to, term);
+                }
+                self.body(std::slice::from_ref(&sum.to), &sum.body);
+            }
             Kernel::Outer(outer) => self.outer(outer),
             Kernel::Traverse(Traverse { nest, body, .. }) => {
                 self.body(nest, body);
@@ -153,18 +177,28 @@ impl Counter<'_> {
         self.cost
     }
 
-    fn gemm(&mut self, gemm: &Gemm) {
-        let w = self.program[gemm.w].shape;
-        let filled = if gemm.scale.is_none() { self.filled(gemm.rows, &gemm.x) } else { 1.0 };
-        let rows = std::slice::from_ref(&gemm.rows);
-        self.cost.flops += 2.0 * self.statistics.rows(gemm.rows) * w.len() as f64 * filled;
-        self.read_product(rows, &gemm.x, filled);
-        if let Some(scale) = &gemm.scale {
+    fn product(&mut self, product: &RowProduct) {
+        let w = self.program[product.w].shape;
+        let filled = if product.scale.is_none() { self.filled(product.rows, &product.x) } else { 1.0 };
+        let rows = std::slice::from_ref(&product.rows);
+        self.cost.flops += 2.0 * self.statistics.rows(product.rows) * w.len() as f64 * filled;
+        self.read_product(rows, &product.x, filled);
+        if let Some(scale) = &product.scale {
             self.read(rows, 0, scale);
-            self.cost.flops += self.statistics.rows(gemm.rows) * self.program[gemm.x.from].shape.len() as f64;
+            self.cost.flops += self.statistics.rows(product.rows) * self.program[product.x.from].shape.len() as f64;
         }
-        self.read_all(gemm.w);
-        self.body(std::slice::from_ref(gemm.body_rows()), &gemm.body);
+        self.read_all(product.w);
+    }
+
+    /// What products cost more whose rows are taken by the nodes that they belong to: of every run of one type some rows are empty, and its
+    /// matrix is read again, out of a cache.
+    fn pad(&mut self, to: Domain, product: &RowProduct) {
+        let nodes = SUM_NODES.into_iter().find(|nodes| self.statistics.rows(to) >= BLOCKS * *nodes as f64);
+        let shorter = RUN_NODES as f64 / nodes.unwrap_or(SUM_NODES[SUM_NODES.len() - 1]) as f64;
+        let runs = (self.statistics.runs(product.rows) * shorter).min(self.statistics.rows(product.rows));
+        let w = self.program[product.w].shape.len() as f64;
+        self.cost.flops += 2.0 * EMPTY_ROWS * runs * w;
+        self.cost.cached_bytes += runs * w * NUMBER_BYTES;
     }
 
     fn outer(&mut self, outer: &Outer) {
@@ -283,6 +317,8 @@ mod tests {
         source_pairs: 200.0,
         destination_pairs: 120.0,
         edges: 1000.0,
+        source_runs: 20.0,
+        destination_runs: 10.0,
         filled: 1.0,
     };
 
@@ -309,6 +345,7 @@ mod tests {
             written_bytes: 200.0 * 4.0 * 4.0,
             gathered_rows: 200.0,
             gpu_bytes: 0.0,
+            cached_bytes: 0.0,
         };
         assert_eq!((cost, kept), (wanted, 0.0));
     }

@@ -9,6 +9,7 @@ mod merge;
 mod one_type;
 #[cfg(test)]
 pub(crate) mod plans_test;
+pub(crate) mod product_sums;
 pub mod reorder;
 mod rewrite;
 mod scatter;
@@ -60,6 +61,8 @@ pub struct Optimisations {
     /// Gradients of a softmax may take the sum that they need from what its shares weigh, which is saved, and not from a walk of their own,
     /// where nodes have several edges.
     pub one_walk: bool,
+    /// Products of pairs may be added up by node where they are made.
+    pub product_sums: bool,
     /// Values share kernels.
     pub fuse: bool,
     /// Kernels may nest three levels: a node, its pairs of an edge type, their edges.
@@ -84,11 +87,14 @@ impl Optimisations {
         compact: true,
         recompute: true,
         one_walk: true,
+        product_sums: true,
         fuse: true,
         deep: true,
     };
-    /// For the CPU, where merged products, rows a head, longer sums and fewer walks have not been seen to pay.
-    pub const CPU: Self = Self { merge: false, heads_first: false, flatten: false, one_walk: false, ..Self::ALL };
+    /// For the CPU, where merged products, rows a head, longer sums and fewer walks have not been seen to pay, and which takes sums of products
+    /// apart.
+    pub const CPU: Self =
+        Self { merge: false, heads_first: false, flatten: false, one_walk: false, product_sums: false, ..Self::ALL };
     /// For a GPU, where pairs with an edge or two would leave most lanes of a group idle.
     pub const GPU: Self = Self { deep: false, ..Self::ALL };
     /// None: a kernel a value, everything on edges that a text writes there.
@@ -105,11 +111,12 @@ impl Optimisations {
         compact: false,
         recompute: false,
         one_walk: false,
+        product_sums: false,
         fuse: false,
         deep: false,
     };
     /// Every switch.
-    pub const SWITCHES: [Switch; 14] = [
+    pub const SWITCHES: [Switch; 15] = [
         ("one_type", |on| &mut on.one_type),
         ("linear_linear", |on| &mut on.linear_linear),
         ("dot_linear", |on| &mut on.dot_linear),
@@ -122,6 +129,7 @@ impl Optimisations {
         ("compact", |on| &mut on.compact),
         ("recompute", |on| &mut on.recompute),
         ("one_walk", |on| &mut on.one_walk),
+        ("product_sums", |on| &mut on.product_sums),
         ("fuse", |on| &mut on.fuse),
         ("deep", |on| &mut on.deep),
     ];
@@ -237,7 +245,7 @@ fn trained(layer: &Program, workload: &Workload, on: Optimisations, close: Close
     let clean = |program: &Program| clean(program, training, on, close);
     // Not before gradients are there: those of a pair's number are sums over edges of what was a row a pair.
     let settled = |program: &Program| settled(program, training, on, close);
-    let alone = |program: &Program| Ok::<_, Error>(priced(&select(program, fusion)?, training, fusion));
+    let alone = |program: &Program| Ok::<_, Error>(priced(&kernels(program, training, on)?, training, fusion));
     let apart = |joint: &Program| {
         let Split { forward, backward } = split(joint, recompute);
         Ok([alone(&forward)?, alone(&backward)?].into_iter().sum())
@@ -250,7 +258,7 @@ fn trained(layer: &Program, workload: &Workload, on: Optimisations, close: Close
     let (joint, more) = reorder(&joint, &Search { clean: &settled, price: &apart, pairs: Pairs::Off, ..search })?;
     plan.extend(more);
     let values = split(&joint, recompute);
-    let scheduled = |values: &Program| Ok::<_, Error>(scheduled(select(values, fusion)?, training, machine));
+    let scheduled = |values: &Program| Ok::<_, Error>(scheduled(kernels(values, training, on)?, training, machine));
     Ok(Compiled {
         forward: scheduled(&values.forward)?,
         backward: scheduled(&values.backward)?,
@@ -264,12 +272,25 @@ fn trained(layer: &Program, workload: &Workload, on: Optimisations, close: Close
 fn untrained(layer: &Program, statistics: &Statistics, on: Optimisations, close: Close) -> Result<intra::Program> {
     let fusion = on.fusion(statistics);
     let clean = |program: &Program| settled(program, statistics, on, close);
-    let price = |program: &Program| Ok(priced(&select(program, fusion)?, statistics, fusion));
+    let price = |program: &Program| Ok(priced(&kernels(program, statistics, on)?, statistics, fusion));
     let layer = without_dropout(&of_types(layer, statistics, on)?);
     let search = Search { on, clean: &clean, price: &price, pairs: Pairs::On };
     let (found, _) = reorder(&clean(&layer)?, &search)?;
-    let kernels = select(&Program { name: format!("{} inference", layer.name), ..found }, fusion)?;
+    let kernels = kernels(&Program { name: format!("{} inference", layer.name), ..found }, statistics, on)?;
     Ok(scheduled(kernels, statistics, &GpuConstants::H200))
+}
+
+/// The kernels of a program over such rows.
+fn kernels(program: &Program, statistics: &Statistics, on: Optimisations) -> Result<intra::Program> {
+    let fusion = on.fusion(statistics);
+    let kernels = select(program, fusion)?;
+    if !on.product_sums {
+        return Ok(kernels);
+    }
+    let price = |kernels: &intra::Program| priced(kernels, statistics, fusion).price();
+    let kernels = product_sums::product_sums(kernels, |before, after| price(after) < price(before));
+    intra::verify(&kernels)?;
+    Ok(kernels)
 }
 
 /// What kernels cost, on a GPU where nests are kept shallow for one.

@@ -49,7 +49,7 @@ fn reads_of_edges(kernel: &Kernel) -> Vec<&Read> {
                 _ => None,
             })
             .collect(),
-        Kernel::Gemm(gemm) if gemm.rows == Domain::Edge => vec![&gemm.x],
+        Kernel::Gemm(gemm) if gemm.product.rows == Domain::Edge => vec![&gemm.product.x],
         Kernel::Outer(outer) if outer.rows == Domain::Edge => vec![&outer.x, &outer.y],
         _ => Vec::new(),
     }

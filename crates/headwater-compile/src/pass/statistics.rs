@@ -24,9 +24,16 @@ pub struct Statistics {
     pub destination_pairs: f64,
     /// Edges.
     pub edges: f64,
+    /// Runs of source pairs: those of one edge type whose nodes lie within the same [`RUN_NODES`] neighbours.
+    pub source_runs: f64,
+    /// Runs of destination pairs.
+    pub destination_runs: f64,
     /// The share of the numbers of the input `x` that are not 0. Where it is small, rows are kept as those alone.
     pub filled: f64,
 }
+
+/// Neighbouring nodes whose pairs of one edge type are a run.
+pub const RUN_NODES: usize = 384;
 
 /// What becomes of pairs that are nearly as many as edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +59,8 @@ impl Statistics {
         source_pairs: 161_940.0,
         destination_pairs: 161_940.0,
         edges: 620_232.0,
+        source_runs: 18_000.0,
+        destination_runs: 18_000.0,
         filled: 1.0,
     };
 
@@ -67,6 +76,8 @@ impl Statistics {
             source_pairs: rows(Domain::Pair(Side::Src)),
             destination_pairs: rows(Domain::Pair(Side::Dst)),
             edges: rows(Domain::Edge),
+            source_runs: graph.pair_runs(Side::Src, RUN_NODES) as f64,
+            destination_runs: graph.pair_runs(Side::Dst, RUN_NODES) as f64,
             filled: 1.0,
         }
     }
@@ -74,16 +85,17 @@ impl Statistics {
     /// Of a whole graph, all of whose nodes are written.
     #[must_use]
     pub fn of_graph(graph: &Graph) -> Self {
-        let (mut source_pairs, mut destination_pairs) = (0, 0);
+        let (mut source_pairs, mut destination_pairs) = (Pairs::default(), Pairs::default());
         for relation in graph.relations() {
-            let owners = (0..relation.rows()).into_par_iter().filter(|row| relation.degree(*row) > 0).count();
-            let neighbours = different(relation);
+            let is_owner: Vec<bool> =
+                (0..relation.rows()).into_par_iter().map(|row| relation.degree(row) > 0).collect();
+            let (owners, neighbours) = (Pairs::of(&is_owner), Pairs::of(&is_neighbour(relation)));
             let (sources, destinations) = match relation.layout() {
                 Layout::Csc => (neighbours, owners),
                 Layout::Csr => (owners, neighbours),
             };
-            source_pairs += sources;
-            destination_pairs += destinations;
+            source_pairs.add(sources);
+            destination_pairs.add(destinations);
         }
         let nodes = graph.nodes() as f64;
         Self {
@@ -91,9 +103,11 @@ impl Statistics {
             edge_types: graph.relations().len() as f64,
             sources: nodes,
             destinations: nodes,
-            source_pairs: source_pairs as f64,
-            destination_pairs: destination_pairs as f64,
+            source_pairs: source_pairs.count as f64,
+            destination_pairs: destination_pairs.count as f64,
             edges: graph.edges() as f64,
+            source_runs: source_pairs.runs as f64,
+            destination_runs: destination_pairs.runs as f64,
             filled: 1.0,
         }
     }
@@ -111,6 +125,8 @@ impl Statistics {
             source_pairs: edges,
             destination_pairs: edges,
             edges,
+            source_runs: edges,
+            destination_runs: edges,
             filled: 1.0,
         }
     }
@@ -145,6 +161,17 @@ impl Statistics {
             Domain::Pair(Side::Src) => self.source_pairs,
             Domain::Pair(Side::Dst) => self.destination_pairs,
             Domain::Edge => self.edges,
+        }
+    }
+
+    /// Runs of rows of one type whose nodes lie beside each other: those of pairs, and of nodes themselves.
+    #[must_use]
+    pub fn runs(&self, domain: Domain) -> f64 {
+        match domain {
+            Domain::Pair(Side::Src) => self.source_runs,
+            Domain::Pair(Side::Dst) => self.destination_runs,
+            Domain::Node(_) => (self.rows(domain) / RUN_NODES as f64).ceil(),
+            _ => self.rows(domain),
         }
     }
 
@@ -196,15 +223,37 @@ const LINE: usize = 8;
 /// Rows of two graphs may differ by this factor, and what pays for one pays for the other.
 const MOST_DIFFERENCE: f64 = 4.0;
 
-/// How many different neighbours a relation's lists have.
-fn different(relation: &Topology) -> usize {
+/// Nodes with an edge of one relation, and runs of them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pairs {
+    count: usize,
+    runs: usize,
+}
+
+impl Pairs {
+    /// Those of nodes that have an edge.
+    fn of(has_edge: &[bool]) -> Self {
+        let in_run = |nodes: &[bool]| nodes.iter().filter(|has_edge| **has_edge).count();
+        let each = has_edge.par_chunks(RUN_NODES).map(|nodes| (in_run(nodes), usize::from(in_run(nodes) > 0)));
+        let (count, runs) = each.reduce(|| (0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        Self { count, runs }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.runs += other.runs;
+    }
+}
+
+/// Which nodes a relation's lists have.
+fn is_neighbour(relation: &Topology) -> Vec<bool> {
     let mut is_met = vec![false; usize::try_from(relation.columns()).unwrap_or(0)];
     for id in relation.neighbours().iter() {
         if let Some(is_met) = usize::try_from(id).ok().and_then(|id| is_met.get_mut(id)) {
             *is_met = true;
         }
     }
-    is_met.into_iter().filter(|is_met| *is_met).count()
+    is_met
 }
 
 #[cfg(test)]

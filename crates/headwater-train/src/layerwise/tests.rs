@@ -138,11 +138,11 @@ fn statistics_are_those_of_the_whole_graph() {
     for (counts, ends) in [(ONE, OWN), (SEVERAL, MIXED), (&[5], &[])] {
         let graph = graph(counts, ends);
         for loops in SelfLoops::ALL {
-            assert_eq!(
-                statistics(&graph, loops),
-                Statistics::of(&whole(&graph, loops).unwrap()),
-                "{counts:?} {loops:?}"
-            );
+            let of_whole = Statistics::of(&whole(&graph, loops).unwrap());
+            // Runs are what a GPU is asked for, and are not looked for here.
+            let (source_runs, destination_runs) = (of_whole.source_pairs, of_whole.destination_pairs);
+            let wanted = Statistics { source_runs, destination_runs, ..of_whole };
+            assert_eq!(statistics(&graph, loops), wanted, "{counts:?} {loops:?}");
         }
     }
 }

@@ -106,9 +106,9 @@ impl Piece {
 
 /// All rows that a product goes to, in order, in pieces of at most `most` rows.
 pub(super) fn placed(context: &Context<'_>, gemm: &Gemm, most: usize) -> Vec<Piece> {
-    let all = stretches(context.graph, gemm.rows, context.program[gemm.w].domain, gemm.path);
+    let all = stretches(context.graph, gemm.product.rows, context.program[gemm.product.w].domain, gemm.product.path);
     let all = pieces(&all, most);
-    match gemm.scatter.and_then(|to| Some((to, context.graph.map(gemm.rows, to, Path::Only)?))) {
+    match gemm.scatter.and_then(|to| Some((to, context.graph.map(gemm.product.rows, to, Path::Only)?))) {
         Some((to, map)) => scattered(&all, map, context.graph.rows(to), most),
         None => all.into_iter().map(Piece::in_place).collect(),
     }
@@ -170,9 +170,17 @@ pub(super) struct Product<'a> {
 impl<'a> Product<'a> {
     /// Of the rows of a kernel.
     pub fn new(context: &'a Context<'a>, gemm: &Gemm, x: &'a Rows<'a>, scale: Option<Source<'a>>) -> Option<Self> {
-        let Shape::Matrix { heads, rows, cols } = context.program[gemm.w].shape else { return None };
-        let (from, to) = if gemm.transposed { (cols, rows) } else { (rows, cols) };
-        Some(Self { heads, from, to, weights: context.dense(gemm.w), is_transposed: gemm.transposed, x, scale })
+        let Shape::Matrix { heads, rows, cols } = context.program[gemm.product.w].shape else { return None };
+        let (from, to) = if gemm.product.transposed { (cols, rows) } else { (rows, cols) };
+        Some(Self {
+            heads,
+            from,
+            to,
+            weights: context.dense(gemm.product.w),
+            is_transposed: gemm.product.transposed,
+            x,
+            scale,
+        })
     }
 
     /// Numbers of a row, in and out.

@@ -124,7 +124,7 @@ impl Executor {
     /// Makes a program ready.
     #[must_use]
     pub fn new(program: Program) -> Self {
-        let (program, chains) = in_chains(program);
+        let (program, chains) = in_chains(program.apart());
         let actions = program.kernels.iter().map(|kernel| body(kernel).map(fuse).unwrap_or_default()).collect();
         let last_read = last_reads(&program);
         Self { program, actions, chains, last_read }
@@ -278,8 +278,8 @@ impl<'a> Context<'a> {
     fn run(&self, kernel: &Kernel, actions: &[Action], written: &mut [Written]) -> Result<()> {
         match kernel {
             Kernel::Gemm(gemm) => {
-                let x = self.rows(gemm.rows, &gemm.x)?;
-                let scale = gemm.scale.as_ref().map(|scale| self.load(gemm.rows, scale)).transpose()?;
+                let x = self.rows(gemm.product.rows, &gemm.product.x)?;
+                let scale = gemm.product.scale.as_ref().map(|scale| self.load(gemm.product.rows, scale)).transpose()?;
                 let loads = self.loads(std::slice::from_ref(gemm.body_rows()), &gemm.body)?;
                 let code = Code::new(&gemm.body, actions, &loads, self.step);
                 let scale = scale.as_ref().map(|(scales, index)| (*scales, index));
@@ -295,6 +295,10 @@ impl<'a> Context<'a> {
                 traverse::run(self, traverse, &code, written)
             }
             Kernel::Library(Library::Product { a, b, .. }) => self.product(a, b, &mut written[0]),
+            Kernel::GemmSum(sum) => {
+                let (program, at) = (self.program.name.clone(), format!("the sum over {}", sum.to));
+                Err(Error::Malformed { program, at, why: "it was not taken apart".to_owned() })
+            }
         }
     }
 
@@ -362,7 +366,7 @@ fn body(kernel: &Kernel) -> Option<&Body> {
     match kernel {
         Kernel::Gemm(gemm) => Some(&gemm.body),
         Kernel::Traverse(traverse) => Some(&traverse.body),
-        Kernel::Outer(_) | Kernel::Library(_) => None,
+        Kernel::GemmSum(_) | Kernel::Outer(_) | Kernel::Library(_) => None,
     }
 }
 
@@ -392,7 +396,9 @@ fn lent<'g>(buffer: &Buffer, graph: &Adjacency, given: &dyn Fn(&str) -> Option<G
 fn sparse_reads(kernel: &Kernel, graph: &Adjacency) -> Vec<BufferId> {
     let in_order = |from: Domain, read: &Read| matches!(Index::new(graph, from, &read.hops), Ok(Index::Same));
     match kernel {
-        Kernel::Gemm(gemm) if in_order(gemm.rows, &gemm.x) && gemm.scale.is_none() => vec![gemm.x.from],
+        Kernel::Gemm(gemm) if in_order(gemm.product.rows, &gemm.product.x) && gemm.product.scale.is_none() => {
+            vec![gemm.product.x.from]
+        }
         Kernel::Outer(outer) if in_order(outer.rows, &outer.x) && in_order(outer.rows, &outer.y) => {
             vec![outer.x.from]
         }

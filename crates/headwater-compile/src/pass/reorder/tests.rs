@@ -23,6 +23,8 @@ fn relational(source_pairs: f64, destination_pairs: f64) -> Statistics {
         source_pairs: source_pairs * 1e6,
         destination_pairs: destination_pairs * 1e6,
         edges: 1e6,
+        source_runs: source_pairs * 1e6,
+        destination_runs: destination_pairs * 1e6,
         filled: 1.0,
     }
 }
@@ -36,6 +38,8 @@ fn one_relation(sources: f64, destinations: f64) -> Statistics {
         source_pairs: sources,
         destination_pairs: destinations,
         edges: 1e6,
+        source_runs: sources,
+        destination_runs: destinations,
         filled: 1.0,
     }
 }

@@ -6,7 +6,7 @@ use super::{Source, is_map, nests, source};
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Op, Path, Program, ValueId};
 use crate::intra::{
-    self, Body, Buffer, BufferId, Gemm, Hop, Kernel, Library, Outer, Read, Register, Role, StepOp, Traverse,
+    self, Body, Buffer, BufferId, Gemm, Hop, Kernel, Library, Outer, Read, Register, Role, RowProduct, StepOp, Traverse,
 };
 
 /// The kernels of all groups, in order.
@@ -117,7 +117,8 @@ impl<'a> Emitter<'a> {
                 let scatter = (rows != group.nest[0]).then_some(group.nest[0]);
                 let (x, w) = (self.read(inner.x)?, self.place_of(w)?);
                 let scale = inner.scale.map(|scale| self.read(scale)).transpose()?;
-                Ok(Kernel::Gemm(Gemm { rows, x, scale, w, transposed, path, scatter, body }))
+                let product = RowProduct { rows, x, scale, w, transposed, path };
+                Ok(Kernel::Gemm(Gemm { product, scatter, body }))
             }
             _ => {
                 let mut writer = Writer::new(self, at, group);

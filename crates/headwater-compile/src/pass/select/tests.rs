@@ -50,7 +50,7 @@ fn rows_are_scaled_while_a_product_reads_them() {
         b.linear(scaled, w)
     });
     let [gemm] = &gemms(&before)[..] else { panic!("one product") };
-    assert!(gemm.scale.is_some() && gemm.body.steps.len() == 2, "{gemm:?}");
+    assert!(gemm.product.scale.is_some() && gemm.body.steps.len() == 2, "{gemm:?}");
     // Rows that somebody else reads are there anyway.
     let twice = program(D_OUT, |b, x, s, w| {
         let (x, s) = (b.lift(x, PAIR)?, b.lift(s, PAIR)?);
@@ -58,7 +58,7 @@ fn rows_are_scaled_while_a_product_reads_them() {
         let (a, c) = (b.linear(scaled, w)?, b.binary(Binary::Add, scaled, x)?);
         b.concat(a, c)
     });
-    assert!(gemms(&twice)[0].scale.is_none());
+    assert!(gemms(&twice)[0].product.scale.is_none());
     // A kernel that makes a row can scale it for nothing.
     let made = program(D_OUT, |b, x, s, w| {
         let sum = b.lift(x, Domain::Edge).and_then(|x| b.reduce(x, PAIR, Reduce::Sum))?;
@@ -66,7 +66,7 @@ fn rows_are_scaled_while_a_product_reads_them() {
         let scaled = b.binary(Binary::Mul, s, sum)?;
         b.linear(scaled, w)
     });
-    assert!(gemms(&made)[0].scale.is_none());
+    assert!(gemms(&made)[0].product.scale.is_none());
 }
 
 #[test]
@@ -78,9 +78,11 @@ fn products_are_scaled_where_rows_are_narrow() {
             b.binary(Binary::Mul, s, product)
         })
     };
-    assert!(gemms(&behind(D_IN + 1))[0].scale.is_some(), "gathered rows are narrower");
+    assert!(gemms(&behind(D_IN + 1))[0].product.scale.is_some(), "gathered rows are narrower");
     let narrow = &gemms(&behind(D_IN))[0];
-    assert!(narrow.scale.is_none() && narrow.body.steps.iter().any(|step| matches!(step.op, StepOp::Binary(..))));
+    assert!(
+        narrow.product.scale.is_none() && narrow.body.steps.iter().any(|step| matches!(step.op, StepOp::Binary(..)))
+    );
 }
 
 /// What is known of written nodes goes to those that are read, alone and added to what is there.
@@ -117,12 +119,18 @@ fn products_that_are_added_come_first() {
         source_pairs: rows[1],
         destination_pairs: rows[1],
         edges: rows[2],
+        source_runs: rows[1] / 100.0,
+        destination_runs: rows[1] / 100.0,
         filled: 1.0,
     };
-    let compiled =
-        compile(&layer("rgcn", &[("d_in", 64), ("d_out", 64)], &[]), &statistics, Optimisations::GPU).unwrap();
+    let on = Optimisations { product_sums: false, ..Optimisations::GPU };
+    let compiled = compile(&layer("rgcn", &[("d_in", 64), ("d_out", 64)], &[]), &statistics, on).unwrap();
     let forward = &compiled.forward.kernels;
-    assert!(matches!(&forward[0], Kernel::Gemm(gemm) if gemm.rows == Domain::DST), "{}", print(&compiled.forward));
+    assert!(
+        matches!(&forward[0], Kernel::Gemm(gemm) if gemm.product.rows == Domain::DST),
+        "{}",
+        print(&compiled.forward)
+    );
     let Some(Kernel::Traverse(last)) = forward.last() else { panic!("{}", print(&compiled.forward)) };
     assert_eq!(last.nest[0], Domain::DST);
     let hector = [("variant", text("hector"))];

@@ -33,7 +33,7 @@ impl Class {
         let nest = kernel.nest();
         match kernel {
             _ if nest.iter().all(is_type) => Self::Weights,
-            Kernel::Gemm(_) => Self::Products,
+            Kernel::Gemm(_) | Kernel::GemmSum(_) => Self::Products,
             Kernel::Outer(_) => Self::OuterProducts,
             _ if nest.first().is_some_and(is_type) => Self::Sums,
             _ if nest.contains(&Domain::Edge) => Self::Walks,

@@ -64,8 +64,9 @@ impl<'a> Link<'a> {
                 if pieces.len() > 1 && pieces.len() * LEAST_ROWS > context.graph.rows(*gemm.body_rows()) {
                     return Ok(None);
                 }
-                let scale = gemm.scale.as_ref().map(|scale| context.load(gemm.rows, scale)).transpose()?;
-                let what = What::Gemm { gemm, x: context.rows(gemm.rows, &gemm.x)?, scale, pieces };
+                let scale =
+                    gemm.product.scale.as_ref().map(|scale| context.load(gemm.product.rows, scale)).transpose()?;
+                let what = What::Gemm { gemm, x: context.rows(gemm.product.rows, &gemm.product.x)?, scale, pieces };
                 (what, Some(&gemm.body))
             }
             Kernel::Outer(outer) => {
@@ -81,7 +82,7 @@ impl<'a> Link<'a> {
                 let nest = Nest::new(context.graph, &traverse.nest, traverse.path)?;
                 (What::Traverse { nest, most_items: most_items(traverse, actions) }, Some(&traverse.body))
             }
-            Kernel::Library(_) => return Ok(None),
+            Kernel::GemmSum(_) | Kernel::Library(_) => return Ok(None),
         };
         let nest = match kernel {
             Kernel::Gemm(gemm) => std::slice::from_ref(gemm.body_rows()),
@@ -110,7 +111,7 @@ impl<'a> Link<'a> {
     pub fn numbers(&self, context: &Context<'_>) -> usize {
         let of_body = self.body.as_ref().map_or(0, |(body, actions, _)| held(body, actions, 0));
         let of_product = match &self.what {
-            What::Gemm { gemm, .. } => context.program[gemm.x.from].shape.len(),
+            What::Gemm { gemm, .. } => context.program[gemm.product.x.from].shape.len(),
             What::Outer { sum, .. } => sum.numbers(),
             _ => 0,
         };
@@ -170,9 +171,9 @@ impl<'a> Link<'a> {
             .map(|(body, actions, loads)| Code::new(body, actions, loads, context.step).with(|id| locals.get(id)));
         match (&self.what, &code) {
             (What::Gemm { gemm, x, scale, pieces }, Some(code)) => {
-                let local = locals.rows(gemm.x.from);
+                let local = locals.rows(gemm.product.x.from);
                 let scale = scale.as_ref().map(|(scales, index)| (*scales, index));
-                let scale = gemm.scale.as_ref().and_then(|read| locals.get(read.from)).or(scale);
+                let scale = gemm.product.scale.as_ref().and_then(|read| locals.get(read.from)).or(scale);
                 let product = Product::new(context, gemm, local.as_ref().unwrap_or(x), scale);
                 let (Some(product), Some(piece)) = (product, piece_of(pieces, rows.start)) else { return Ok(()) };
                 let stores = stores(code, &self.writes);

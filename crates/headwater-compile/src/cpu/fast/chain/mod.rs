@@ -68,7 +68,7 @@ fn may_join(program: &Program, chain: &[Kernel], kernel: &Kernel) -> bool {
     rows == others
         && reads(kernel).into_iter().all(is_own_row)
         && !(is_nested(kernel) && chain.iter().any(is_nested))
-        && !matches!(kernel, Kernel::Gemm(gemm) if is_made(gemm.w))
+        && !matches!(kernel, Kernel::Gemm(gemm) if is_made(gemm.product.w))
 }
 
 /// The rows that a kernel goes over, where blocks of them can be run one by one.
@@ -94,12 +94,12 @@ fn stores_outside(traverse: &Traverse) -> bool {
 fn reads(kernel: &Kernel) -> Vec<(Domain, &Read)> {
     match kernel {
         Kernel::Gemm(gemm) => {
-            let own = std::iter::once(&gemm.x).chain(&gemm.scale).map(|read| (gemm.rows, read));
+            let own = std::iter::once(&gemm.product.x).chain(&gemm.product.scale).map(|read| (gemm.product.rows, read));
             own.chain(loads(std::slice::from_ref(gemm.body_rows()), &gemm.body)).collect()
         }
         Kernel::Outer(outer) => vec![(outer.rows, &outer.x), (outer.rows, &outer.y)],
         Kernel::Traverse(traverse) => loads(&traverse.nest, &traverse.body).collect(),
-        Kernel::Library(_) => Vec::new(),
+        Kernel::GemmSum(_) | Kernel::Library(_) => Vec::new(),
     }
 }
 

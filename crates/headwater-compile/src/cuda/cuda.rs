@@ -15,7 +15,7 @@ use crate::adjacency::{Adjacency, RelationEdges};
 use crate::error::{Error, Result};
 use crate::front::{self, Arguments, BUILTIN};
 use crate::inter::Domain;
-use crate::intra::{Buffer, BufferId, Program, Role};
+use crate::intra::{self, Buffer, BufferId, Program, Role};
 use crate::pass::{Optimisations, Statistics, compile};
 
 /// What every kernel takes. How far it reaches is in the tables behind these pointers.
@@ -50,16 +50,36 @@ pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
         let layer = front::read(name, text, &Arguments { sizes, ..Arguments::default() })?;
         let lists = |dst| RelationEdges { src_type: 1 - dst, dst_type: dst, offsets: &[0, 1, 2], sources: &[0, 1] };
         let graph = Adjacency::new(&[2, 2], &[2, 2], &[lists(0), lists(1)])?;
-        let compiled = compile(&layer.program, &Statistics::of(&graph), Optimisations::GPU)?;
-        for program in [&compiled.forward, &compiled.backward] {
-            let precisions = [Precision::default(), Precision::F32, Precision::Tf32, Precision::Bf16];
-            // The others differ in products alone, which one layer shows.
-            let some = if name == "sage" { &precisions[..] } else { &precisions[..1] };
+        let small = Statistics::of(&graph);
+        let compiled = compile(&layer.program, &small, Optimisations::GPU)?;
+        let precisions = [Precision::default(), Precision::F32, Precision::Tf32, Precision::Bf16];
+        // The others differ in products alone, which one layer shows.
+        let some = if name == "sage" { &precisions[..] } else { &precisions[..1] };
+        let mut add = |program: &Program, precisions: &[Precision]| {
             let whole = |precision: &Precision| sources(&emit(program, *precision), 1);
-            builds.extend(some.iter().flat_map(whole).map(|source| (source, Defines::new())));
+            builds.extend(precisions.iter().flat_map(whole).map(|source| (source, Defines::new())));
+        };
+        [&compiled.forward, &compiled.backward].into_iter().for_each(|program| add(program, some));
+        // Products are added up by node where many pairs of a type lie beside each other.
+        if name == "rgcn" {
+            let compiled = compile(&layer.program, &with_long_runs(small), Optimisations::GPU)?;
+            let has_sums =
+                |program: &&Program| program.kernels.iter().any(|kernel| matches!(kernel, intra::Kernel::GemmSum(_)));
+            [&compiled.forward, &compiled.backward]
+                .into_iter()
+                .filter(has_sums)
+                .for_each(|program| add(program, &precisions));
         }
     }
     Ok(builds)
+}
+
+/// A graph of the same types whose pairs lie in long runs of one type.
+fn with_long_runs(small: Statistics) -> Statistics {
+    let (nodes, pairs, runs) = (1e6, 4e6, 4e4);
+    let small = Statistics { sources: nodes, destinations: nodes, edges: 2.0 * pairs, ..small };
+    let small = Statistics { source_pairs: pairs, destination_pairs: pairs, ..small };
+    Statistics { source_runs: runs, destination_runs: runs, ..small }
 }
 
 /// A program made ready to run on a GPU.
@@ -420,4 +440,23 @@ fn grid(stream: &Stream, blocks: Blocks, graph: &DeviceGraph) -> Option<Grid> {
             shared_bytes: u32::try_from(shared_bytes).unwrap_or(u32::MAX),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is compiled with a real compiler without a GPU has every kind of launch that layers have.
+    #[test]
+    fn builds_have_every_kind_of_launch() {
+        let builds = kernel_builds().unwrap();
+        let texts: Vec<String> = builds.iter().map(|(source, _)| source.full_text()).collect();
+        // Their definitions have no arguments in angle brackets.
+        for call in ["hw_product<", "hw_outer<", "hw_add_products<", "hw_total<"] {
+            assert!(texts.iter().any(|text| text.contains(call)), "{call}");
+        }
+        for mode in ["HW_TF32X3", "HW_TF32", "HW_BF16"] {
+            assert!(texts.iter().any(|text| text.contains(&format!("hw_add_products<{mode},"))), "{mode}");
+        }
+    }
 }

@@ -26,7 +26,11 @@ use crate::run_folder::RunFolder;
 use crate::task::{self, Inverse, Task};
 
 fn planted(folder: &Path) -> Task {
-    let recipe = Planted { nodes: 600, edges_per_node: 8, classes: 4, features: 16, ..Planted::default() };
+    planted_of(600, folder)
+}
+
+fn planted_of(nodes: u64, folder: &Path) -> Task {
+    let recipe = Planted { nodes, edges_per_node: 8, classes: 4, features: 16, ..Planted::default() };
     let dataset = folder.join("dataset");
     if !dataset.exists() {
         recipe.recipe().unwrap().write(&dataset, &Silent).unwrap();

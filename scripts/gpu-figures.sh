@@ -8,12 +8,13 @@
 #   pyg, triton  against those, on all shapes
 #   suites       `bench layer --suite`: systems with every kernel, optimisations, memory, width
 #   precisions   TF32x3, TF32 and bf16 side by side
+#   sums         products that are added up by node, with and without, and by how many nodes a thread block has
 #   hubs         GCN, SAGE, GAT on arxiv, products and `hub`, and against PyG
 #   modes        `bench train`: features in GPU memory, tiered and read from the host, on papers100M's shape
 #   widths       a step of GAT with 315 and with 800 features
 set -uo pipefail
 cd "$(dirname "$0")/.."
-known=" expert expert-large tf32 pyg triton suites precisions hubs modes widths "
+known=" expert expert-large tf32 pyg triton suites precisions sums hubs modes widths "
 for what in "$@"; do
     [[ $known == *" $what "* ]] || { echo "$0: $what is none of$known" >&2 && exit 2; }
 done
@@ -54,6 +55,12 @@ for what in "$@"; do
     suites) for suite in systems memory width optimisations; do layer "$suite" --suite "$suite"; done ;;
     precisions)
         layer precisions --like biokg,am,mag --model rgcn,rgat,hgt --variant hector --precision tf32x3,tf32,bf16
+        ;;
+    sums)
+        shapes=(--like bgs,biokg,am,mag --model rgcn,rgat,hgt --variant hector --direction both)
+        layer sums "${shapes[@]}"
+        layer sums-without "${shapes[@]}" --without product_sums
+        for nodes in 192 96; do layer "sums-$nodes" "${shapes[@]}" --tune "nodes=$nodes"; done
         ;;
     hubs)
         layer hubs --like hub,arxiv,products --model gcn,sage,gat

@@ -53,7 +53,8 @@ struct HwTile {
     u32 type, first, count;
 };
 __device__ inline HwTile hw_listed_tile(const HwTiles &tiles, u32 at) {
-    return HwTile{tiles.all[3 * at], tiles.all[3 * at + 1], tiles.all[3 * at + 2]};
+    const u32 *tile = tiles.all + 3 * (u64)at;
+    return HwTile{tile[0], tile[1], tile[2]};
 }
 
 // Which rows of another domain the members of all rows lead to, member after member; null where they are looked up by maps.

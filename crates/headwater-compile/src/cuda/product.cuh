@@ -93,7 +93,7 @@ struct HwRange {
 };
 
 // The rows of a tile that a warp has which makes all columns of them: 32.
-struct HwApart {
+struct HwRowsOfWarp {
     __device__ static HwRange of(const HwTile &tile) { return HwRange{threadIdx.x / 32 * 32, tile.count}; }
 };
 
@@ -249,7 +249,7 @@ __device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles 
     const u64 all = (u64)count * TIMES;
     const u32 begin = (u32)(all * blockIdx.x / gridDim.x), end = (u32)(all * (blockIdx.x + 1) / gridDim.x);
     if (begin == end) return;
-    HwAhead<TILE, TIMES, HwApart, X> ahead(x, tiles, rows, count, begin, end);
+    HwAhead<TILE, TIMES, HwRowsOfWarp, X> ahead(x, tiles, rows, count, begin, end);
     // What is loaded next: a round of steps of a slab of `ahead.tile`, for as long as there is one.
     u32 slab = TIMES == 1 ? 0 : begin / count, round = 0;
     float4 ring[RING][4];

@@ -34,6 +34,8 @@ const STEP: usize = 16;
 const AHEAD: usize = 4 * STEP;
 /// Shared memory that matrices get in a thread block: two blocks of an SM of the smallest GPUs have so much, or one of two.
 const KEPT_BYTES: usize = 96 << 10;
+/// Rows times columns of a tile of products that are added up: 32 by 32 of each of four warps; as `product_sum.cuh` has it.
+const PRODUCTS_OF_A_TILE: usize = 4 * 32 * 32;
 /// Rows and columns that a thread block makes of a product of weights; as `outer.cuh` has it.
 const WEIGHTS_TILE: usize = 32;
 
@@ -90,9 +92,8 @@ impl Writer<'_> {
     /// Rows times matrices, added up by the nodes that rows belong to, and what is done with every sum.
     pub fn product_sum(&mut self, sum: &GemmSum, nodes: usize, entry: &str, precision: Precision) -> Blocks {
         let Shape::Row { heads, width: to } = sum.shape() else { return nothing(sum.to) };
-        let columns = if to > SIDE / 2 { SIDE } else { SIDE / 2 };
-        let (across, mode) = (to.div_ceil(columns), precision.name());
-        let slabs = heads * across;
+        let (columns, slabs, mode) = (sum.columns(), sum.slabs(), precision.name());
+        let across = slabs / heads.max(1);
         let count = domain_number(sum.to);
         let out = self.epilogue(Behind::sum(sum), &format!("HwOut_{entry}"), to);
         let terms: Vec<String> = sum
@@ -125,8 +126,7 @@ impl Writer<'_> {
         let (from, width) = if term.transposed { (cols, rows) } else { (rows, cols) };
         let x = self.rows_of(&format!("HwX_{name}"), term.rows, &term.x, term.scale.as_ref(), Some(to));
         self.line(&format!("const HwX_{name} x_{name} = {x};"));
-        // As many rows as the warps of a block make that have other columns.
-        let cut = Cut::ByNodes(ByNodes { to, nodes }, 4 * 32 * 32 / columns);
+        let cut = Cut::ByNodes(ByNodes { to, nodes }, PRODUCTS_OF_A_TILE / columns);
         let tiles = self.tiles(Tiling { rows: term.rows, types, path: term.path, cut });
         let (w, count) = (self.buffer(term.w), domain_number(term.rows));
         format!(

@@ -1,7 +1,7 @@
 // Products of rows, added up by the nodes that rows belong to, with no row of products in memory.
 //
-// Bytes: each row once a slab of 64 columns, what is made of the sums once; out of a cache, the matrix of each run of rows of one type
-// that belong to the nodes of a thread block. Flops as in product.cuh, for runs that are rounded up to 16 rows a warp.
+// Bytes: each row once a slab of 64 columns, what is made of the sums once; out of caches, the matrix of every tile of rows of one type
+// that belong to the nodes of a thread block, once a warp that has rows of it. Flops as in product.cuh, for runs that are rounded up to 16 rows a warp.
 //
 // A thread block has the sums of NODES neighbouring nodes in shared memory. Its four warps take a tile of rows of one type: a warp makes
 // 32 columns of up to 32 rows with tensor cores (mma.cuh). Rows, and the warp's columns of their matrix, come straight into the registers
@@ -10,7 +10,7 @@
 // term and type by type, in the same order for every grid and for every NODES.
 
 // The rows of a tile that a warp of a block has which makes COLUMNS columns: an equal share of them, in sixteens.
-template <u32 COLUMNS> struct HwShared {
+template <u32 COLUMNS> struct HwRowsOfGroup {
     __device__ static HwRange of(const HwTile &tile) {
         const u32 GROUPS = HW_TENSOR_WARPS * 32 / COLUMNS, group = threadIdx.x / COLUMNS;
         const u32 each = ((tile.count + GROUPS - 1) / GROUPS + 15) / 16 * 16, first = group * each;
@@ -56,11 +56,12 @@ __device__ inline void hw_add_products(const X &x, const float *w, const HwTiles
     const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, own_column = threadIdx.x % COLUMNS / 32 * 32;
     const u32 begin = tiles.starts[place], end = tiles.starts[place + 1];
     if (begin == end) return;
-    HwAhead<HW_SIDE, 1, HwShared<COLUMNS>, X> ahead(x, tiles, rows, 0, begin, end);
+    HwAhead<HW_SIDE, 1, HwRowsOfGroup<COLUMNS>, X> ahead(x, tiles, rows, 0, begin, end);
     u32 round = 0;
     float4 ring[RING][4], matrix[RING][4];
     const auto load = [&](u32 r) {
-        const bool is_there = ahead.tile.count != 0 && round * RING + r < STEPS;
+        const bool has_rows = HwRowsOfGroup<COLUMNS>::of(ahead.tile).first < ahead.tile.count;
+        const bool is_there = has_rows && round * RING + r < STEPS;
         const u32 deep = (round * RING + r) * 16 + t * 4;
 #pragma unroll
         for (u32 i = 0; i < 4; i++) ring[r][i] = hw_four<FROM>(x.row(ahead.from[i]) + head * FROM, deep, is_there);
@@ -79,7 +80,7 @@ __device__ inline void hw_add_products(const X &x, const float *w, const HwTiles
     u32 last_type = own.type;
     for (u32 at = begin; at < end; at++) {
         const HwTile next = ahead.tile;
-        const HwRange range = HwShared<COLUMNS>::of(own);
+        const HwRange range = HwRowsOfGroup<COLUMNS>::of(own);
         u32 to[4];
         float scale[4];
 #pragma unroll

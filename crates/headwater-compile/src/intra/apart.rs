@@ -6,6 +6,9 @@ use super::{
 };
 use crate::inter::{Binary, Domain, Path, Reduce, Shape};
 
+/// Columns of sums that a warp makes; as `product_sum.cuh` has it.
+const COLUMNS_OF_A_WARP: usize = 32;
+
 impl Program {
     /// The program without sums of products.
     #[must_use]
@@ -42,6 +45,23 @@ impl GemmSum {
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.body.steps.first().map_or(Shape::SCALAR, |sum| sum.shape)
+    }
+
+    /// Columns of sums that a thread block of a GPU has at a time: those of two warps, or of one.
+    #[must_use]
+    pub fn columns(&self) -> usize {
+        if self.width() > COLUMNS_OF_A_WARP { 2 * COLUMNS_OF_A_WARP } else { COLUMNS_OF_A_WARP }
+    }
+
+    /// Thread blocks that the same nodes take: all columns of all heads.
+    #[must_use]
+    pub fn slabs(&self) -> usize {
+        self.shape().heads() * self.width().div_ceil(self.columns())
+    }
+
+    /// Elements of a head.
+    fn width(&self) -> usize {
+        self.shape().len() / self.shape().heads().max(1)
     }
 
     /// Kernels that do the same, with buffers that `temporary` makes.

@@ -10,7 +10,8 @@ use super::statistics::RUN_NODES;
 use super::{Statistics, scatter_reads};
 use crate::inter::{Domain, Shape, Side};
 use crate::intra::{
-    Body, Buffer, BufferId, Kernel, Library, Outer, Program, Read, Role, RowProduct, SUM_NODES, StepOp, Traverse,
+    Body, Buffer, BufferId, GemmSum, Kernel, Library, Outer, Program, Read, Role, RowProduct, SUM_NODES, StepOp,
+    Traverse,
 };
 
 /// What a kernel or a program costs.
@@ -26,8 +27,6 @@ pub struct Cost {
     pub gathered_rows: f64,
     /// Bytes that a GPU could move in order in the time that its kernels take; 0 on a CPU.
     pub gpu_bytes: f64,
-    /// Bytes that a kernel reads again and again, so that they come out of a cache.
-    pub cached_bytes: f64,
 }
 
 /// Operations of a CPU in the time of one byte.
@@ -45,10 +44,12 @@ const FUNCTION_FLOPS: f64 = 8.0;
 const LAUNCH_BYTES: f64 = 14e6;
 /// Rows of a run's last tile that are none, in the mean.
 const EMPTY_ROWS: f64 = 16.0;
-/// Thread blocks of such a kernel that a GPU has at once: fewer nodes a block are chosen where there are less.
-const BLOCKS: f64 = 264.0;
+/// Elements of rows that a step of tensor cores takes; as `cuda/product.rs` has it.
+const STEP: usize = 16;
+/// Thread blocks of such a kernel that an H200 has at once.
+const SUM_BLOCKS: f64 = 264.0;
 /// Speed of a cache that all of a GPU reads from, in that of memory.
-pub(super) const CACHE_SPEED: f64 = 1.6;
+const CACHE_SPEED: f64 = 1.6;
 
 impl Cost {
     /// Bytes in both directions.
@@ -69,8 +70,14 @@ impl Cost {
     pub fn on_gpu(self, program: &Program, statistics: &Statistics) -> Self {
         let one = |(kernel, cost): (&Kernel, &Self)| {
             let moved = cost.bytes() + scatter_reads::extra_bytes(program, kernel, statistics);
-            let cached = (cost.bytes() + cost.cached_bytes) / CACHE_SPEED;
-            moved.max(cached).max(cost.flops / GPU_FLOPS_PER_BYTE) + launches(kernel) * LAUNCH_BYTES
+            let busy = match kernel {
+                Kernel::GemmSum(sum) => {
+                    let by = |nodes: usize| sum_bytes(program, sum, statistics, (nodes, SUM_BLOCKS));
+                    SUM_NODES.into_iter().map(by).fold(f64::INFINITY, f64::min)
+                }
+                _ => moved.max(cost.flops / GPU_FLOPS_PER_BYTE),
+            };
+            busy + launches(kernel) * LAUNCH_BYTES
         };
         Self { gpu_bytes: program.kernels.iter().zip(&kernels(program, statistics)).map(one).sum(), ..self }
     }
@@ -84,7 +91,6 @@ impl std::iter::Sum for Cost {
             written_bytes: a.written_bytes + b.written_bytes,
             gathered_rows: a.gathered_rows + b.gathered_rows,
             gpu_bytes: a.gpu_bytes + b.gpu_bytes,
-            cached_bytes: a.cached_bytes + b.cached_bytes,
         })
     }
 }
@@ -127,6 +133,33 @@ fn total_of(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |sum, number| sum + number)
 }
 
+/// Bytes that a GPU could move in order while products are added up by so many nodes a thread block, of which it has so many at once. Of every run of
+/// rows of one type some rows are empty, and its matrix is read again, out of a cache.
+pub(super) fn sum_bytes(
+    program: &Program,
+    sum: &GemmSum,
+    statistics: &Statistics,
+    (nodes, blocks): (usize, f64),
+) -> f64 {
+    let mut counter = Counter { program, statistics, cost: Cost::default() };
+    let slabs = sum.slabs() as f64;
+    let (mut cached, mut flops) = (0.0, 0.0);
+    for term in &sum.terms {
+        counter.product(term);
+        let (rows, shorter) = (statistics.rows(term.rows), RUN_NODES as f64 / nodes as f64);
+        let runs = (statistics.runs(term.rows) * shorter).min(rows);
+        let depth = program[term.x.from].shape.len() / sum.shape().heads().max(1);
+        let matrix = slabs * sum.columns() as f64 * depth.next_multiple_of(STEP) as f64;
+        flops += 2.0 * (rows + EMPTY_ROWS * runs) * matrix;
+        cached += runs * matrix * NUMBER_BYTES;
+    }
+    counter.body(std::slice::from_ref(&sum.to), &sum.body);
+    let moved = counter.cost.bytes();
+    let busy = moved.max((moved + cached) / CACHE_SPEED).max(flops / GPU_FLOPS_PER_BYTE);
+    let waves = ((statistics.rows(sum.to) / nodes as f64).ceil() * slabs / blocks).max(f64::MIN_POSITIVE);
+    busy * waves.ceil() / waves
+}
+
 /// Launches of a kernel on a GPU: sums over the rows of types are those of chunks, and theirs.
 fn launches(kernel: &Kernel) -> f64 {
     match kernel {
@@ -157,7 +190,6 @@ impl Counter<'_> {
             Kernel::GemmSum(sum) => {
                 for term in &sum.terms {
                     self.product(term);
-                    self.pad(sum.to, term);
                 }
                 self.body(std::slice::from_ref(&sum.to), &sum.body);
             }
@@ -188,17 +220,6 @@ impl Counter<'_> {
             self.cost.flops += self.statistics.rows(product.rows) * self.program[product.x.from].shape.len() as f64;
         }
         self.read_all(product.w);
-    }
-
-    /// What products cost more whose rows are taken by the nodes that they belong to: of every run of one type some rows are empty, and its
-    /// matrix is read again, out of a cache.
-    fn pad(&mut self, to: Domain, product: &RowProduct) {
-        let nodes = SUM_NODES.into_iter().find(|nodes| self.statistics.rows(to) >= BLOCKS * *nodes as f64);
-        let shorter = RUN_NODES as f64 / nodes.unwrap_or(SUM_NODES[SUM_NODES.len() - 1]) as f64;
-        let runs = (self.statistics.runs(product.rows) * shorter).min(self.statistics.rows(product.rows));
-        let w = self.program[product.w].shape.len() as f64;
-        self.cost.flops += 2.0 * EMPTY_ROWS * runs * w;
-        self.cost.cached_bytes += runs * w * NUMBER_BYTES;
     }
 
     fn outer(&mut self, outer: &Outer) {
@@ -345,7 +366,6 @@ mod tests {
             written_bytes: 200.0 * 4.0 * 4.0,
             gathered_rows: 200.0,
             gpu_bytes: 0.0,
-            cached_bytes: 0.0,
         };
         assert_eq!((cost, kept), (wanted, 0.0));
     }

@@ -68,6 +68,7 @@ impl Found {
     /// The program with the sum at its place and without the products.
     fn applied(self, program: &Program, at: usize) -> Program {
         let mut program = program.clone();
+        program.schedules.clear();
         program.kernels[at] = Kernel::GemmSum(self.sum);
         let mut place = 0;
         program.kernels.retain(|_| {

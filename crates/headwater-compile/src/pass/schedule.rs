@@ -4,7 +4,6 @@
 //! and the rows themselves are loads that wait for each other. How many rows are under way follows from the lanes that a row takes and from
 //! the registers of an SM. Outer products are bound by memory's speed; every chunk adds a matrix that is written and read again.
 
-use super::statistics::RUN_NODES;
 use super::{Statistics, cost};
 use crate::intra::{Kernel, KernelSchedule, Program, Step, StepOp, Traverse, most_alone};
 
@@ -37,8 +36,6 @@ const LOADS_BEFORE: f64 = 2.0;
 const MOST_HELD: f64 = 32.0;
 /// Numbers of a row that one lane has all of; as `cuda/loops.rs` has it.
 const MOST_IN_A_LANE: f64 = 8.0;
-/// Columns of sums that a thread block has at most; as `cuda/product.rs` has it.
-const MOST_COLUMNS: usize = 64;
 /// How much of the longest row that a group has alone comes on top of what rows take: it begins first, but not all groups have one.
 const LIKELY_LONG: f64 = 0.5;
 /// How much faster another schedule must be for the usual one to be left.
@@ -83,11 +80,7 @@ fn seconds(
             uneven * moved / busy + 2.0 * chunks * matrix / machine.bytes_per_second
         }
         (Kernel::GemmSum(sum), KernelSchedule::Sums { nodes }) => {
-            let slabs = sum.shape().len().div_ceil(MOST_COLUMNS) as f64;
-            let waves = (statistics.rows(sum.to) / nodes as f64).ceil() * slabs / (2.0 * machine.sms);
-            let runs = RUN_NODES as f64 / nodes as f64;
-            let cached = (cost.bytes() + runs * cost.cached_bytes) / cost::CACHE_SPEED / machine.bytes_per_second;
-            moved.max(cached) * waves.ceil() / waves.max(f64::MIN_POSITIVE)
+            cost::sum_bytes(program, sum, statistics, (nodes, 2.0 * machine.sms)) / machine.bytes_per_second
         }
         _ => moved,
     }

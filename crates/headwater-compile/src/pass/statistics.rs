@@ -24,7 +24,7 @@ pub struct Statistics {
     pub destination_pairs: f64,
     /// Edges.
     pub edges: f64,
-    /// Runs of source pairs: those of one edge type whose nodes lie within the same [`RUN_NODES`] neighbours.
+    /// Runs of source pairs: those of one edge type whose nodes lie within the same `RUN_NODES` neighbours.
     pub source_runs: f64,
     /// Runs of destination pairs.
     pub destination_runs: f64,
@@ -178,13 +178,13 @@ impl Statistics {
     /// Whether what is compiled for one is right for the other: the same types, and rows of about the same number.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
-        Domain::ALL.iter().all(|domain| {
+        let is_near = |one: f64, two: f64| one.max(two) <= MOST_DIFFERENCE * one.min(two).max(1.0);
+        let of_rows = |domain: &Domain| {
             let (one, two) = (self.rows(*domain), other.rows(*domain));
-            if domain.is_type() {
-                return (one - two).abs() < 0.5;
-            }
-            one.max(two) <= MOST_DIFFERENCE * one.min(two).max(1.0)
-        })
+            if domain.is_type() { (one - two).abs() < 0.5 } else { is_near(one, two) }
+        };
+        let of_runs = |side: Side| is_near(self.runs(Domain::Pair(side)), other.runs(Domain::Pair(side)));
+        Domain::ALL.iter().all(of_rows) && [Side::Src, Side::Dst].into_iter().all(of_runs)
     }
 
     /// Whether values are computed once a pair instead of once an edge, where pairs that are nearly as many as edges are taken or not.
@@ -268,6 +268,8 @@ mod tests {
         assert!(one.is_like(&with(4.0 * one.edges, one.edge_types)) && with(one.edges / 4.0, 474.0).is_like(&one));
         assert!(!one.is_like(&with(4.1 * one.edges, one.edge_types)) && !with(one.edges / 4.1, 474.0).is_like(&one));
         assert!(!one.is_like(&with(one.edges, 473.0)), "weights have a row a type");
+        let shuffled = Statistics { source_runs: 5.0 * one.source_runs, ..one };
+        assert!(!one.is_like(&shuffled), "runs decide, too");
         let (empty, small) = (with(0.0, 474.0), with(3.0, 474.0));
         assert!(empty.is_like(&small) && !empty.is_like(&one));
     }

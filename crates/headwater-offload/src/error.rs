@@ -44,7 +44,7 @@ pub enum Error {
     Unreadable {
         /// The block's number.
         block: u64,
-        /// Its length.
+        /// Length of the block in bytes.
         bytes: usize,
         /// What the disk said.
         why: Arc<headwater_memory::io::Error>,
@@ -58,7 +58,7 @@ pub enum Error {
     Damaged {
         /// The block's number.
         block: u64,
-        /// Its length.
+        /// Length of the block in bytes.
         bytes: usize,
         /// First byte of the block.
         from: usize,

@@ -162,11 +162,9 @@ fn lower_kernel(kernel: &Kernel, schedule: KernelSchedule, precision: Precision,
 /// Whether products are added up where they are made: by tensor cores, four elements at a time, where what is done with the sums goes element by
 /// element.
 fn is_added_up(sum: &GemmSum, precision: Precision, buffers: &[Buffer]) -> bool {
-    let is_in_fours = |term: &RowProduct| match buffers[term.w.at()].shape {
-        Shape::Matrix { rows, cols, .. } => rows.is_multiple_of(4) && cols.is_multiple_of(4),
-        Shape::Row { .. } => false,
-    };
-    precision != Precision::F32 && sum.terms.iter().all(is_in_fours) && Epilogue::of(&sum.body, false).is_some()
+    precision != Precision::F32
+        && sum.terms.iter().all(|term| term.is_in_fours(buffers))
+        && Epilogue::of(&sum.body, false).is_some()
 }
 
 /// A product, and a nest for what cannot be done where it is made.

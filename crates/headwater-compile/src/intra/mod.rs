@@ -171,6 +171,13 @@ impl RowProduct {
     pub fn reads(&self) -> impl Iterator<Item = BufferId> + '_ {
         std::iter::once(self.x.from).chain(self.scale.as_ref().map(|scale| scale.from)).chain([self.w])
     }
+
+    /// Whether vectors on both sides of the matrices come in fours, as tensor cores are given them.
+    #[must_use]
+    pub fn is_in_fours(&self, buffers: &[Buffer]) -> bool {
+        let Shape::Matrix { rows, cols, .. } = buffers[self.w.at()].shape else { return false };
+        rows.is_multiple_of(4) && cols.is_multiple_of(4)
+    }
 }
 
 impl Gemm {

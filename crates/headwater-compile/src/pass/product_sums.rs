@@ -2,7 +2,7 @@
 //!
 //! A product with the rows of one node each that is added to such a sum, as that of a layer's root, is one more term of it.
 
-use crate::inter::{Binary, Domain, Path, Reduce, Shape};
+use crate::inter::{Binary, Domain, Path, Reduce};
 use crate::intra::{
     Body, BufferId, Gemm, GemmSum, Kernel, Program, Register, Role, RowProduct, Step, StepOp, Traverse,
 };
@@ -43,7 +43,7 @@ impl Found {
         let pairs =
             maker(program, at, &body.steps[*product], |gemm| gemm.scatter.is_none() && gemm.product.rows == pairs)?;
         let is_typed = program[pairs.1.w].domain == Domain::EdgeType;
-        let fits = |product: &RowProduct| fits(program, product);
+        let fits = |product: &RowProduct| product.is_in_fours(&program.buffers);
         if !(is_sum && is_typed && fits(&pairs.1)) {
             return None;
         }
@@ -142,12 +142,6 @@ fn is_product(kernel: &Kernel, to: BufferId) -> bool {
     let Kernel::Gemm(gemm) = kernel else { return false };
     let ops: Vec<&StepOp> = gemm.body.steps.iter().map(|step| &step.op).collect();
     matches!(ops[..], [StepOp::Product, StepOp::Store(_, id)] if *id == to)
-}
-
-/// Whether vectors on both sides of a product come in fours, as tensor cores are given them.
-fn fits(program: &Program, product: &RowProduct) -> bool {
-    let Shape::Matrix { rows, cols, .. } = program[product.w].shape else { return false };
-    rows.is_multiple_of(4) && cols.is_multiple_of(4)
 }
 
 /// The only step that reads a register.

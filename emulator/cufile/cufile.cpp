@@ -78,12 +78,11 @@ bool is_registered(State& all, std::uintptr_t base, std::size_t end) {
 
 ssize_t transfer(void* handle, void* base, std::size_t bytes, off_t offset, off_t at, bool is_read) {
     auto& all = state();
-    long late;
-    {
+    const auto is_late = [&all, begun = std::chrono::steady_clock::now()] {
         Locked hold(all.lock);
-        late = all.settings["late_ms"];
-    }
-    if (late > 0) std::this_thread::sleep_for(std::chrono::milliseconds(late));
+        return std::chrono::steady_clock::now() - begun < std::chrono::milliseconds(all.settings["late_ms"]);
+    };
+    while (is_late()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     bool is_flipped = false;
     {
         Locked hold(all.lock);
@@ -204,7 +203,8 @@ EXPORT ssize_t cuFileWrite(void* handle, const void* base, std::size_t bytes, of
 }
 
 // Sets what the machine has or what comes next: nvfs, p2p, parameters (whether there are any), file (1: refused), most (bytes a call),
-// fail_reads and fail_writes (calls that fail) with code (errno, or cuFile's above 5000), flip (reads with a wrong bit), late_ms.
+// fail_reads and fail_writes (calls that fail) with code (errno, or cuFile's above 5000), flip (reads with a wrong bit), late_ms
+// (how long calls take, those that have begun too).
 EXPORT void hwemu_cufile(const char* name, long value) {
     auto& all = state();
     Locked hold(all.lock);

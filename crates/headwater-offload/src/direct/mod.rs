@@ -20,10 +20,14 @@ use crate::error::{Error, Result};
 use sum::DeviceSum;
 pub use sum::kernel_builds;
 
+const ENDED: &str = "all of them have ended";
+
 /// cuFile by threads.
 pub(crate) struct DirectTransfer {
     /// `None` once threads should end.
     work: Option<Sender<Work>>,
+    /// Why nothing is taken any more, once a disk has not answered.
+    lost: Option<String>,
     answers: Receiver<PieceAnswer<DirectMemory>>,
     threads: Vec<JoinHandle<()>>,
     files: Vec<OpenFile>,
@@ -68,6 +72,7 @@ impl DirectTransfer {
         };
         Ok(Self {
             work: Some(work),
+            lost: None,
             answers,
             threads: (0..DEPTH).map(start).collect::<Result<_>>()?,
             files,
@@ -81,12 +86,14 @@ impl DirectTransfer {
 
 impl Transfer<DirectMemory> for DirectTransfer {
     fn submit(&mut self, request: PieceRequest, slot: DirectMemory) -> Result<(), (DirectMemory, Error)> {
-        let (Some(file), Some(work)) = (self.files.get(request.file), &self.work) else {
+        let Some(file) = self.files.get(request.file) else {
             let must_be = "one of those that were opened";
             return Err((slot, Error::Setting { field: "file", value: request.file as u64, must_be }));
         };
+        let ended = || Error::Thread { why: self.lost.clone().unwrap_or_else(|| ENDED.to_owned()) };
+        let Some(work) = &self.work else { return Err((slot, ended())) };
         let sent = work.send(Work { request, file: file.clone(), slot });
-        sent.map_err(|unsent| (unsent.0.slot, Error::Thread { why: "all of them have ended".to_owned() }))?;
+        sent.map_err(|unsent| (unsent.0.slot, ended()))?;
         self.held += 1;
         Ok(())
     }
@@ -106,12 +113,12 @@ impl Transfer<DirectMemory> for DirectTransfer {
                 (self.held, self.work) = (0, None);
                 // What comes late goes at once: nobody listens.
                 self.answers = channel().1;
-                Err(Error::Thread {
-                    why: match why {
-                        RecvTimeoutError::Timeout => format!("no answer from cuFile in {:?}", self.timeout),
-                        RecvTimeoutError::Disconnected => "all of them have ended".to_owned(),
-                    },
-                })
+                let why = match why {
+                    RecvTimeoutError::Timeout => format!("no answer from cuFile in {:?}", self.timeout),
+                    RecvTimeoutError::Disconnected => ENDED.to_owned(),
+                };
+                self.lost = Some(why.clone());
+                Err(Error::Thread { why })
             }
         }
     }
@@ -129,8 +136,8 @@ impl Transfer<DirectMemory> for DirectTransfer {
 
 impl Drop for DirectTransfer {
     fn drop(&mut self) {
-        let was_lost = self.work.take().is_none();
-        for thread in self.threads.drain(..).filter(|_| !was_lost) {
+        self.work = None;
+        for thread in self.threads.drain(..).filter(|_| self.lost.is_none()) {
             // A panic there was told as an answer that never came.
             let _ = thread.join();
         }

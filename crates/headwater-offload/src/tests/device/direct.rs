@@ -222,15 +222,18 @@ fn a_disk_that_does_not_answer_is_given_up() {
     let folder = tempfile::tempdir().unwrap();
     let stream = Stream::new(&gpu).unwrap();
     let mut config = config(folder.path());
-    config.disk.as_mut().unwrap().timeout = Duration::from_millis(300);
+    config.disk.as_mut().unwrap().timeout = Duration::from_secs(3);
     let offloader = Offloader::new(GpuLane::direct(&gpu).unwrap(), &config).unwrap();
     let (block, wanted) = on_disk(&offloader, &stream);
-    cufile.set("late_ms", 3000);
+    cufile.set("late_ms", 60_000);
     let begun = Instant::now();
-    let why = back(&offloader, &stream, block, wanted.len()).map(|_| ()).unwrap_err();
-    assert!(why.to_string().contains("no answer from cuFile in 300ms"), "{why}");
+    // Nor is it asked a second time.
+    for _ in 0..2 {
+        let why = back(&offloader, &stream, block, wanted.len()).map(|_| ()).unwrap_err();
+        assert!(why.to_string().contains("no answer from cuFile in 3s"), "{why}");
+    }
     drop(offloader);
-    assert!(begun.elapsed() < Duration::from_secs(2), "nobody waits for it");
+    assert!(begun.elapsed() < Duration::from_secs(30), "nobody waits for it");
     cufile.set("late_ms", 0);
     // What it had comes back to nobody, and goes.
     while cufile.count("memory") > 0 {

@@ -19,11 +19,19 @@ struct Thread {
     unsigned spins;   // atomics since the thread last gave way
 };
 
-enum class WarpOp : unsigned { sync, ballot, any, all, shuffle, match, reduce };
+enum class WarpOp : unsigned { sync, ballot, any, all, shuffle, match, reduce, multiply };
 
 // What a rendezvous of a warp gives back to each of its lanes: the values all lanes brought.
 struct Lanes {
     unsigned long long value[32];
+};
+
+// A lane's fragments of a product of matrices, in the order of PTX's mma.m16n8k8 (TF32) or mma.m16n8k16 (bf16): 4 floats of d, which is
+// c too, 4 words of a, 2 of b.
+struct Fragments {
+    float* sums;
+    const unsigned *left, *right;
+    bool is_bf16;
 };
 
 struct Machine {
@@ -34,6 +42,8 @@ struct Machine {
     unsigned (*sync_block)(int predicate, const char* file, unsigned line);
     // Waits for the lanes of `mask` and returns what they brought; valid until this thread's next call.
     const Lanes* (*sync_warp)(WarpOp op, unsigned mask, unsigned long long value, const char* file, unsigned line);
+    // Waits for the warp and adds the product of its matrices.
+    void (*multiply)(const Fragments* own, const char* file, unsigned line);
     void (*count_load)(const void* address, unsigned bytes);
     // Where operations are held, every access of a kernel: 0 read, 1 written, 2 by an atomic.
     void (*access)(const void* address, unsigned bytes, unsigned kind);

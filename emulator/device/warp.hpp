@@ -3,6 +3,10 @@
 // the caller's source line, so that a report of divergence can name both places.
 #pragma once
 
+// These are most of what emulated kernels run, and the kernel's own text is compiled without optimisation under the sanitizers.
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+
 #define HWEMU_HERE const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
 
 static inline void __syncthreads(HWEMU_HERE) { hwemu_machine->sync_block(0, file, line); }
@@ -18,6 +22,12 @@ static inline int __syncthreads_and(int predicate, HWEMU_HERE) {
 
 static inline void __syncwarp(unsigned mask = 0xffffffffu, HWEMU_HERE) {
     hwemu_machine->sync_warp(hwemu::WarpOp::sync, mask, 0, file, line);
+}
+
+// The tensor cores' mma.m16n8k8 of TF32 and mma.m16n8k16 of bf16, by all lanes of a warp.
+static inline void hwemu_mma(float* sums, const unsigned* left, const unsigned* right, bool is_bf16, HWEMU_HERE) {
+    const hwemu::Fragments own = {sums, left, right, is_bf16};
+    hwemu_machine->multiply(&own, file, line);
 }
 
 // No lane is ever known to run together with another, so each is alone: what CUDA permits at the least.
@@ -131,3 +141,5 @@ HWEMU_REDUCE(__reduce_and_sync, unsigned, a & b)
 HWEMU_REDUCE(__reduce_or_sync, unsigned, a | b)
 HWEMU_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
 #undef HWEMU_REDUCE
+
+#pragma GCC pop_options

@@ -6,6 +6,7 @@
 #include "engine.hpp"
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -72,6 +73,41 @@ std::size_t stack_bytes() {
     return (text ? std::strtoul(text, nullptr, 0) : 256) * 1024;
 }
 
+float float_of(unsigned bits) {
+    float out;
+    std::memcpy(&out, &bits, sizeof out);
+    return out;
+}
+
+// Adds depth after depth. A GPU has an order of its own: its sums may differ in the last bits.
+void multiply_matrices(const Lanes& lanes) {
+    const Fragments* own[32];
+    for (unsigned lane = 0; lane < 32; ++lane) own[lane] = reinterpret_cast<const Fragments*>(lanes.value[lane]);
+    const bool is_bf16 = own[0]->is_bf16;
+    float left[16][16], right[16][8];
+    for (unsigned lane = 0; lane < 32; ++lane) {
+        const unsigned row = lane / 4, at = lane % 4;
+        for (unsigned i = 0; i < 6; ++i) {
+            const unsigned word = i < 4 ? own[lane]->left[i] : own[lane]->right[i - 4];
+            // The second half of the depths is in the last words of either.
+            const unsigned depth = at + (i < 4 ? i / 2 : i - 4) * 4;
+            const auto put = [&](unsigned deep, float value) {
+                (i < 4 ? left[row + i % 2 * 8][deep] : right[deep][row]) = value;
+            };
+            if (is_bf16) {
+                put(2 * depth, float_of(word << 16));
+                put(2 * depth + 1, float_of(word & 0xffff0000u));
+            } else {
+                put(depth, float_of(word));
+            }
+        }
+    }
+    for (unsigned lane = 0; lane < 32; ++lane)
+        for (unsigned i = 0; i < 4; ++i)
+            for (unsigned k = 0; k < (is_bf16 ? 16 : 8); ++k)
+                own[lane]->sums[i] += left[lane / 4 + i / 2 * 8][k] * right[k][lane % 4 * 2 + i % 2];
+}
+
 class Engine {
 public:
     Engine();
@@ -82,7 +118,8 @@ public:
 
 private:
     void run_block(const Launch& launch);
-    bool step();
+    Fibre* next_fibre();
+    void give_turn(Fibre* self);
     void read_schedule();
     void order_threads();
     Fibre* idle_fibre();
@@ -130,6 +167,9 @@ Engine::Engine() {
     };
     machine.sync_warp = [](WarpOp op, unsigned mask, unsigned long long value, const char* file, unsigned line) {
         return engine().sync_warp(op, mask, value, {file, line});
+    };
+    machine.multiply = [](const Fragments* own, const char* file, unsigned line) {
+        engine().sync_warp(WarpOp::multiply, ~0u, reinterpret_cast<std::uintptr_t>(own), {file, line});
     };
     machine.count_load = [](const void* address, unsigned bytes) {
         record_load(engine().machine.current, address, bytes);
@@ -180,11 +220,14 @@ void Engine::run_block(const Launch& launch) {
     order_threads();
     started_ = finished_ = at_barrier_ = votes_ = 0;
     ready_.clear();
-    while (finished_ < tasks_.size() && !code_)
-        if (!step()) {
+    while (finished_ < tasks_.size() && !code_) {
+        if (Fibre* next = next_fibre()) {
+            next->enter();
+        } else {
             code_ = 719;
             failure = who_waits();
         }
+    }
     if (code_) {
         idle_.clear();
         for (auto& fibre : fibres_) {
@@ -197,22 +240,24 @@ void Engine::run_block(const Launch& launch) {
     end_block_of_loads(code_ != 0);
 }
 
-// Lets one fibre run until it waits or has nothing to do. False when nobody can run.
-bool Engine::step() {
-    Fibre* fibre;
-    if (started_ < tasks_.size()) {
-        fibre = idle_fibre();
-    } else if (!ready_.empty()) {
-        const std::size_t pick = schedule_ == forward ? 0 : schedule_ == reverse ? ready_.size() - 1 : random_() % ready_.size();
-        Task* task = ready_[pick];
-        ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(pick));
-        machine.current = &task->thread;
-        fibre = task->fibre;
-    } else {
-        return false;
-    }
-    fibre->enter();
-    return true;
+// Whose turn it is: a fibre for threads that have not begun, or one whose thread may go on. Null when nobody can run.
+Fibre* Engine::next_fibre() {
+    if (started_ < tasks_.size()) return idle_fibre();
+    if (ready_.empty()) return nullptr;
+    const std::size_t pick = schedule_ == forward ? 0 : schedule_ == reverse ? ready_.size() - 1 : random_() % ready_.size();
+    Task* task = ready_[pick];
+    ready_.erase(ready_.begin() + static_cast<std::ptrdiff_t>(pick));
+    machine.current = &task->thread;
+    return task->fibre;
+}
+
+// From one fibre straight to the next: by way of the scheduler it would be two switches.
+void Engine::give_turn(Fibre* self) {
+    Fibre* next = next_fibre();
+    if (next == nullptr)
+        self->leave();
+    else if (next != self)
+        self->go_to(*next);
 }
 
 // HWEMU_SCHEDULE runs threads in another order, which brings missing barriers to light.
@@ -252,6 +297,7 @@ Fibre* Engine::idle_fibre() {
                 e.spinning_since_ = 0;
             }
             e.idle_.push_back(self);
+            e.give_turn(self);
         };
         fibres_.push_back(std::make_unique<Fibre>(body, static_cast<unsigned>(fibres_.size()), stack_bytes()));
         idle_.push_back(fibres_.back().get());
@@ -264,7 +310,7 @@ Fibre* Engine::idle_fibre() {
 void Engine::wait(Task* task, Phase state) {
     spinning_since_ = 0;
     task->state = state;
-    task->fibre->leave();
+    give_turn(task->fibre);
 }
 
 void Engine::wake(Task* task) {
@@ -321,6 +367,8 @@ const Lanes* Engine::sync_warp(WarpOp op, unsigned mask, unsigned long long valu
         warp[lane].meeting = meeting;
         if (&warp[lane] != self) wake(&warp[lane]);
     }
+    // The lane that came last does it for all: the others wait, so what they have stays where it is.
+    if (op == WarpOp::multiply) multiply_matrices(meeting->lanes);
     self->state = Phase::ready;
     return &meeting->lanes;
 }
@@ -368,7 +416,7 @@ void Engine::give_way() {
         ready_.push_front(self);
     else
         ready_.push_back(self);
-    self->fibre->leave();
+    give_turn(self->fibre);
 }
 
 // The report of a divergence: who waits where.

@@ -63,6 +63,24 @@ std::size_t page_bytes() {
     static const std::size_t bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     return bytes;
 }
+
+struct Stack {
+    const void* bottom;
+    std::size_t bytes;
+};
+
+// The stack pointer of the host thread while fibres run, of which one does at a time.
+void* scheduler = nullptr;
+
+// Tells that the stack is another one from now on, and returns the one before. Its frames in the heap are kept in `save`.
+Stack tell_sanitizer(Stack next, void** save, void* fake) {
+    Stack before{nullptr, 0};
+    if (__sanitizer_start_switch_fiber && __sanitizer_finish_switch_fiber) {
+        __sanitizer_start_switch_fiber(save, next.bottom, next.bytes);
+        __sanitizer_finish_switch_fiber(fake, &before.bottom, &before.bytes);
+    }
+    return before;
+}
 }  // namespace
 
 Fibre::Fibre(Body body, unsigned number, std::size_t stack_bytes) : body_(body), stack_bytes_(stack_bytes) {
@@ -86,31 +104,22 @@ void Fibre::rewind() {
                                         reinterpret_cast<std::uint64_t>(this), 0, 0};
     for (std::uint64_t value : registers) *--slot = value;
     inside_ = slot;
-    inside_fake_ = nullptr;
 }
 
 void Fibre::enter() {
-    if (__sanitizer_start_switch_fiber)
-        __sanitizer_start_switch_fiber(&outside_fake_, mapping_ + page_bytes(), stack_bytes_);
-    hwemu_switch(&outside_, inside_);
-    if (__sanitizer_finish_switch_fiber) __sanitizer_finish_switch_fiber(outside_fake_, nullptr, nullptr);
+    const Stack own{mapping_ + page_bytes(), stack_bytes_};
+    void* fake = nullptr;
+    const Stack host = tell_sanitizer(own, &fake, nullptr);
+    hwemu_switch(&scheduler, inside_);
+    tell_sanitizer(host, nullptr, fake);
 }
 
-void Fibre::leave() {
-    if (__sanitizer_start_switch_fiber)
-        __sanitizer_start_switch_fiber(&inside_fake_, outside_bottom_, outside_bytes_);
-    hwemu_switch(&inside_, outside_);
-    if (__sanitizer_finish_switch_fiber)
-        __sanitizer_finish_switch_fiber(inside_fake_, &outside_bottom_, &outside_bytes_);
-}
+void Fibre::leave() { hwemu_switch(&inside_, scheduler); }
+
+void Fibre::go_to(Fibre& other) { hwemu_switch(&inside_, other.inside_); }
 
 void Fibre::start(Fibre* self) {
-    if (__sanitizer_finish_switch_fiber)
-        __sanitizer_finish_switch_fiber(nullptr, &self->outside_bottom_, &self->outside_bytes_);
-    for (;;) {
-        self->body_(self);
-        self->leave();
-    }
+    for (;;) self->body_(self);
 }
 
 }  // namespace hwemu

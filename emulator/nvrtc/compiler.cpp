@@ -82,7 +82,8 @@ Words object_options() {
     // The calls of ThreadSanitizer, which the emulator answers itself (watch.cpp).
     if (watched()) out.push_back("-fsanitize=thread");
     if (!sanitize()) return out;
-    out.insert(out.end(), {"-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"});
+    // An access by way of a null pointer, or of one that wrapped, is AddressSanitizer's to find.
+    out.insert(out.end(), {"-fsanitize=address,undefined", "-fno-sanitize=null,pointer-overflow", "-fno-sanitize-recover=undefined"});
     if (is_clang()) return out;
     // Red zones between shared variables too; only GCC knows the option.
     out.push_back("-fsanitize-sections=hwemu_shared");

@@ -11,7 +11,7 @@
 // taken is free, as long as it is the same on both sides: so a lane takes four neighbours of memory, 16 bytes, as operands
 // of two instructions.
 //
-// The emulator exchanges what lanes hold through shared memory and rounds as a GPU does; sums may differ in the last bits.
+// The emulator rounds as a GPU does; sums may differ in the last bits.
 
 #define HW_F32 0
 #define HW_TF32 1
@@ -28,40 +28,8 @@ __device__ inline u32 hw_two_bf16(float low, float high) {
     return (u32)hw_f32_to_bf16(low) | (u32)hw_f32_to_bf16(high) << 16;
 }
 
-// What all lanes hold: the left matrix in four words, the right one in two.
-struct HwHeld {
-    u32 words[32][6];
-};
-__device__ inline const HwHeld &hw_exchange(const u32 (&a)[4], const u32 (&b)[2]) {
-    __shared__ HwHeld held[8];
-    HwHeld &own = held[threadIdx.x / 32];
-    __syncwarp();
-    for (u32 i = 0; i < 6; i++) own.words[threadIdx.x % 32][i] = i < 4 ? a[i] : b[i - 4];
-    __syncwarp();
-    return own;
-}
-__device__ inline void hw_mma_tf32(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    const HwHeld &held = hw_exchange(a, b);
-    const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    for (u32 i = 0; i < 4; i++) {
-        for (u32 k = 0; k < 8; k++) {
-            const u32 left = held.words[g * 4 + k % 4][i / 2 + k / 4 * 2];
-            const u32 right = held.words[(2 * t + i % 2) * 4 + k % 4][4 + k / 4];
-            d[i] += hw_float(left) * hw_float(right);
-        }
-    }
-}
-__device__ inline void hw_mma_bf16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    const HwHeld &held = hw_exchange(a, b);
-    const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    for (u32 i = 0; i < 4; i++) {
-        for (u32 k = 0; k < 16; k++) {
-            const u32 left = held.words[g * 4 + k % 8 / 2][i / 2 + k / 8 * 2];
-            const u32 right = held.words[(2 * t + i % 2) * 4 + k % 8 / 2][4 + k / 8];
-            d[i] += hw_bf16_to_f32((u16)(left >> k % 2 * 16)) * hw_bf16_to_f32((u16)(right >> k % 2 * 16));
-        }
-    }
-}
+__device__ inline void hw_mma_tf32(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { hwemu_mma(d, a, b, false); }
+__device__ inline void hw_mma_bf16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { hwemu_mma(d, a, b, true); }
 
 #else
 

@@ -104,8 +104,9 @@ impl Bandwidths {
 
     /// Measures now.
     pub fn measure(gpu: &Gpu) -> Result<Self> {
-        // Large enough to hide launch costs on a fast link, small enough for a small card; four times an L2 of 60 MB.
-        Self::measure_with(gpu, (256 << 20).min(gpu.memory()?.free_bytes / 4))
+        // Much more than the L2 holds, large enough to hide launch costs on a fast link, small enough for a small card.
+        let bytes = (4 * gpu.facts().l2_bytes).clamp(64 << 20, 256 << 20);
+        Self::measure_with(gpu, bytes.min(gpu.memory()?.free_bytes / 4))
     }
 
     /// Measures with buffers of `bytes`. Small ones are quick and show launch costs rather than links.
@@ -138,10 +139,9 @@ impl Bandwidths {
 /// The latency of memory, by a chase through all of a span.
 fn latency_ns(stream: &Stream, through: &Span) -> Result<f64> {
     let words = 1usize << (through.bytes() / 4).max(1).ilog2();
-    let next = (0..words).map(|at| u32::try_from((at + STRIDE) % words).unwrap_or(0));
-    let next: Vec<u8> = next.flat_map(u32::to_ne_bytes).collect();
+    let next: Vec<u32> = (0..words).map(|at| u32::try_from((at + STRIDE) % words).unwrap_or(0)).collect();
     let ring = through.part(0, 4 * words).unwrap_or_else(|| through.clone());
-    stream.upload(&next, &ring)?;
+    stream.upload(bytemuck::cast_slice(&next), &ring)?;
     let sink = Span::whole(Allocation::on_stream(stream, 4)?);
     let defines = Defines::new().with("VECTOR_BYTES", 16);
     // Each run comes by words that none before it has brought into a cache.

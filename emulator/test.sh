@@ -63,7 +63,8 @@ dies "heap-buffer-overflow" die_out_of_bounds
 dies "use-after-poison" die_behind_device_allocation
 dies "global-buffer-overflow" die_shared_overflow
 dies "heap-buffer-overflow" die_dynamic_shared_overflow
-dies "misaligned address" die_misaligned
+dies "misaligned address" die_misaligned_load
+dies "misaligned address" die_misaligned_store
 dies "out of bounds" die_own_overflow
 dies_with "heap-buffer-overflow" env "${preloaded[@]}" "$work/bin/plain_client"
 echo "all ok"

@@ -1,5 +1,4 @@
-// CUDA's short vector types with their alignment, so that UBSan reports the misaligned vector accesses that
-// a GPU would fault on.
+// CUDA's short vector types with their alignment: whole ones are loaded and stored at once, which a GPU does at multiples of their size.
 #pragma once
 
 #define HWEMU_VECTOR(type, name, align1, align2, align3, align4)                                           \

@@ -3,10 +3,6 @@
 // the caller's source line, so that a report of divergence can name both places.
 #pragma once
 
-// These are most of what emulated kernels run, and the kernel's own text is compiled without optimisation under the sanitizers.
-#pragma GCC push_options
-#pragma GCC optimize("O2")
-
 #define HWEMU_HERE const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()
 
 static inline void __syncthreads(HWEMU_HERE) { hwemu_machine->sync_block(0, file, line); }
@@ -142,4 +138,3 @@ HWEMU_REDUCE(__reduce_or_sync, unsigned, a | b)
 HWEMU_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
 #undef HWEMU_REDUCE
 
-#pragma GCC pop_options

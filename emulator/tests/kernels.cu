@@ -131,9 +131,11 @@ extern "C" __global__ void shared_overflow(int* out, int at) {
     out[0] = first[0] + second[0];
 }
 
-extern "C" __global__ void misaligned(const unsigned char* data, unsigned* out) {
-    out[0] = reinterpret_cast<const uint4*>(data + 4)->x;
+extern "C" __global__ void misaligned_load(const unsigned char* data, uint4* out) {
+    out[0] = *reinterpret_cast<const uint4*>(data + 4);
 }
+
+extern "C" __global__ void misaligned_store(unsigned char* data) { *reinterpret_cast<uint2*>(data + 4) = make_uint2(1, 2); }
 
 // An array of a thread, read where it ends.
 extern "C" __global__ void own_overflow(const unsigned* at, unsigned* out) {

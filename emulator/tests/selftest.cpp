@@ -288,9 +288,14 @@ void die_dynamic_shared_overflow() {
     launch_on(nullptr, module, "dynamic_shared", {1, 64, 252}, out.address, 64u);
 }
 
-void die_misaligned() {
+void die_misaligned_load() {
     Buffer<unsigned> out(8);
-    launch_on(nullptr, module, "misaligned", {1, 1}, out.address, out.address);
+    launch_on(nullptr, module, "misaligned_load", {1, 1}, out.address, out.address);
+}
+
+void die_misaligned_store() {
+    Buffer<unsigned> out(8);
+    launch_on(nullptr, module, "misaligned_store", {1, 1}, out.address);
 }
 
 void die_own_overflow() {
@@ -320,7 +325,8 @@ const Test tests[] = {
     {"die_behind_device_allocation", die_behind_device_allocation, true},
     {"die_shared_overflow", die_shared_overflow, true},
     {"die_dynamic_shared_overflow", die_dynamic_shared_overflow, true},
-    {"die_misaligned", die_misaligned, true},
+    {"die_misaligned_load", die_misaligned_load, true},
+    {"die_misaligned_store", die_misaligned_store, true},
     {"die_own_overflow", die_own_overflow, true},
 };
 

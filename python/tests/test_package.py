@@ -113,16 +113,23 @@ PAGES += ["docs/offload-from-others.md"]
 PAGES += [f"docs/from-{name}.md" for name in ("pyg", "glt", "dgl", "quiver")]
 
 
-# PyG and the Trainer take seconds to import: once, and then each example has a process of its own.
+# PyG and the Trainer take seconds to import: once, and then each example has a process of its own. It ends without taking down
+# an interpreter that has all of these, which takes two seconds.
 WITH_TORCH = "torch_geometric, transformers.trainer"
 EACH_IN_A_PROCESS = """
-import os, runpy, sys
+import os, runpy, sys, traceback
 import {imported}
 for file in {files}:
     child = os.fork()
     if child == 0:
-        runpy.run_path(file, run_name="__main__")
-        sys.exit()
+        failed = 0
+        try:
+            runpy.run_path(file, run_name="__main__")
+        except BaseException:
+            failed = 1
+            traceback.print_exc()
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(failed)
     if os.waitpid(child, 0)[1] != 0:
         sys.exit(open(file).read())
 """

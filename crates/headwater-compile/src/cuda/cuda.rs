@@ -60,14 +60,15 @@ pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
             builds.extend(precisions.iter().flat_map(whole).map(|source| (source, Defines::new())));
         };
         [&compiled.forward, &compiled.backward].into_iter().for_each(|program| add(program, some));
-        // Products are added up by node where many pairs of a type lie beside each other.
-        if name == "rgcn" {
+        // Kernels that small graphs have none of: products that are added up by node, where many pairs of a type lie beside each other,
+        // and products of weights, where there are more edges than types.
+        if ["rgcn", "rgat"].contains(&name) {
             let compiled = compile(&layer.program, &with_long_runs(small), Optimisations::GPU)?;
-            let has_sums =
-                |program: &&Program| program.kernels.iter().any(|kernel| matches!(kernel, intra::Kernel::GemmSum(_)));
+            let is_rare =
+                |kernel: &intra::Kernel| matches!(kernel, intra::Kernel::GemmSum(_) | intra::Kernel::Library(_));
             [&compiled.forward, &compiled.backward]
                 .into_iter()
-                .filter(has_sums)
+                .filter(|program| program.kernels.iter().any(is_rare))
                 .for_each(|program| add(program, &precisions));
         }
     }
@@ -452,7 +453,7 @@ mod tests {
         let builds = kernel_builds().unwrap();
         let texts: Vec<String> = builds.iter().map(|(source, _)| source.full_text()).collect();
         // Their definitions have no arguments in angle brackets.
-        for call in ["hw_product<", "hw_outer<", "hw_add_products<", "hw_total<"] {
+        for call in ["hw_product<", "hw_outer<", "hw_add_products<", "hw_total<", "hw_weights<"] {
             assert!(texts.iter().any(|text| text.contains(call)), "{call}");
         }
         for mode in ["HW_TF32X3", "HW_TF32", "HW_BF16"] {

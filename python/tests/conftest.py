@@ -1,6 +1,7 @@
 """What tests share: a GPU, real or emulated, and tests that are left out where there is none."""
 
 import contextlib
+import gc
 import os
 
 import pytest
@@ -21,6 +22,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "gpu" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.gpu)
+
+
+def pytest_collection_finish():
+    """What was imported stays: the collector, which many tests call, need not walk a million objects of torch and others each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

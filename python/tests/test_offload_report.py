@@ -82,6 +82,24 @@ def test_checkpoints_of_older_versions_of_torch_are_read_too():
     assert [name for name, _ in unseen.kept_by(frame)] == ["hidden"]
 
 
+def test_objects_are_found_by_class():
+    class Unhashable(type):
+        __hash__ = None
+
+    class Kind(metaclass=Unhashable):
+        pass
+
+    class Below(Kind):
+        pass
+
+    class Other(metaclass=Unhashable):
+        pass
+
+    made = [Kind(), Below(), Other(), type("Lowest", (Below, Other), {})()]
+    assert {id(found) for found in unseen.living(Kind)} == {id(made[at]) for at in (0, 1, 3)}
+    assert {id(found) for found in unseen.living(Below, Other)} == {id(found) for found in made[1:]}
+
+
 def test_the_life_of_disks_is_projected(tmp_path):
     off = offload(tmp_path, endurance="1TB")
     assert off.report().disk_years is None and "disk life" not in str(off.report())

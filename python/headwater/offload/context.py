@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import threading
 import warnings
@@ -23,7 +22,7 @@ from .compiled import CompiledSaves, untraced
 from .report import Report, Tally
 from .trial import Trial
 from .site import Block, Extent, Site, open_site, owner_of
-from .unseen import Unseen, keeper_of
+from .unseen import KEEPERS, Unseen, living
 
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40, "B": 1}
 # Entries of a context in which nothing leaves, for one in which it is looked whether something should.
@@ -288,10 +287,10 @@ class Offload:
         """Takes note of parameters, buffers and checkpointed layers of all modules that exist: the first time that the context is entered,
         and whenever modules have been made since."""
         self._has_looked = True
-        for found in gc.get_objects():
-            if keeper_of(found) is not None:
+        for found in living(*KEEPERS, torch.nn.Module):
+            if isinstance(found, KEEPERS):
                 self._unseen.pass_by(found)
-            elif issubclass(type(found), torch.nn.Module):
+            else:
                 # One that is being made may have none yet.
                 made = vars(found)
                 self._boundaries.add(found)

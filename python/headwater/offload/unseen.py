@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import Any, Optional
+from typing import Any
 
 import torch.utils.checkpoint
 from torch import Tensor
@@ -23,6 +24,8 @@ from .report import shown
 
 # Other versions of torch may have none, and then nothing is found.
 CheckpointFrame = getattr(torch.utils.checkpoint, "_CheckpointFrame", type(None))
+# Classes of objects that keep tensors.
+KEEPERS = (CheckpointFrame, BackwardCFunction)
 # Forward passes at whose end it looks, and how deep in functions of functions.
 _PASSES, _DEPTH = 2, 3
 
@@ -47,9 +50,9 @@ class Unseen:
         """Warnings, if hooks miss more than a tenth of what could leave."""
         self.is_due, self._passes = False, self._passes - 1
         missed = {keeper: _Missed() for keeper in _WORDS}
-        for found in gc.get_objects():
-            keeper = keeper_of(found)
-            if keeper is not None and found not in self._before:
+        for found in living(*KEEPERS):
+            keeper = CheckpointFrame if isinstance(found, CheckpointFrame) else BackwardCFunction
+            if found not in self._before:
                 for name, tensor in kept_by(found) if keeper is CheckpointFrame else set_on(found):
                     if would_leave(tensor):
                         missed[keeper].add(name, tensor)
@@ -85,11 +88,15 @@ _WORDS = {
 }
 
 
-def keeper_of(found: Any) -> Optional[type]:
-    """Which kind of object that keeps tensors this is, if it is one."""
-    if type(found) is CheckpointFrame:
-        return CheckpointFrame
-    return BackwardCFunction if issubclass(type(found), BackwardCFunction) else None
+def living(*kinds: type) -> Iterator[Any]:
+    """Objects of these classes and of those below them. An interpreter has millions of others, so none of them costs a step of Python."""
+    below, classes = {}, list(kinds)
+    while classes:
+        found = classes.pop()
+        below[id(found)] = found
+        classes += type.__subclasses__(found)
+    objects = gc.get_objects()
+    return itertools.compress(objects, map(below.__contains__, map(id, map(type, objects))))
 
 
 def set_on(node: Any) -> Iterator[tuple[str, Tensor]]:

@@ -51,15 +51,11 @@ pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
         let lists = |dst| RelationEdges { src_type: 1 - dst, dst_type: dst, offsets: &[0, 1, 2], sources: &[0, 1] };
         let graph = Adjacency::new(&[2, 2], &[2, 2], &[lists(0), lists(1)])?;
         let small = Statistics::of(&graph);
-        let compiled = compile(&layer.program, &small, Optimisations::GPU)?;
         let precisions = [Precision::default(), Precision::F32, Precision::Tf32, Precision::Bf16];
-        // The others differ in products alone, which one layer shows.
-        let some = if name == "sage" { &precisions[..] } else { &precisions[..1] };
         let mut add = |program: &Program, precisions: &[Precision]| {
-            let whole = |precision: &Precision| sources(&emit(program, *precision), 1);
-            builds.extend(precisions.iter().flat_map(whole).map(|source| (source, Defines::new())));
+            let whole = |precision: &Precision| sources(&emit(program, *precision), 1).pop();
+            builds.extend(precisions.iter().filter_map(whole).map(|source| (source, Defines::new())));
         };
-        [&compiled.forward, &compiled.backward].into_iter().for_each(|program| add(program, some));
         // Kernels that small graphs have none of: products that are added up by node, where many pairs of a type lie beside each other,
         // and products of weights, where there are more edges than types.
         if ["rgcn", "rgat"].contains(&name) {
@@ -71,6 +67,10 @@ pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
                 .filter(|program| program.kernels.iter().any(is_rare))
                 .for_each(|program| add(program, &precisions));
         }
+        let compiled = compile(&layer.program, &small, Optimisations::GPU)?;
+        // The others differ in products alone, which one layer shows.
+        let some = if name == "sage" { &precisions[..] } else { &precisions[..1] };
+        [&compiled.forward, &compiled.backward].into_iter().for_each(|program| add(program, some));
     }
     Ok(builds)
 }

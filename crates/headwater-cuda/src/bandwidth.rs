@@ -105,7 +105,8 @@ impl Bandwidths {
     /// Measures now.
     pub fn measure(gpu: &Gpu) -> Result<Self> {
         // Much more than the L2 holds, large enough to hide launch costs on a fast link, small enough for a small card.
-        let bytes = (4 * gpu.facts().l2_bytes).clamp(64 << 20, 256 << 20);
+        // A power of two, which the chase goes through all of: on an H200 256 MiB.
+        let bytes = (4 * gpu.facts().l2_bytes).next_power_of_two().clamp(64 << 20, 256 << 20);
         Self::measure_with(gpu, bytes.min(gpu.memory()?.free_bytes / 4))
     }
 

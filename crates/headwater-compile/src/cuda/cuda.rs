@@ -15,7 +15,7 @@ use crate::adjacency::{Adjacency, RelationEdges};
 use crate::error::{Error, Result};
 use crate::front::{self, Arguments, BUILTIN};
 use crate::inter::Domain;
-use crate::intra::{self, Buffer, BufferId, Program, Role};
+use crate::intra::{Buffer, BufferId, Program, Role};
 use crate::pass::{Optimisations, Statistics, compile};
 
 /// What every kernel takes. How far it reaches is in the tables behind these pointers.
@@ -40,37 +40,34 @@ const ROWS_A_GROUP: usize = 16;
 /// The most blocks that share the rows of a walk, hubs aside: their threads are a stride that `graph.rs` knows.
 const MOST_WALK_BLOCKS: usize = 1 << 12;
 
-/// The texts of blocks and of told words, and those of all built-in layers for a small graph.
-pub fn kernel_builds() -> Result<Vec<(&'static Source, Defines)>> {
+/// The texts of blocks and of told words.
+pub fn kernel_builds() -> Vec<(&'static Source, Defines)> {
     let mut builds = super::block::kernel_builds();
     builds.extend(tell::kernel_builds());
+    builds
+}
+
+/// The texts of all built-in layers.
+pub fn layer_builds() -> Result<Vec<(&'static Source, Defines)>> {
+    let mut builds = Vec::new();
     for (name, text) in BUILTIN {
         let sizes = [("d_in", 64), ("d_out", 32), ("heads", 2), ("d_hidden", 32)];
         let sizes = sizes.into_iter().map(|(name, size)| (name.to_owned(), size)).collect();
         let layer = front::read(name, text, &Arguments { sizes, ..Arguments::default() })?;
         let lists = |dst| RelationEdges { src_type: 1 - dst, dst_type: dst, offsets: &[0, 1, 2], sources: &[0, 1] };
         let graph = Adjacency::new(&[2, 2], &[2, 2], &[lists(0), lists(1)])?;
+        // Small graphs have no products that are added up by node, which take many pairs of a type beside each other, and no products of
+        // weights, which take more edges than types.
         let small = Statistics::of(&graph);
+        let statistics = if ["rgcn", "rgat"].contains(&name) { with_long_runs(small) } else { small };
+        let compiled = compile(&layer.program, &statistics, Optimisations::GPU)?;
+        // Precisions differ in products alone, and in those that are added up: two layers show them.
         let precisions = [Precision::default(), Precision::F32, Precision::Tf32, Precision::Bf16];
-        let mut add = |program: &Program, precisions: &[Precision]| {
+        let precisions = if ["sage", "rgcn"].contains(&name) { &precisions[..] } else { &precisions[..1] };
+        for program in [&compiled.forward, &compiled.backward] {
             let whole = |precision: &Precision| sources(&emit(program, *precision), 1).pop();
             builds.extend(precisions.iter().filter_map(whole).map(|source| (source, Defines::new())));
-        };
-        // Kernels that small graphs have none of: products that are added up by node, where many pairs of a type lie beside each other,
-        // and products of weights, where there are more edges than types.
-        if ["rgcn", "rgat"].contains(&name) {
-            let compiled = compile(&layer.program, &with_long_runs(small), Optimisations::GPU)?;
-            let is_rare =
-                |kernel: &intra::Kernel| matches!(kernel, intra::Kernel::GemmSum(_) | intra::Kernel::Library(_));
-            [&compiled.forward, &compiled.backward]
-                .into_iter()
-                .filter(|program| program.kernels.iter().any(is_rare))
-                .for_each(|program| add(program, &precisions));
         }
-        let compiled = compile(&layer.program, &small, Optimisations::GPU)?;
-        // The others differ in products alone, which one layer shows.
-        let some = if name == "sage" { &precisions[..] } else { &precisions[..1] };
-        [&compiled.forward, &compiled.backward].into_iter().for_each(|program| add(program, some));
     }
     Ok(builds)
 }
@@ -450,7 +447,7 @@ mod tests {
     /// What is compiled with a real compiler without a GPU has every kind of launch that layers have.
     #[test]
     fn builds_have_every_kind_of_launch() {
-        let builds = kernel_builds().unwrap();
+        let builds = layer_builds().unwrap();
         let texts: Vec<String> = builds.iter().map(|(source, _)| source.full_text()).collect();
         // Their definitions have no arguments in angle brackets.
         for call in ["hw_product<", "hw_outer<", "hw_add_products<", "hw_total<", "hw_weights<"] {

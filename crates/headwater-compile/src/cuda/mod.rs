@@ -47,7 +47,7 @@ mod tune;
 mod tests;
 
 pub use block::{DeviceBlock, Lists, Room, Wants};
-pub use cuda::{Bound, DeviceRows, Executor, Give, kernel_builds};
+pub use cuda::{Bound, DeviceRows, Executor, Give, kernel_builds, layer_builds};
 pub use dense::Dense;
 pub use graph::DeviceGraph;
 #[cfg(test)]

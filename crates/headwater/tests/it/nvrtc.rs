@@ -17,9 +17,10 @@ fn builds() -> (Vec<(&'static Source, Defines)>, usize) {
     all.extend(headwater::graph::kernel_builds());
     all.extend(headwater::feature::kernel_builds());
     all.extend(headwater::offload::kernel_builds());
+    all.extend(headwater::compile::cuda::kernel_builds());
     all.extend(headwater::train::device::kernel_builds());
     let others = all.len();
-    all.extend(headwater::compile::cuda::kernel_builds().unwrap());
+    all.extend(headwater::compile::cuda::layer_builds().unwrap());
     (all, others)
 }
 
@@ -38,7 +39,7 @@ fn every_kernel_compiles() {
         let mut texts = std::collections::HashSet::new();
         let (builds, others) = builds();
         let mut chosen: Vec<_> = builds.into_iter().enumerate().collect();
-        chosen.retain(|(at, (source, _))| texts.insert(source.name) || at % every == 0);
+        chosen.retain(|(at, (source, _))| texts.insert((source.name, source.text)) || at % every == 0);
         // Texts of layers are made of the same templates: each is compiled for one of the architectures. Forward and backward programs
         // follow each other, so these are taken in an order in which both directions have both.
         let (mut work, mut turn) = (Vec::new(), [0, 1, 1, 0].iter().cycle());

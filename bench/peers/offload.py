@@ -6,8 +6,9 @@
     python3 bench/peers/offload.py --device cpu --hidden 64 --layers 2 --sequence 32 --batch 2 --smallest 0 --host 16MB --disk DIR --steps 2 --rounds 1
     python3 bench/peers/offload.py --ways headwater --steps 200 --rounds 1 --flat
 
-Every way has a process of its own for each round, and ways take turns. The peak is that of `max_memory_allocated` in a step, less what was
-allocated when it began; gradients are there before. Weights and inputs come of one seed, and digests of all gradients are compared with
+Every way has a process of its own for each round, and ways take turns. Headwater records a step and compares some with and without its hooks
+first, about sixteen in which all stays that has room: with fewer of --warmup these are what is measured. The peak is that of
+`max_memory_allocated` in a step, less what was allocated when it began; gradients are there before. Weights and inputs come of one seed, and digests of all gradients are compared with
 those of `keep`: with --deterministic they should be the same to the bit. With --flat a table says what a process holds after 20 steps and in
 the end: bytes that torch has allocated and reserved, pinned memory of Headwater, resident memory, and open descriptors.
 """
@@ -31,7 +32,7 @@ FLAT_AFTER = 20
 
 def arguments():
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in {"hidden": 8192, "layers": 4, "sequence": 1024, "batch": 16, "vocabulary": 0, "steps": 10, "rounds": 3, "warmup": 6}.items():
+    for name, value in {"hidden": 8192, "layers": 4, "sequence": 1024, "batch": 16, "vocabulary": 0, "steps": 10, "rounds": 3, "warmup": 20}.items():
         made.add_argument(f"--{name}", type=int, default=value)
     made.add_argument("--bidirectional", action="store_true", help="tokens see those behind them as well, as in BERT")
     made.add_argument("--ways", default="keep,headwater,checkpoint,save_on_cpu", help=f"of {', '.join(WAYS)}")

@@ -74,7 +74,7 @@ pub fn layer_builds() -> Result<Vec<(&'static Source, Defines)>> {
 
 /// A graph of the same types whose pairs lie in long runs of one type.
 fn with_long_runs(small: Statistics) -> Statistics {
-    let (nodes, pairs, runs) = (1e6, 4e6, 4e4);
+    let (nodes, pairs, runs) = (1e6, 4e6, 1.2e4);
     let small = Statistics { sources: nodes, destinations: nodes, edges: 2.0 * pairs, ..small };
     let small = Statistics { source_pairs: pairs, destination_pairs: pairs, ..small };
     Statistics { source_runs: runs, destination_runs: runs, ..small }

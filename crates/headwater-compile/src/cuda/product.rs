@@ -303,7 +303,7 @@ impl Writer<'_> {
 /// these are needed for a row.
 fn threads_of(len: usize) -> (&'static [&'static str], usize, usize) {
     let places = if len.is_multiple_of(4) { &PLACES[..] } else { &PLACES[..1] };
-    let side = (len / places.len()).next_power_of_two().clamp(8, 256);
+    let side = (len / places.len()).next_power_of_two().min(256);
     (places, side, (len / places.len()).div_ceil(side))
 }
 

@@ -89,7 +89,8 @@ __device__ inline void hw_total_by(const float *partial, const HwTiles &tiles, u
 template <int HOW, u32 STRIDE, u32 LEN>
 __device__ inline void hw_total(const float *partial, const HwTiles &tiles, u32 types, u32 rows, float *out) {
     if constexpr (LEN < 256) {
-        hw_total_by<HOW, STRIDE, LEN, 8>(partial, tiles, types, rows, out);
+        const u32 SIDE = LEN == 1 ? 1 : LEN == 2 ? 2 : LEN < 5 ? 4 : 8;
+        hw_total_by<HOW, STRIDE, LEN, SIDE>(partial, tiles, types, rows, out);
     } else {
         if (hw_chunks(tiles, rows) <= HW_FEW_CHUNKS * types) {
             hw_total_by<HOW, STRIDE, LEN, 256>(partial, tiles, types, rows, out);

@@ -167,7 +167,7 @@ mod tests {
 
     /// A graph whose pairs have few edges and lie in long runs, and one in runs of one.
     fn statistics(pairs_a_run: f64) -> Statistics {
-        let (nodes, pairs) = (1e6, 4e6);
+        let (nodes, pairs) = (1e6, 1.3e6);
         let runs = pairs / pairs_a_run;
         Statistics {
             edge_types: 50.0,
@@ -175,7 +175,7 @@ mod tests {
             destinations: nodes,
             source_pairs: pairs,
             destination_pairs: pairs,
-            edges: 6e6,
+            edges: 1e7,
             source_runs: runs,
             destination_runs: runs,
             ..Statistics::FB15K_237
@@ -206,11 +206,11 @@ mod tests {
     #[test]
     fn products_are_added_up_where_runs_are_long() {
         for (model, wanted) in [("rgcn", vec![2]), ("rgat", vec![1]), ("hgt", vec![1, 1])] {
-            let (long, short) = (compiled(model, &statistics(60.0)), compiled(model, &statistics(1.0)));
+            let (long, short) = (compiled(model, &statistics(350.0)), compiled(model, &statistics(1.0)));
             assert_eq!(of_training(&long), wanted, "{model}\n{}", crate::intra::print(&long.backward));
             assert!(of_training(&short).is_empty() && terms(&short.inference).is_empty(), "{model}");
             let without = Optimisations { product_sums: false, ..Optimisations::GPU };
-            let plain = compile(&sized(model, 64, 64), &statistics(60.0), without).unwrap();
+            let plain = compile(&sized(model, 64, 64), &statistics(350.0), without).unwrap();
             assert!(of_training(&plain).is_empty(), "{model}");
         }
     }
@@ -218,7 +218,7 @@ mod tests {
     /// Vectors that tensor cores do not take in fours, values that others read, maxima and typed sums stay as they are.
     #[test]
     fn what_is_more_than_a_sum_of_products_stays() {
-        let odd = compile(&sized("rgcn", 64, 62), &statistics(60.0), Optimisations::GPU).unwrap();
+        let odd = compile(&sized("rgcn", 64, 62), &statistics(350.0), Optimisations::GPU).unwrap();
         assert!(of_training(&odd).is_empty());
         let mut program = compiled("rgcn", &statistics(1.0)).forward;
         let products = |program: &Program| product_sums(program.clone(), |_, _| true);

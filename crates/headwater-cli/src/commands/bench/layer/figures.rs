@@ -90,6 +90,10 @@ impl Figures {
         let floor_ms = |bytes: usize| bytes as f64 / machine.copy_gb_per_s / 1e6;
         let (compulsory_ms, gather_ms) = (floor_ms(compulsory_bytes), floor_ms(gather_bytes));
         let cost = stack.cost();
+        let moved_bytes = match &found.kernels[..] {
+            [] => cost.bytes(),
+            kernels => kernels.iter().map(|kernel| kernel.bytes).sum(),
+        };
         Self {
             node_types: graph.rows(Domain::NodeType),
             edge_types: graph.rows(Domain::EdgeType),
@@ -101,9 +105,9 @@ impl Figures {
             peak_bytes: found.peak_bytes,
             graph_bytes: found.graph_bytes,
             least_bytes: stack.least_bytes(graph),
-            moved_bytes: cost.bytes(),
+            moved_bytes,
             flops: cost.flops,
-            moved_gb_per_s: cost.bytes() / total_ms / 1e6,
+            moved_gb_per_s: moved_bytes / total_ms / 1e6,
             tflop_per_s: cost.flops / total_ms / 1e9,
             compulsory_bytes,
             compulsory_ms,
@@ -174,9 +178,12 @@ impl KernelFigures {
         cost: &Cost,
         mut launches: Vec<LaunchFigures>,
     ) -> Self {
-        let ms: f64 = launches.iter().map(|launch| launch.ms).sum();
-        let (bytes, flops) = (layers as f64 * cost.bytes(), layers as f64 * cost.flops);
-        let rate = |amount: f64| amount / ms.max(f64::MIN_POSITIVE);
+        // A sum of no floats is -0.
+        let ms = launches.iter().fold(0.0, |ms, launch| ms + launch.ms);
+        // Copies that both sides share a buffer for are no launches, and move nothing.
+        let layers = if launches.is_empty() { 0.0 } else { layers as f64 };
+        let (bytes, flops) = (layers * cost.bytes(), layers * cost.flops);
+        let rate = |amount: f64| if ms > 0.0 { amount / ms } else { 0.0 };
         let (gb_per_s, tflop_per_s) = (rate(bytes) / 1e6, rate(flops) / 1e9);
         if let [launch] = &mut launches[..] {
             (launch.bytes, launch.flops) = (Some(bytes), Some(flops));
@@ -184,5 +191,32 @@ impl KernelFigures {
         }
         let (pass, class, kernel) = (pass.to_owned(), Class::of(kernel), headline(kernel));
         Self { pass, kernel, class, schedule: schedule.to_string(), ms, bytes, flops, gb_per_s, tflop_per_s, launches }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use headwater::compile::inter::Path;
+    use headwater::compile::intra::{Body, Traverse};
+
+    use super::*;
+
+    /// What is not launched takes no time and moves nothing; in JSON every figure is a number, so that lines are read again.
+    #[test]
+    fn a_kernel_that_is_not_launched_has_no_rate() {
+        let kernel = Kernel::Traverse(Traverse { nest: vec![Domain::SRC], path: Path::Only, body: Body::default() });
+        let cost = Cost { read_bytes: 8.0, flops: 2.0, ..Cost::default() };
+        let none = KernelFigures::new("backward", (&kernel, KernelSchedule::Only), 2, &cost, Vec::new());
+        assert!(
+            (none.ms, none.bytes, none.gb_per_s, none.tflop_per_s) == (0.0, 0.0, 0.0, 0.0)
+                && none.ms.is_sign_positive()
+        );
+        let launch = LaunchFigures::new("a launch", 0.5, false);
+        let one = KernelFigures::new("backward", (&kernel, KernelSchedule::Only), 2, &cost, vec![launch]);
+        assert!((one.bytes, one.gb_per_s) == (16.0, 16.0 / 0.5 / 1e6));
+        for figures in [none, one] {
+            let line = serde_json::to_string(&figures).unwrap();
+            assert_eq!(serde_json::from_str::<KernelFigures>(&line).unwrap(), figures);
+        }
     }
 }

@@ -89,9 +89,15 @@ def test_hooks_that_are_too_slow_move_nothing(hooked_ms, gpu, tmp_path, monkeypa
         return torch.autograd.grad(loss, weight)[0]
 
     expected = gradient(contextlib.nullcontext())
+    said = []
     for _ in range(32):
         assert torch.equal(gradient(off), expected)
-    report = off.report()
+        said.append(off.report())
+    report = said[-1]
+    # What is only compared yet is no warning: the report says that it is, from the plan on and for as long as nothing may leave.
+    compared = [str(one) for one in said if one.is_comparing]
+    assert len(compared) >= 9 and not report.is_comparing
+    assert all("compared" in words and "nothing has left" not in words for words in compared)
     assert report.plan.moved > 0 and report.is_host_bound == (hooked_ms > 1)
     assert report.skipped > 5 if report.is_host_bound else report.skipped == 5
     assert (report.left == 0) == report.is_host_bound, report

@@ -276,7 +276,9 @@ class Offload:
 
     def report(self) -> Report:
         """What was moved so far, what was kept, and why."""
-        return self._tally.report(self._sites.values())
+        sites = list(self._sites.values())
+        is_compared = len(sites) == 1 and sites[0].place is not None and self._trial.is_comparing
+        return self._tally.report(sites, keeps_for_now=is_compared)
 
     def _stack(self) -> list:
         if not hasattr(self._entered, "hooks"):

@@ -77,7 +77,10 @@ class Report:
 
     `activation_peak` is the most that a step had allocated above what was allocated when it began, as `StepPeaks` measures it; of all GPUs
     the one with the most, and none on a CPU. `peak` is the most that torch had allocated at once, weights and optimiser states included,
-    since it was told to forget that (`torch.cuda.max_memory_allocated`)."""
+    since it was told to forget that (`torch.cuda.max_memory_allocated`).
+
+    `is_comparing` while steps with hooks are compared with steps without, in which all stays that has room: nothing leaves by the plan yet.
+    `is_host_bound` where that found hooks to cost more than they may."""
 
     left: int = 0
     blocks: int = 0
@@ -101,6 +104,7 @@ class Report:
     steps: int = 0
     skipped: int = 0
     is_host_bound: bool = False
+    is_comparing: bool = False
     activation_peak: Optional[int] = None
     peak: int = 0
     plan: Optional[StepPlan] = None
@@ -139,6 +143,8 @@ class Report:
             )
         if self.plan is not None:
             lines.append(str(self.plan))
+        if self.is_comparing:
+            lines.append("all that has room is kept for now: a few steps with hooks are compared with a few without")
         if self.is_host_bound:
             lines.append("all is kept meanwhile: the GPU waits for the host, and hooks make steps longer than `slack` allows")
         lines += [f"kept, {why}: {shown(nbytes)} in {count} tensors" for why, (count, nbytes) in sorted(self.kept.items())]
@@ -209,7 +215,8 @@ class Tally:
     def late(self, nbytes: int) -> None:
         self._report.came_late += nbytes
 
-    def report(self, sites: Iterable[Site]) -> Report:
+    def report(self, sites: Iterable[Site], *, keeps_for_now: bool = False) -> Report:
+        """What was counted; `keeps_for_now` while plans are not kept to, since hooks are compared."""
         made = replace(self._report, kept=dict(self._report.kept), warnings=list(self._report.warnings))
         for site in sites:
             counts = json.loads(site.raw.counts())
@@ -233,7 +240,8 @@ class Tally:
         if made.written > 0 and made.training_s > 0:
             made.written_per_s = made.written / made.training_s
             made.disk_years = None if made.endurance is None else made.endurance / made.written_per_s / _YEAR_S
-        if made.blocks == 0 and made.kept and (made.plan is None or made.plan.moved > 0):
+        made.is_comparing = keeps_for_now and made.plan is not None and made.plan.moved > 0
+        if made.blocks == 0 and made.kept and not made.is_comparing and (made.plan is None or made.plan.moved > 0):
             made.warnings.append("nothing has left the device")
         return made
 

@@ -36,6 +36,11 @@ class Trial:
         # but to look, now and then, whether steps are still the same.
         self.keeps = True
 
+    @property
+    def is_comparing(self) -> bool:
+        """Whether all stays that has room, since it is not known yet what hooks cost."""
+        return self.keeps and not self.is_too_slow
+
     def next_is_bare(self, place: Place, may_keep: bool) -> bool:
         """Called as each pass begins that a plan exists for. `may_keep`: there is memory for a step in which nothing leaves."""
         if not may_keep:

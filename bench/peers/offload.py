@@ -7,10 +7,11 @@
     python3 bench/peers/offload.py --ways headwater --steps 200 --rounds 1 --flat
 
 Every way has a process of its own for each round, and ways take turns. Headwater records a step and compares some with and without its hooks
-first, about sixteen in which all stays that has room: with fewer of --warmup these are what is measured. The peak is that of
-`max_memory_allocated` in a step, less what was allocated when it began; gradients are there before. Weights and inputs come of one seed, and digests of all gradients are compared with
-those of `keep`: with --deterministic they should be the same to the bit. With --flat a table says what a process holds after 20 steps and in
-the end: bytes that torch has allocated and reserved, pinned memory of Headwater, resident memory, and open descriptors.
+first, fourteen or more in which all stays that has room: with fewer of --warmup these are what is measured. The peak is that of
+`max_memory_allocated` in a step, less what was allocated when it began; gradients are there before. Weights and inputs come of one seed, and
+digests of all gradients are compared with those of `keep`: with --deterministic they should be the same to the bit. With --flat a table says
+what a process holds after 20 steps and in the end: bytes that torch has allocated and reserved, pinned memory of Headwater, resident memory,
+and open descriptors.
 """
 
 import argparse

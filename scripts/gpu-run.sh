@@ -42,7 +42,7 @@ device_tests() {
 if [[ $what == *tests* ]]; then
     takes_all='memory_runs_out|others_took|never_fit'
     all=$(for program in "$here"/tests/*; do device_tests "$program"; done)
-    each() { xargs -P "$1" -L 1 bash -c 'one "$1-${2//:/_}" 400 "'"$here"'/tests/$1" --exact "$2"' one; }
+    each() { xargs -r -P "$1" -L 1 bash -c 'one "$1-${2//:/_}" 400 "'"$here"'/tests/$1" --exact "$2"' one; }
     { grep -Ev "$takes_all" <<<"$all" | each 8; grep -E "$takes_all" <<<"$all" | each 1; } >"$out/tests.txt"
     report tests
 fi

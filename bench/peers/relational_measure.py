@@ -182,6 +182,18 @@ def timed(step, rounds, seconds, is_gpu):
     return made
 
 
+def kernels_of(step):
+    """What a step runs on the GPU, in order: names and microseconds, by torch's profiler."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    for _ in range(2):  # what the profiler sets up is no part of the second
+        with torch.profiler.profile(activities=activities) as profile:
+            step()
+            torch.cuda.synchronize()
+    events = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    events.sort(key=lambda event: event.time_range.start)
+    return [{"name": event.name, "us": event.time_range.elapsed_us()} for event in events]
+
+
 def recorded(step):
     """The step in a CUDA graph: the graph, and the tensor that every replay writes the output to."""
     side = torch.cuda.Stream()

@@ -14,6 +14,7 @@ from relational_measure import (
     cleared,
     difference,
     differences,
+    kernels_of,
     recorded,
     reference_of,
     timed,
@@ -118,6 +119,10 @@ class Case:
         if self.is_gpu and args.graph:
             for what in args.steps:
                 self.in_graph(what, reference)
+        if self.is_gpu and args.kernels:
+            for what in args.steps:
+                self.lines.write(mode="kernels", what=what, kernels=kernels_of(self.stack.step(what)))
+                self.stack.forget()
 
     def checked(self, reference):
         """Whether results of calls are right, for each step. Where the way back does not fit in memory, the output alone is

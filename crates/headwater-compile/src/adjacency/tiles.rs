@@ -1,5 +1,7 @@
 //! Rows cut into pieces of one type: what a thread block takes at a time.
 
+use std::ops::Range;
+
 use super::{Adjacency, Map};
 use crate::inter::{Domain, Path, Side};
 
@@ -32,29 +34,59 @@ pub struct Tiles {
     pub starts: Vec<usize>,
 }
 
+impl Tiles {
+    fn new(all: Vec<Tile>, types: usize) -> Self {
+        let starts = (0..=types).map(|of_type| all.partition_point(|tile| tile.of_type < of_type)).collect();
+        Self { all, starts }
+    }
+}
+
 impl Adjacency {
     /// Rows of a domain in tiles of at most so many; `None` where rows of a type do not lie beside each other.
     #[must_use]
     pub fn tiles(&self, rows: Domain, types: Domain, path: Path, most: usize) -> Option<Tiles> {
+        let mut all = Vec::new();
+        for (of_type, bounds) in self.ranges_of_types(rows, types, path)? {
+            let cuts = bounds.clone().step_by(most.max(1));
+            all.extend(cuts.map(|first| Tile { of_type, first, count: most.min(bounds.end - first) }));
+        }
+        Some(Tiles::new(all, self.rows(types)))
+    }
+
+    /// Rows of a domain in shares of so many, all but the last, which are cut into tiles where the type changes; and the first tile of each
+    /// share, and the end of the last. `None` as of `tiles`.
+    #[must_use]
+    pub fn shares(&self, rows: Domain, types: Domain, path: Path, each: usize) -> Option<(Tiles, Vec<usize>)> {
+        let (mut all, mut shares, mut left) = (Vec::new(), Vec::new(), 0);
+        for (of_type, mut bounds) in self.ranges_of_types(rows, types, path)? {
+            while !bounds.is_empty() {
+                if left == 0 {
+                    left = each.max(1);
+                    shares.push(all.len());
+                }
+                let count = left.min(bounds.len());
+                all.push(Tile { of_type, first: bounds.start, count });
+                (bounds.start, left) = (bounds.start + count, left - count);
+            }
+        }
+        shares.push(all.len());
+        Some((Tiles::new(all, self.rows(types)), shares))
+    }
+
+    /// Rows that lie beside each other and have one type, type after type.
+    fn ranges_of_types(&self, rows: Domain, types: Domain, path: Path) -> Option<Vec<(usize, Range<usize>)>> {
         let (starts, type_of): (&[usize], &dyn Fn(usize) -> usize) = match self.map(rows, types, path)? {
             Map::Stretches(starts) => (starts, &|stretch| stretch),
             Map::Ends(starts, ends, side) => (starts, &move |stretch: usize| ends[stretch][side as usize] as usize),
             Map::Same | Map::First | Map::Listed(_) => return None,
         };
-        let mut all = Vec::new();
-        for (stretch, bounds) in starts.windows(2).enumerate() {
-            let of_type = type_of(stretch);
-            let cuts = (bounds[0]..bounds[1]).step_by(most.max(1));
-            all.extend(cuts.map(|first| Tile { of_type, first, count: most.min(bounds[1] - first) }));
-        }
+        let all = starts.windows(2).enumerate();
+        let mut all: Vec<_> = all.map(|(stretch, bounds)| (type_of(stretch), bounds[0]..bounds[1])).collect();
         // Stable, so rows of a type stay in order.
-        all.sort_by_key(|tile| tile.of_type);
-        let starts = (0..=self.rows(types)).map(|of_type| all.partition_point(|tile| tile.of_type < of_type)).collect();
-        Some(Tiles { all, starts })
+        all.sort_by_key(|(of_type, _)| *of_type);
+        Some(all)
     }
-}
 
-impl Adjacency {
     /// Rows of a domain in tiles of at most so many, of one type and of neighbouring nodes; `starts` has the first tile of the first nodes, of
     /// the next ones, and so on. `None` where rows do not lie by type and node.
     #[must_use]
@@ -104,6 +136,33 @@ impl Adjacency {
 mod tests {
     use super::*;
     use crate::testing::Recipe;
+
+    /// Shares have every row once, in pieces of one type, and as many rows each.
+    #[test]
+    fn shares_are_even() {
+        let relations = vec![(0, 1), (1, 0), (0, 0), (1, 1), (1, 0)];
+        let graph = Recipe { nodes: vec![(30, 20), (9, 9)], relations, most_edges: 7, empty_every: 4 }.graph(3);
+        let edge = Domain::Edge;
+        let ways = [(edge, Domain::EdgeType, Path::Only), (edge, Domain::NodeType, Path::By(Side::Dst))];
+        for ((rows, types, path), each) in ways.into_iter().flat_map(|way| [1, 7, 64, 10_000].map(|each| (way, each))) {
+            let (tiles, shares) = graph.shares(rows, types, path, each).unwrap();
+            let of_type = graph.map(rows, types, path).unwrap();
+            let own = |tile: &Tile| tile.first..tile.first + tile.count;
+            assert!(tiles.all.iter().all(|tile| own(tile).all(|row| of_type.get(row) == tile.of_type)));
+            let mut all: Vec<usize> = tiles.all.iter().flat_map(own).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..graph.rows(rows)));
+            let counts: Vec<usize> =
+                shares.windows(2).map(|two| tiles.all[two[0]..two[1]].iter().map(|tile| tile.count).sum()).collect();
+            let (last, others) = counts.split_last().unwrap();
+            assert!(others.iter().all(|count| *count == each) && *last <= each, "{counts:?}");
+            let is_of = |(of_type, two): (usize, &[usize])| {
+                tiles.all[two[0]..two[1]].iter().all(|tile| tile.of_type == of_type)
+            };
+            assert!(tiles.starts.windows(2).enumerate().all(is_of));
+            assert_eq!((tiles.starts[0], tiles.starts.last()), (0, Some(&tiles.all.len())));
+        }
+    }
 
     /// Tiles of neighbouring nodes have every row once, of one type and of these nodes, and runs are what tiles of any length would be.
     #[test]

@@ -42,7 +42,8 @@ struct HwMembers {
 
 // Rows cut into pieces of one type. HW_MAP_SAME: every row is a piece and a type; HW_MAP_FIRST: there is one type, and `count` is the
 // most pieces that sums are cut into; HW_MAP_LISTED: `all` has type, first row and count of each piece, pieces of a type one after
-// the other from `starts[type]` on.
+// the other from `starts[type]` on. Behind pieces that are chunks of sums `all` has how many shares of about as many rows they make,
+// where the first chunk of each share stands, and the end of the last.
 struct HwTiles {
     u64 kind;
     u64 count;
@@ -51,6 +52,9 @@ struct HwTiles {
 };
 struct HwTile {
     u32 type, first, count;
+};
+struct HwRange {
+    u32 first, end;
 };
 __device__ inline HwTile hw_listed_tile(const HwTiles &tiles, u32 at) {
     const u32 *tile = tiles.all + 3 * (u64)at;

@@ -12,7 +12,7 @@ use headwater_cuda::{Allocation, Span, Stream};
 use super::block::{DeviceBlock, Room};
 use super::table::{Chain, Cut, Table, Tiling};
 use super::text::domain_number;
-use crate::adjacency::{Adjacency, Map, Members};
+use crate::adjacency::{Adjacency, Map, Members, Tiles};
 use crate::error::{Error, Result};
 use crate::inter::{Domain, Path, Side};
 use crate::intra::most_alone;
@@ -330,17 +330,23 @@ impl Numbers {
     /// A list of tiles, where there may be several types.
     fn tiles(&mut self, graph: &Adjacency, tiling: Tiling) -> Result<Option<Found>> {
         let Tiling { rows, types, path, cut } = tiling;
+        let whole = |tiles: Option<Tiles>| tiles.map(|tiles| (tiles, Vec::new()));
         let tiles = match cut {
-            Cut::Tiles(most) => graph.tiles(rows, types, path, most),
+            Cut::Tiles(most) => whole(graph.tiles(rows, types, path, most)),
             Cut::Chunks(most) => {
-                graph.tiles(rows, types, path, graph.rows(rows).div_ceil(most.max(1)).max(ROWS_A_CHUNK))
+                graph.shares(rows, types, path, graph.rows(rows).div_ceil(most.max(1)).max(ROWS_A_CHUNK))
             }
-            Cut::ByNodes(by, most) => graph.tiles_by_nodes(rows, by, (types, path), most),
+            Cut::ByNodes(by, most) => whole(graph.tiles_by_nodes(rows, by, (types, path), most)),
         };
-        let Some(tiles) = tiles else { return Ok(None) };
+        let Some((tiles, shares)) = tiles else { return Ok(None) };
         let mut words = Vec::with_capacity(3 * tiles.all.len());
         for tile in &tiles.all {
             words.extend([number(tile.of_type)?, number(tile.first)?, number(tile.count)?]);
+        }
+        // Behind the tiles, of those that are chunks: how many shares there are, and the first tile of each.
+        if let Some(count) = shares.len().checked_sub(1) {
+            words.push(number(count)?);
+            shares.iter().try_for_each(|first| number(*first).map(|first| words.push(first)))?;
         }
         let (count, all) = (tiles.all.len() as u64, self.put(&words));
         Ok(Some((map::LISTED, count, Some(all), Some(self.starts(&tiles.starts)?))))
@@ -357,8 +363,7 @@ impl Numbers {
             let members = graph.members(rows, by, Path::Only).ok_or_else(missing)?;
             (0..graph.rows(rows)).map(|row| members.count(row)).collect()
         };
-        let alone =
-            if by == Domain::Edge { most_alone(graph.rows(rows) as f64, graph.rows(by) as f64) } else { f64::INFINITY };
+        let alone = most_alone(by, graph.rows(rows) as f64, graph.rows(by) as f64);
         let (mut hubs, mut others) = (Vec::new(), vec![Vec::new(); 1 + usize::BITS as usize]);
         for (row, length) in lengths.iter().enumerate() {
             let bits = (usize::BITS - length.leading_zeros()) as usize;
@@ -440,7 +445,7 @@ mod tests {
             let list: Vec<usize> = numbers.all.iter().map(|row| *row as usize).collect();
             let starts = graph.edge_starts(rows).unwrap();
             let length = |row: usize| starts[row + 1] - starts[row];
-            let alone = most_alone(graph.rows(rows) as f64, graph.rows(Domain::Edge) as f64);
+            let alone = most_alone(Domain::Edge, graph.rows(rows) as f64, graph.rows(Domain::Edge) as f64);
             let hubs = usize::try_from(hubs).unwrap();
             most_hubs = most_hubs.max(hubs);
             assert_eq!(hubs, (0..graph.rows(rows)).filter(|row| length(*row) as f64 > alone).count());

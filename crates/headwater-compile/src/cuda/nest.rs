@@ -17,18 +17,13 @@ const THREADS: usize = 256;
 /// Registers of a thread of a walk besides vectors, by what compilers make of walks.
 const OTHER_REGISTERS: usize = 44;
 
-/// Whose rows say how long the outermost rows of a nest are, where they are not all about as long.
+/// Whose rows say how long the outermost rows of a nest are, where some may have very many of them.
 fn ordered_by(nest: &[Domain]) -> Option<Domain> {
     match nest {
         [Domain::Node(_) | Domain::Pair(_), .., Domain::Edge] => Some(Domain::Edge),
         [Domain::Node(side), Domain::Pair(other)] if side == other => Some(Domain::Pair(*side)),
         _ => None,
     }
-}
-
-/// Whether outermost rows may have very many members.
-fn has_hubs(nest: &[Domain]) -> bool {
-    ordered_by(nest) == Some(Domain::Edge)
 }
 
 /// How the vectors of a nest lie across lanes.
@@ -51,13 +46,12 @@ pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept, entr
             out.line(&format!("const u32 groups = gridDim.x * {groups}, at0 = blockIdx.x * {groups} + part;"));
             return nest.chunks(out, 0, acts, Share::OfGrid);
         }
-        let hubs =
-            if has_hubs(&traverse.nest) { format!("hw_hub_blocks({})", nest.order(out)) } else { "0".to_owned() };
+        let hubs = by.map_or("0".to_owned(), |_| format!("hw_hub_blocks({})", nest.order(out)));
         out.line(&format!("const u32 hubs = {hubs}, groups = (gridDim.x - hubs) * {groups};"));
         out.line(&format!("const u32 at0 = (blockIdx.x - hubs) * {groups} + part;"));
         out.line(&format!("const u32 first0 = hubs, end0 = blockIdx.x < hubs ? 0 : {all};"));
         nest.walk(out, 0, acts, Share::OfGrid);
-        if has_hubs(&traverse.nest) {
+        if by.is_some() {
             out.last(&format!("hubs_{entry}"), |out| {
                 nest.heading(out);
                 nest.each_hub(out, &all, acts);
@@ -296,7 +290,7 @@ impl Nest<'_> {
     /// Which rows a group passes over because a thread block has them.
     fn passed_over(&self, out: &mut Writer<'_>, share: Share) -> Option<String> {
         match share {
-            Share::OfGrid if !has_hubs(self.rows.nest) => None,
+            Share::OfGrid if ordered_by(self.rows.nest).is_none() => None,
             Share::OfGrid => Some(format!("hw_is_hub({}, own0)", self.order(out))),
             Share::OfHub => Some("own_end - own_first > HW_MOST_BELOW".to_owned()),
             Share::Alone => None,

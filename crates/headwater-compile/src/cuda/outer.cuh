@@ -5,27 +5,36 @@
 // (mma.cuh), rows being the depth of the product: it takes 8 rows (bf16: 16) at a time straight into registers, 16 bytes a
 // lane, and loads the next ones meanwhile. Four warps are a thread block over one chunk of rows of a type: they lie over 128
 // by 128 of the matrix, or share the rows, and then their sums meet in shared memory. Plain arithmetic makes 32 by 32 a
-// block. There are so many chunks that a GPU is busy, and a type with most rows has most of them. `hw_total` adds them in
-// their order, so a sum is the same every time.
+// block. A block has a share of the rows, as large as that of any other: chunks of neighbouring types. `hw_total` adds
+// chunks in their order, so a sum is the same every time.
 
-// A block's place: which chunk of rows, head and tile of the matrix.
+// A block's place: which head and tile of the matrix, and which type, or share of the rows.
 template <u32 HEADS, u32 DOWN, u32 ACROSS> struct HwPlace {
-    u32 column, row, head, chunk;
+    u32 column, row, head, of;
     __device__ explicit HwPlace(u32 at)
-        : column(at % ACROSS), row(at / ACROSS % DOWN), head(at / ACROSS / DOWN % HEADS), chunk(at / ACROSS / DOWN / HEADS) {}
-    __device__ u64 matrix() const { return (u64)chunk * HEADS + head; }
+        : column(at % ACROSS), row(at / ACROSS % DOWN), head(at / ACROSS / DOWN % HEADS), of(at / ACROSS / DOWN / HEADS) {}
+    __device__ u64 matrix(u32 which) const { return (u64)which * HEADS + head; }
 };
+
+// Calls `body` with each chunk of this block's shares, its number and its place.
+template <u32 HEADS, u32 DOWN, u32 ACROSS, class Body>
+__device__ inline void hw_each_chunk(const HwTiles &tiles, u32 rows, const Body &body) {
+    const u32 shares = hw_shares(tiles, rows);
+    for (u32 at = blockIdx.x; at < shares * HEADS * DOWN * ACROSS; at += gridDim.x) {
+        const HwPlace<HEADS, DOWN, ACROSS> place(at);
+        const HwRange own = hw_share(tiles, place.of);
+        for (u32 chunk = own.first; chunk < own.end; chunk++) body(place, chunk, hw_chunk(tiles, rows, chunk));
+    }
+}
 
 template <u32 HEADS, u32 ROWS, u32 COLS, class X, class Y>
 __device__ inline void hw_outer_f32(const X &x, const Y &y, const HwTiles &tiles, u32 rows, float *out) {
     const u32 SIDE = 32, DOWN = (ROWS + SIDE - 1) / SIDE, ACROSS = (COLS + SIDE - 1) / SIDE;
     __shared__ float x_tile[HW_DEPTH][SIDE + 1];
     __shared__ float y_tile[HW_DEPTH][SIDE + 1];
-    const u32 column = threadIdx.x % SIDE, top = threadIdx.x / SIDE * 4, chunks = hw_chunks(tiles, rows);
-    for (u32 at = blockIdx.x; at < chunks * HEADS * DOWN * ACROSS; at += gridDim.x) {
-        const HwPlace<HEADS, DOWN, ACROSS> place(at);
+    const u32 column = threadIdx.x % SIDE, top = threadIdx.x / SIDE * 4;
+    hw_each_chunk<HEADS, DOWN, ACROSS>(tiles, rows, [&](const HwPlace<HEADS, DOWN, ACROSS> &place, u32 number, const HwTile &chunk) {
         const u32 first_column = place.column * SIDE, first_row = place.row * SIDE;
-        const HwTile chunk = hw_chunk(tiles, rows, place.chunk);
         const u32 end = chunk.first + chunk.count;
         float sums[4] = {};
         for (u32 start = chunk.first; start < end; start += HW_DEPTH) {
@@ -44,10 +53,10 @@ __device__ inline void hw_outer_f32(const X &x, const Y &y, const HwTiles &tiles
         for (u32 i = 0; i < 4; i++) {
             const u32 row = first_row + top + i;
             if (row < ROWS && first_column + column < COLS) {
-                out[(place.matrix() * ROWS + row) * COLS + first_column + column] = sums[i];
+                out[(place.matrix(number) * ROWS + row) * COLS + first_column + column] = sums[i];
             }
         }
-    }
+    });
 }
 
 // Both sides of the rows of one step: of LOADS rows that are four apart, four neighbours of each stretch of 32 columns.
@@ -99,14 +108,12 @@ __device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles
     const u32 PARTS = BESIDE * BELOW, SHARES = HW_TENSOR_WARPS / PARTS, HEIGHT = HW_SIDE * BELOW, WIDTH = HW_SIDE * BESIDE;
     const u32 DOWN = (ROWS + HEIGHT - 1) / HEIGHT, ACROSS = (COLS + WIDTH - 1) / WIDTH;
     const u32 X_HALVES = ROWS > 32 ? 2 : 1, Y_HALVES = COLS > 32 ? 2 : 1, TALL = 2 * X_HALVES, WIDE = 4 * Y_HALVES;
-    const u32 LOADS = MODE == HW_BF16 ? 4 : 2, STEP = 4 * LOADS, chunks = hw_chunks(tiles, rows);
+    const u32 LOADS = MODE == HW_BF16 ? 4 : 2, STEP = 4 * LOADS;
     __shared__ float given[SHARES == 1 ? 1 : SHARES / 2 * PARTS][SHARES == 1 ? 1 : TALL * WIDE * 4][32];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, share = warp / PARTS, g = lane / 4, t = lane % 4;
-    for (u32 at = blockIdx.x; at < chunks * HEADS * DOWN * ACROSS; at += gridDim.x) {
-        const HwPlace<HEADS, DOWN, ACROSS> place(at);
+    hw_each_chunk<HEADS, DOWN, ACROSS>(tiles, rows, [&](const HwPlace<HEADS, DOWN, ACROSS> &place, u32 number, const HwTile &chunk) {
         const u32 first_column = place.column * WIDTH + warp % BESIDE * HW_SIDE;
         const u32 first_row = place.row * HEIGHT + warp / BESIDE % BELOW * HW_SIDE;
-        const HwTile chunk = hw_chunk(tiles, rows, place.chunk);
         const u32 end = chunk.first + chunk.count, begin = chunk.first + share * STEP;
         float sums[TALL][WIDE][4] = {};
         HwSide<LOADS, X_HALVES, ROWS, X> x_side;
@@ -151,11 +158,11 @@ __device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles
                 if (share < left) sums[i / 4 / WIDE][i / 4 % WIDE][i % 4] += given[warp][i][lane];
             }
         }
-        if (share != 0) continue;
+        if (share != 0) return;
 #pragma unroll
         for (u32 i = 0; i < TALL * 2; i++) {
             const u32 m = i / 2, row = first_row + m / 2 * 32 + g * 4 + m % 2 * 2 + i % 2;
-            float *to = out + (place.matrix() * ROWS + row) * COLS;
+            float *to = out + (place.matrix(number) * ROWS + row) * COLS;
 #pragma unroll
             for (u32 j = 0; j < Y_HALVES * 2; j++) {
                 const u32 column = first_column + j / 2 * 32 + t * 8 + j % 2 * 4;
@@ -173,7 +180,7 @@ __device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles
                 }
             }
         }
-    }
+    });
 }
 
 template <int MODE, u32 HEADS, u32 ROWS, u32 COLS, class X, class Y>
@@ -198,8 +205,8 @@ __device__ inline void hw_weights(const A &a, const B &b, u32 types, float *out)
     for (u32 at = blockIdx.x; at < types * HEADS * DOWN * ACROSS; at += gridDim.x) {
         const HwPlace<HEADS, DOWN, ACROSS> place(at);
         const u32 first_row = place.row * SIDE, first_column = place.column * SIDE;
-        const float *x = a.row(a.at(place.chunk)) + place.head * ROWS * INNER;
-        const float *y = b.row(b.at(place.chunk)) + place.head * INNER * COLS;
+        const float *x = a.row(a.at(place.of)) + place.head * ROWS * INNER;
+        const float *y = b.row(b.at(place.of)) + place.head * INNER * COLS;
         float sums[4] = {};
         for (u32 start = 0; start < INNER; start += DEEP) {
             __syncthreads();
@@ -224,7 +231,7 @@ __device__ inline void hw_weights(const A &a, const B &b, u32 types, float *out)
         }
         for (u32 i = 0; i < 4; i++) {
             const u32 row = first_row + top + i, column = first_column + own_column;
-            if (row < ROWS && column < COLS) out[(place.matrix() * ROWS + row) * COLS + column] = sums[i];
+            if (row < ROWS && column < COLS) out[(place.matrix(place.of) * ROWS + row) * COLS + column] = sums[i];
         }
     }
 }

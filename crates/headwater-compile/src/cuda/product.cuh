@@ -87,12 +87,7 @@ __device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles 
     }
 }
 
-// Rows of a tile, by their places in it.
-struct HwRange {
-    u32 first, end;
-};
-
-// The rows of a tile that a warp has which makes all columns of them: 32.
+// The rows of a tile that a warp has which makes all columns of them, by their places in it: 32.
 struct HwRowsOfWarp {
     __device__ static HwRange of(const HwTile &tile) { return HwRange{threadIdx.x / 32 * 32, tile.count}; }
 };

@@ -35,6 +35,15 @@ __device__ inline HwTile hw_chunk(const HwTiles &tiles, u32 rows, u32 at) {
     const u32 parts = hw_parts(rows, (u32)tiles.count), first = hw_part(rows, at, parts);
     return HwTile{0, first, hw_part(rows, at + 1, parts) - first};
 }
+// Shares of the rows for blocks that have all columns of them: as many rows each, whatever types they are of.
+__device__ inline u32 hw_shares(const HwTiles &tiles, u32 rows) {
+    return tiles.kind == HW_MAP_LISTED ? tiles.all[3 * tiles.count] : hw_chunks(tiles, rows);
+}
+// The chunks of a share.
+__device__ inline HwRange hw_share(const HwTiles &tiles, u32 at) {
+    const u32 *first = tiles.all + 3 * tiles.count + 1 + at;
+    return tiles.kind == HW_MAP_LISTED ? HwRange{first[0], first[1]} : HwRange{at, at + 1};
+}
 // The first chunk of a type; that of the type behind the last is the end.
 __device__ inline u32 hw_first_chunk(const HwTiles &tiles, u32 rows, u32 type) {
     if (tiles.kind == HW_MAP_LISTED) return tiles.starts[type];

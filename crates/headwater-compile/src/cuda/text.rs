@@ -50,7 +50,7 @@ impl Emitted {
 /// One launch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Launch {
-    /// The name of its `__global__` function.
+    /// The name of its `__global__` function: its place and what it does.
     pub entry: String,
     /// CUDA C++ of that function and of the structs it uses.
     pub text: String,
@@ -152,7 +152,8 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
     let mut found =
         Emitted { name: program.name.clone(), launches: Vec::new(), buffers, chunked, table: Table::default() };
     for (at, (kernel, work)) in kernels.iter().zip(&work).enumerate() {
-        let entry = format!("k{at}");
+        let what = work.what(&found.buffers);
+        let entry = format!("k{at}_{}", identifier(&what));
         let mut writer = Writer {
             table: &mut found.table,
             buffers: &found.buffers,
@@ -181,12 +182,17 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
             blocks,
             buffers: used.buffers,
             writes: work.writes(),
-            what: work.what(&found.buffers),
+            what,
             dense: Dense::of(work, &found.buffers),
             copy: Copied::of(work, &found.buffers),
         });
     }
     found
+}
+
+/// A description as the part of a kernel's name that profilers show.
+fn identifier(what: &str) -> String {
+    what.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).collect::<Vec<_>>().join("_")
 }
 
 /// Writes one kernel.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Body, Kernel};
+use crate::inter::Domain;
 
 /// How a GPU runs a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,7 +18,7 @@ pub enum KernelSchedule {
     },
     /// Outer products.
     Outer {
-        /// Chunks that rows are cut into at most, each added up by one thread block.
+        /// Shares of the rows, each of which a thread block adds up; fewer where they would be short.
         chunks: usize,
     },
     /// Products that are added up by node.
@@ -50,7 +51,7 @@ impl KernelSchedule {
         match kernel {
             Kernel::Traverse(traverse) if traverse.nest.len() > 1 => walks(&traverse.body),
             Kernel::GemmSum(_) => SUM_NODES.map(|nodes| Self::Sums { nodes }).to_vec(),
-            Kernel::Outer(_) => [528, 264, 1056].map(|chunks| Self::Outer { chunks }).to_vec(),
+            Kernel::Outer(_) => [264, 528, 1056].map(|chunks| Self::Outer { chunks }).to_vec(),
             _ => vec![Self::Only],
         }
     }
@@ -97,7 +98,9 @@ impl fmt::Display for KernelSchedule {
 
 /// Members of a row that a group of lanes has alone at most, of so many rows with so many members: a small part of them all, so that no row
 /// is under way for long when all others are done; a few times what rows have, so that few are longer; between what is worth a thread block
-/// and what takes one of its groups long. It follows from the graph alone, so that sums do not depend on the GPU.
-pub(crate) fn most_alone(rows: f64, members: f64) -> f64 {
-    (members / 16384.0).max(4.0 * members / rows.max(1.0)).clamp(32.0, 512.0)
+/// and what takes one of its groups long. A node has at most one pair an edge type, so rows of pairs are never very uneven, and more of them
+/// are worth a block. It follows from the graph alone, so that sums do not depend on the GPU.
+pub(crate) fn most_alone(by: Domain, rows: f64, members: f64) -> f64 {
+    let least = if by == Domain::Edge { 32.0 } else { 64.0 };
+    (members / 16384.0).max(4.0 * members / rows.max(1.0)).clamp(least, 512.0)
 }

@@ -2,9 +2,10 @@
 //!
 //! A walk is bound by memory's speed where enough rows are under way, else by its latency: a row's bounds, its members, what these gather
 //! and the rows themselves are loads that wait for each other. How many rows are under way follows from the lanes that a row takes and from
-//! the registers of an SM. Outer products are bound by memory's speed; every chunk adds a matrix that is written and read again.
+//! the registers of an SM. Outer products are bound by memory's speed; every share adds matrices that are written and read again.
 
 use super::{Statistics, cost};
+use crate::inter::Domain;
 use crate::intra::{Kernel, KernelSchedule, Program, Step, StepOp, Traverse, most_alone};
 
 /// A GPU, as far as schedules depend on it.
@@ -74,10 +75,11 @@ fn seconds(
         }
         (Kernel::Outer(outer), KernelSchedule::Outer { chunks }) => {
             let (chunks, matrix) = (chunks as f64, 4.0 * program[outer.to].shape.len() as f64);
-            let busy = (chunks / (2.0 * machine.sms)).min(1.0);
-            // The last chunk of every type is shorter.
-            let uneven = 1.0 + 0.5 * statistics.rows(program[outer.to].domain) / chunks;
-            uneven * moved / busy + 2.0 * chunks * matrix / machine.bytes_per_second
+            // Shares take as long as each other, so many of them at a time, and each has a type more.
+            let at_once = 2.0 * machine.sms;
+            let busy = chunks / at_once / (chunks / at_once).ceil();
+            let sums = chunks + statistics.rows(program[outer.to].domain);
+            moved / busy + 2.0 * sums * matrix / machine.bytes_per_second
         }
         (Kernel::GemmSum(sum), KernelSchedule::Sums { nodes }) => {
             cost::sum_bytes(program, sum, statistics, (nodes, 2.0 * machine.sms)) / machine.bytes_per_second
@@ -88,8 +90,9 @@ fn seconds(
 
 /// How long a walk waits for loads, all rows together.
 fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics, machine: &GpuConstants) -> f64 {
-    let rows = |at: usize| statistics.rows(traverse.nest[at]).max(1.0);
-    let (outer, inner) = (rows(0), rows(traverse.nest.len() - 1));
+    let rows = |of: Domain| statistics.rows(of).max(1.0);
+    let innermost = traverse.nest[traverse.nest.len() - 1];
+    let (outer, inner) = (rows(traverse.nest[0]), rows(innermost));
     let widest = traverse.body.steps.iter().map(|step| step.shape.len()).max().unwrap_or(1) as f64;
     let held = (widest / lanes).ceil();
     let ahead = ahead.min((MOST_HELD / held).floor()).max(1.0);
@@ -102,7 +105,7 @@ fn waiting(traverse: &Traverse, lanes: f64, ahead: f64, statistics: &Statistics,
         walks(traverse) * loads * machine.latency_seconds
     };
     // Rows that find room all at once take as long as one of them. Some are longer, up to what a group has alone.
-    (outer / groups).max(1.0) * seconds(inner / outer) + LIKELY_LONG * seconds(most_alone(outer, inner))
+    (outer / groups).max(1.0) * seconds(inner / outer) + LIKELY_LONG * seconds(most_alone(innermost, outer, inner))
 }
 
 /// How often a nest goes over its innermost rows: once more for every sum over them that they wait for.
@@ -119,7 +122,7 @@ fn walks(traverse: &Traverse) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inter::{Domain, Side};
+    use crate::inter::Side;
     use crate::pass::{Optimisations, compile};
     use crate::testing::layer;
 

@@ -1,5 +1,7 @@
 //! Paths that small models on small graphs do not take: many tiles and parts, odd widths, hubs, every precision.
 
+use std::collections::BTreeSet;
+
 use headwater_cuda::{Allocation, Span};
 
 use super::device::{check, check_over, check_within, gpu};
@@ -34,7 +36,7 @@ fn optimised(program: &Program, graph: &Adjacency, on: Optimisations) -> (Vec<in
 fn rows_with_very_many_edges() {
     let Some(gpu) = gpu() else { return };
     let graph = Recipe { most_edges: 2000, ..Recipe::plain(6) }.graph(2);
-    let alone = most_alone(6.0, graph.rows(Domain::Edge) as f64);
+    let alone = most_alone(Domain::Edge, 6.0, graph.rows(Domain::Edge) as f64);
     for (side, has_others) in [(Side::Src, false), (Side::Dst, true)] {
         let members = graph.members(Domain::Node(side), Domain::Edge, Path::Only).unwrap();
         let counts: Vec<usize> = (0..6).map(|row| members.count(row)).collect();
@@ -100,7 +102,7 @@ fn nodes_with_very_many_edges_of_several_types() {
             starts.windows(2).map(|bounds| bounds[1] - bounds[0]).max().unwrap()
         };
         assert!(
-            most(DST) as f64 > most_alone(graph.rows(DST) as f64, graph.rows(Domain::Edge) as f64),
+            most(DST) as f64 > most_alone(Domain::Edge, graph.rows(DST) as f64, graph.rows(Domain::Edge) as f64),
             "{}",
             most(DST)
         );
@@ -113,6 +115,33 @@ fn nodes_with_very_many_edges_of_several_types() {
             }
         }
     }
+}
+
+/// Nodes with more pairs than a group of lanes has alone, beside others with one: what pairs have is added up by node.
+#[test]
+fn nodes_with_very_many_pairs() {
+    let Some(gpu) = gpu() else { return };
+    let relations = [vec![(0, 0)], vec![(1, 1); 150]].concat();
+    let graph = Recipe { nodes: vec![(60, 60), (3, 3)], relations, most_edges: 3, empty_every: 9 }.graph(2);
+    let mut added_up = BTreeSet::new();
+    for side in [Side::Src, Side::Dst] {
+        let (node, pair) = (Domain::Node(side), Domain::Pair(side));
+        let members = graph.members(node, pair, Path::Only).unwrap();
+        let alone = most_alone(pair, graph.rows(node) as f64, graph.rows(pair) as f64);
+        let hubs = (0..graph.rows(node)).filter(|row| members.count(*row) as f64 > alone).count();
+        assert!((1..=3).contains(&hubs), "{hubs} of {side:?}");
+    }
+    for (model, heads) in [("rgcn", None), ("rgat", Some(2)), ("hgt", Some(2))] {
+        let sizes: Vec<_> =
+            [("d_in", 12), ("d_out", 12)].into_iter().chain(heads.map(|count| ("heads", count))).collect();
+        let (all, mut arrays) = directions(&layer(model, &sizes, &[]), &graph);
+        for kernels in &all {
+            let nests = kernels.kernels.iter().map(Kernel::nest);
+            added_up.extend(nests.filter(|nest| matches!(nest, [Domain::Node(_), Domain::Pair(_)])).map(<[_]>::to_vec));
+            check(&gpu, kernels, &graph, &mut arrays);
+        }
+    }
+    assert!(added_up.len() > 1, "{added_up:?}");
 }
 
 /// Heads that fill the lanes of a group, some of them or none.

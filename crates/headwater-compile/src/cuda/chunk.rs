@@ -9,10 +9,7 @@ use super::nest::{Nest, Share};
 use super::nodes::{NodeId, Op};
 use super::phase::Phases;
 use super::text::Writer;
-use crate::intra::{KernelSchedule, Read, StepOp};
-
-/// Floats of gathered rows that a lane has under way at most.
-const MOST_FLOATS: usize = 32;
+use crate::intra::{self, KernelSchedule, Read, StepOp};
 
 impl Nest<'_> {
     /// A loop over the innermost rows, a chunk at a time.
@@ -176,7 +173,7 @@ impl Nest<'_> {
     pub fn rows_ahead(&self, loads: &[NodeId], schedule: KernelSchedule) -> usize {
         let floats: usize = loads.iter().map(|node| self.rows.slots(*node)).sum();
         let most = if let KernelSchedule::Walk { ahead, .. } = schedule { ahead } else { KernelSchedule::AHEAD };
-        prev_power_of_two(MOST_FLOATS / floats.max(1)).clamp(1, most)
+        intra::rows_ahead(floats, most)
     }
 
     /// Vectors that are made a row at a time for some of the acts, in order: these, and vectors across lanes that they are made from.
@@ -208,8 +205,4 @@ impl Nest<'_> {
     pub fn is_inner(&self, node: NodeId) -> bool {
         self.nodes().all[node].level == self.innermost()
     }
-}
-
-fn prev_power_of_two(number: usize) -> usize {
-    1 << number.max(1).ilog2()
 }

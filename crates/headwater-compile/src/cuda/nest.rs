@@ -10,12 +10,10 @@ use super::nodes::{NodeId, Nodes};
 use super::row::{Layout, Rows};
 use super::text::{Blocks, Writer, domain_number};
 use crate::inter::{Domain, Path};
-use crate::intra::{KernelSchedule, Traverse};
+use crate::intra::{self, KernelSchedule, Traverse};
 
 /// Threads of a block that walks rows; as `order.cuh` has it.
 const THREADS: usize = 256;
-/// Registers of a thread of a walk besides vectors, by what compilers make of walks.
-const OTHER_REGISTERS: usize = 44;
 
 /// Whose rows say how long the outermost rows of a nest are, where some may have very many of them.
 fn ordered_by(nest: &[Domain]) -> Option<Domain> {
@@ -108,9 +106,7 @@ impl Nest<'_> {
         out.line("(void)lane, (void)lanes, (void)part, (void)parts;");
     }
 
-    /// Blocks that an SM should have at once, by the registers that a thread needs: gathered rows under way, sums, and vectors of outer rows
-    /// that stay while members are walked. Without such a bound what is done for hubs would take registers of all, and fewer groups would
-    /// be under way; with a tighter one registers would go to memory.
+    /// Blocks that an SM should have at once.
     fn blocks_at_once(&self, schedule: KernelSchedule, acts: &[Act]) -> usize {
         let (inner, outer): (Vec<NodeId>, Vec<NodeId>) =
             (0..self.nodes().all.len()).partition(|node| self.is_inner(*node));
@@ -118,14 +114,8 @@ impl Nest<'_> {
         let is_held = |node: &NodeId| self.wide_load(*node).is_some() || self.nodes().source(*node).is_some();
         let floats = |nodes: &[NodeId]| nodes.iter().map(|node| self.rows.slots(*node)).sum::<usize>();
         let held = floats(&outer.into_iter().filter(is_held).collect::<Vec<_>>());
-        let registers = OTHER_REGISTERS + floats(&loads) * self.rows_ahead(&loads, schedule) + held;
         let walks = acts.iter().filter(|act| matches!(act, Act::Walk(_))).count();
-        // Of 65,536 registers, 64 a thread are those of four blocks, 80 of three.
-        match (walks, registers) {
-            (..=1, ..=64) => 4,
-            (..=1, ..=80) => 3,
-            _ => 2,
-        }
+        intra::blocks_at_once(walks, floats(&loads) * self.rows_ahead(&loads, schedule) + held)
     }
 
     /// The order of the outermost rows.

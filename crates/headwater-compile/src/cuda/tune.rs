@@ -135,8 +135,6 @@ impl GpuConstants {
             sms: f64::from(facts.sms),
             bytes_per_second: 1e9 * rates.device_gb_per_s,
             latency_seconds: 1e-9 * rates.device_latency_ns,
-            threads: f64::from(facts.threads_per_sm),
-            ..Self::H200
         })
     }
 }

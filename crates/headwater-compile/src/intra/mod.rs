@@ -22,7 +22,7 @@ mod verify;
 pub use body::{Body, Hop, Read, Register, Step, StepOp};
 pub use print::{headline, print};
 pub use schedule::{KernelSchedule, SUM_NODES};
-pub(crate) use schedule::{beside, most_alone, usual_lanes};
+pub(crate) use schedule::{beside, blocks_at_once, most_alone, rows_ahead, usual_lanes};
 pub use verify::verify;
 
 use crate::inter::{Domain, Path, Shape};

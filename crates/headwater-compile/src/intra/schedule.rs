@@ -96,6 +96,28 @@ impl fmt::Display for KernelSchedule {
     }
 }
 
+/// Numbers of gathered rows that a lane has under way at most.
+const MOST_UNDER_WAY: usize = 32;
+/// Registers of a thread of a walk besides vectors, by what compilers make of walks.
+const OTHER_REGISTERS: usize = 44;
+
+/// Rows under way at once of which a lane has so many numbers each, where no more than `most` are wanted: a power of two.
+pub(crate) fn rows_ahead(numbers: usize, most: usize) -> usize {
+    (1 << (MOST_UNDER_WAY / numbers.max(1)).max(1).ilog2()).clamp(1, most)
+}
+
+/// Blocks of 256 threads of a walk that an SM should have at once, by the numbers that a thread holds: gathered rows under way, sums, and
+/// vectors of outer rows that stay while members are walked. Without such a bound what is done for hubs would take registers of all, and
+/// fewer groups would be under way; with a tighter one registers would go to memory.
+pub(crate) fn blocks_at_once(walks: usize, held: usize) -> usize {
+    // Of 65,536 registers, 64 a thread are those of four blocks, 80 of three.
+    match (walks, OTHER_REGISTERS + held) {
+        (..=1, ..=64) => 4,
+        (..=1, ..=80) => 3,
+        _ => 2,
+    }
+}
+
 /// Members of a row that a group of lanes has alone at most, of so many rows with so many members: a small part of them all, so that no row
 /// is under way for long when all others are done; a few times what rows have, so that few are longer; between what is worth a thread block
 /// and what takes one of its groups long. A node has at most one pair an edge type, so rows of pairs are never very uneven, and more of them

@@ -53,20 +53,30 @@ impl Adjacency {
         Some(Tiles::new(all, self.rows(types)))
     }
 
-    /// Rows of a domain in shares of so many, all but the last, which are cut into tiles where the type changes; and the first tile of each
-    /// share, and the end of the last. `None` as of `tiles`.
+    /// Rows of a domain in at most `most` shares that take as long as each other, which are cut into tiles where the type changes: a tile
+    /// takes as long as its rows and `begin` more. And the first tile of each share, and the end of the last. `None` as of `tiles`.
     #[must_use]
-    pub fn shares(&self, rows: Domain, types: Domain, path: Path, each: usize) -> Option<(Tiles, Vec<usize>)> {
+    pub fn shares(
+        &self,
+        rows: Domain,
+        (types, path): (Domain, Path),
+        most: usize,
+        begin: usize,
+    ) -> Option<(Tiles, Vec<usize>)> {
+        let ranges = self.ranges_of_types(rows, types, path)?;
+        // A share may end in the middle of a type, which makes a tile more.
+        let most_tiles = ranges.iter().filter(|(_, bounds)| !bounds.is_empty()).count() + most;
+        let each = (self.rows(rows) + begin * most_tiles).div_ceil(most.max(1)).max(2 * begin);
         let (mut all, mut shares, mut left) = (Vec::new(), Vec::new(), 0);
-        for (of_type, mut bounds) in self.ranges_of_types(rows, types, path)? {
+        for (of_type, mut bounds) in ranges {
             while !bounds.is_empty() {
-                if left == 0 {
-                    left = each.max(1);
+                if left <= begin {
+                    left = each.max(begin + 1);
                     shares.push(all.len());
                 }
-                let count = left.min(bounds.len());
+                let count = (left - begin).min(bounds.len());
                 all.push(Tile { of_type, first: bounds.start, count });
-                (bounds.start, left) = (bounds.start + count, left - count);
+                (bounds.start, left) = (bounds.start + count, left - begin - count);
             }
         }
         shares.push(all.len());
@@ -137,25 +147,29 @@ mod tests {
     use super::*;
     use crate::testing::Recipe;
 
-    /// Shares have every row once, in pieces of one type, and as many rows each.
+    /// Shares have every row once, in tiles of one type, and take as long as each other.
     #[test]
     fn shares_are_even() {
         let relations = vec![(0, 1), (1, 0), (0, 0), (1, 1), (1, 0)];
         let graph = Recipe { nodes: vec![(30, 20), (9, 9)], relations, most_edges: 7, empty_every: 4 }.graph(3);
         let edge = Domain::Edge;
-        let ways = [(edge, Domain::EdgeType, Path::Only), (edge, Domain::NodeType, Path::By(Side::Dst))];
-        for ((rows, types, path), each) in ways.into_iter().flat_map(|way| [1, 7, 64, 10_000].map(|each| (way, each))) {
-            let (tiles, shares) = graph.shares(rows, types, path, each).unwrap();
-            let of_type = graph.map(rows, types, path).unwrap();
+        let ways = [(edge, (Domain::EdgeType, Path::Only)), (edge, (Domain::NodeType, Path::By(Side::Dst)))];
+        let sizes = [(1, 0), (7, 0), (7, 3), (1000, 0), (1000, 2)];
+        for ((rows, types), (most, begin)) in ways.into_iter().flat_map(|way| sizes.map(|size| (way, size))) {
+            let (tiles, shares) = graph.shares(rows, types, most, begin).unwrap();
+            let of_type = graph.map(rows, types.0, types.1).unwrap();
             let own = |tile: &Tile| tile.first..tile.first + tile.count;
             assert!(tiles.all.iter().all(|tile| own(tile).all(|row| of_type.get(row) == tile.of_type)));
             let mut all: Vec<usize> = tiles.all.iter().flat_map(own).collect();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..graph.rows(rows)));
-            let counts: Vec<usize> =
-                shares.windows(2).map(|two| tiles.all[two[0]..two[1]].iter().map(|tile| tile.count).sum()).collect();
-            let (last, others) = counts.split_last().unwrap();
-            assert!(others.iter().all(|count| *count == each) && *last <= each, "{counts:?}");
+            let takes = |tile: &Tile| tile.count + begin;
+            let shares: Vec<&[Tile]> = shares.windows(2).map(|two| &tiles.all[two[0]..two[1]]).collect();
+            let times: Vec<usize> = shares.iter().map(|share| share.iter().map(takes).sum()).collect();
+            let (longest, others) = (*times.iter().max().unwrap(), &times[..times.len() - 1]);
+            // One ends early rather than begin a tile that has no room for a row.
+            assert!(others.iter().all(|time| *time + begin >= longest), "{times:?}");
+            assert!(times.len() <= most, "{times:?}");
             let is_of = |(of_type, two): (usize, &[usize])| {
                 tiles.all[two[0]..two[1]].iter().all(|tile| tile.of_type == of_type)
             };

@@ -29,7 +29,7 @@ const WORDS: usize = 6;
 /// More than the threads of a grid, by which kernels stride over rows.
 const STRIDE: u32 = 1 << 20;
 
-/// Chunks of fewer rows are not worth a thread block; as `sums.cuh` has it.
+/// Rows that a thread block adds up in the time that it takes to begin and end a chunk: fewer are not worth one; as `sums.cuh` has it.
 const ROWS_A_CHUNK: usize = 128;
 
 /// The kinds of maps, as `emitted.cuh` numbers them.
@@ -333,9 +333,7 @@ impl Numbers {
         let whole = |tiles: Option<Tiles>| tiles.map(|tiles| (tiles, Vec::new()));
         let tiles = match cut {
             Cut::Tiles(most) => whole(graph.tiles(rows, types, path, most)),
-            Cut::Chunks(most) => {
-                graph.shares(rows, types, path, graph.rows(rows).div_ceil(most.max(1)).max(ROWS_A_CHUNK))
-            }
+            Cut::Chunks(most) => graph.shares(rows, (types, path), most, ROWS_A_CHUNK),
             Cut::ByNodes(by, most) => whole(graph.tiles_by_nodes(rows, by, (types, path), most)),
         };
         let Some((tiles, shares)) = tiles else { return Ok(None) };

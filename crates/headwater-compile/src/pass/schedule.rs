@@ -2,7 +2,8 @@
 //!
 //! A walk is bound by memory's speed where enough rows are under way, else by its latency: a row's bounds, its members, what these gather
 //! and the rows themselves are loads that wait for each other. How many rows are under way follows from the lanes that a row takes and from
-//! the registers of an SM. Or it is bound by instructions: fewer lanes a row have more rows in each. Outer products are bound by memory's speed; every share adds matrices that are written and read again.
+//! the registers of an SM. Or it is bound by instructions, which every lane of a row has. Outer products are bound by memory's speed; every
+//! share adds matrices that are written and read again.
 
 use super::{Statistics, cost};
 use crate::inter::Domain;

@@ -1,4 +1,4 @@
-"""Headwater's compiled layers on the problems of the benchmark."""
+"""Headwater's compiled layers on the problems of the benchmark, with schedules by the model and, on a GPU, by measuring."""
 
 import torch
 
@@ -9,9 +9,9 @@ from relational_graph import Layer
 class Compiled(Layer):
     """`headwater.compile(name)`. The graph is made once, as a user keeps it; it has node types only where a layer asks for them."""
 
-    def __init__(self, problem):
+    def __init__(self, problem, tune="fixed"):
         super().__init__(problem)
-        self.layer = headwater.compile(problem.model)
+        self.layer = headwater.compile(problem.model, tune=tune)
         self.options = {}
         if problem.model != "rgcn":
             self.options["heads"] = problem.heads
@@ -51,7 +51,10 @@ def of_types(graph):
 
 
 def variants(problem, options):
-    return {"compiled": lambda: Compiled(problem)}
+    found = {"compiled": lambda: Compiled(problem)}
+    if problem.graph.device.type == "cuda":
+        found["tuned"] = lambda: Compiled(problem, tune="measure")
+    return found
 
 
 def version():

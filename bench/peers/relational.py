@@ -55,6 +55,8 @@ def arguments():
             if one not in known:
                 parser.error(f"--{name}: {one} is none of {', '.join(known)}")
         setattr(args, name, chosen)
+    if args.kernels and not args.device.startswith("cuda"):
+        parser.error(f"--kernels: torch's profiler lists kernels of a GPU, and --device is {args.device}")
     args.shapes = args.shapes or list(SHAPES)
     for shape in args.shapes:
         if shape not in SHAPES:

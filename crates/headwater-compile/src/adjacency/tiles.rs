@@ -71,7 +71,7 @@ impl Adjacency {
         for (of_type, mut bounds) in ranges {
             while !bounds.is_empty() {
                 if left <= begin {
-                    left = each.max(begin + 1);
+                    left = each;
                     shares.push(all.len());
                 }
                 let count = (left - begin).min(bounds.len());

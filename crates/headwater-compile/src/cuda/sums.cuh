@@ -35,7 +35,7 @@ __device__ inline HwTile hw_chunk(const HwTiles &tiles, u32 rows, u32 at) {
     const u32 parts = hw_parts(rows, (u32)tiles.count), first = hw_part(rows, at, parts);
     return HwTile{0, first, hw_part(rows, at + 1, parts) - first};
 }
-// Shares of the rows for blocks that have all columns of them: as many rows each, whatever types they are of.
+// Shares of the rows that take as long as each other, whatever types they are of.
 __device__ inline u32 hw_shares(const HwTiles &tiles, u32 rows) {
     return tiles.kind == HW_MAP_LISTED ? tiles.all[3 * tiles.count] : hw_chunks(tiles, rows);
 }

@@ -37,8 +37,7 @@ const MOST_IN_A_LANE: usize = 8;
 /// Of the bytes that a walk moves, those that memory has to; the others are in caches.
 const MISSED: f64 = 0.7;
 /// Time that the instructions of a lane take for a gathered row and for an inner product, all SMs of an H200 at work: together with
-/// `LOADS_BEFORE` and `MISSED` what comes nearest to the fastest schedules of 67 walks of RGCN, RGAT and HGT on five shapes. By the choices of
-/// the model these take 10 % longer than by the fastest of each, and 16 % by those of a model of bytes and latency.
+/// `LOADS_BEFORE` and `MISSED` what comes nearest to the fastest schedules of 67 walks of RGCN, RGAT and HGT on five shapes.
 const LANE_SECONDS: f64 = 6e-12;
 const DOT_SECONDS: f64 = 3e-12;
 const LANE_SMS: f64 = 132.0;

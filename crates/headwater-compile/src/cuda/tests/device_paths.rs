@@ -6,7 +6,7 @@ use headwater_cuda::{Allocation, Span};
 
 use super::device::{check, check_over, check_within, gpu};
 use crate::adjacency::{Adjacency, RelationEdges, SelfLoops};
-use crate::cuda::{DeviceBlock, DeviceGraph, Executor, Lists, Precision, Room, Wants, emit};
+use crate::cuda::{DeviceBlock, DeviceGraph, Executor, Lists, Precision, Room, Wants, chosen, emit};
 use crate::inter::{Binary, Domain, Path, Program, Reduce, Shape, Side, Unary};
 use crate::intra::{
     self, Body, Buffer, BufferId, Hop, Kernel, KernelSchedule, Read, Role, StepOp, Traverse, most_alone,
@@ -142,6 +142,29 @@ fn nodes_with_very_many_pairs() {
         }
     }
     assert!(added_up.len() > 1, "{added_up:?}");
+}
+
+/// Outer products whose shares of the rows have several types, and types that have several shares.
+#[test]
+fn shares_of_several_types() {
+    let Some(gpu) = gpu() else { return };
+    let relations = vec![(0, 0); 5];
+    let graph = Recipe { nodes: vec![(700, 700)], relations, most_edges: 2, empty_every: 9 }.graph(2);
+    let (all, mut arrays) = directions(&layer("rgcn", &[("d_in", 12), ("d_out", 12)], &[]), &graph);
+    let outers = all[2].kernels.iter().filter_map(|kernel| match kernel {
+        Kernel::Outer(outer) if all[2][outer.to].domain == Domain::EdgeType => Some(outer),
+        _ => None,
+    });
+    for outer in outers.clone() {
+        let (tiles, shares) = graph.shares(outer.rows, (Domain::EdgeType, outer.path), 7, 128).unwrap();
+        assert!(shares.windows(2).any(|two| two[1] - two[0] > 1), "{shares:?}");
+        assert!(tiles.starts.windows(2).any(|two| two[1] - two[0] > 1), "{:?}", tiles.starts);
+    }
+    assert_eq!(outers.count(), 1);
+    for chunks in ["chunks=1", "chunks=7", "chunks=264"] {
+        let given = all.iter().map(|kernels| chosen(kernels.clone(), chunks.parse().unwrap()));
+        given.for_each(|kernels| check(&gpu, &kernels, &graph, &mut arrays));
+    }
 }
 
 /// Heads that fill the lanes of a group, some of them or none.

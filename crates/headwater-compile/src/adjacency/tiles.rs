@@ -83,26 +83,6 @@ impl Adjacency {
         Some((Tiles::new(all, self.rows(types)), shares))
     }
 
-    /// The same shares, in tiles of at most so many rows.
-    #[must_use]
-    pub fn tiles_of_shares(
-        &self,
-        rows: Domain,
-        types: (Domain, Path),
-        (most, shares, begin): (usize, usize, usize),
-    ) -> Option<(Tiles, Vec<usize>)> {
-        let (chunks, shares) = self.shares(rows, types, shares, begin)?;
-        let (mut all, mut firsts) = (Vec::new(), Vec::with_capacity(chunks.all.len() + 1));
-        for Tile { of_type, first, count } in chunks.all {
-            firsts.push(all.len());
-            let cuts = (0..count).step_by(most.max(1));
-            all.extend(cuts.map(|at| Tile { of_type, first: first + at, count: most.min(count - at) }));
-        }
-        firsts.push(all.len());
-        let shares = shares.into_iter().map(|chunk| firsts[chunk]).collect();
-        Some((Tiles::new(all, self.rows(types.0)), shares))
-    }
-
     /// Rows that lie beside each other and have one type, type after type.
     fn ranges_of_types(&self, rows: Domain, types: Domain, path: Path) -> Option<Vec<(usize, Range<usize>)>> {
         let (starts, type_of): (&[usize], &dyn Fn(usize) -> usize) = match self.map(rows, types, path)? {

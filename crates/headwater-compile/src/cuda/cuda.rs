@@ -432,11 +432,6 @@ fn grid(stream: &Stream, blocks: Blocks, graph: &DeviceGraph) -> Option<Grid> {
             threads: TENSOR_THREADS,
             shared_bytes: u32::try_from(shared_bytes).unwrap_or(u32::MAX),
         },
-        Blocks::Halves { pieces, shared_bytes } => Grid {
-            blocks: 2 * limited(graph.most_tiles(pieces), sms * TENSOR_BLOCKS_PER_SM / 2),
-            threads: TENSOR_THREADS,
-            shared_bytes: u32::try_from(shared_bytes).unwrap_or(u32::MAX),
-        },
         Blocks::Tensor { pieces, across, shared_bytes } => Grid {
             blocks: limited(graph.most_tiles(pieces) * across, sms * TENSOR_BLOCKS_PER_SM),
             threads: TENSOR_THREADS,

@@ -42,8 +42,8 @@ struct HwMembers {
 
 // Rows cut into pieces of one type. HW_MAP_SAME: every row is a piece and a type; HW_MAP_FIRST: there is one type, and `count` is the
 // most pieces that sums are cut into; HW_MAP_LISTED: `all` has type, first row and count of each piece, pieces of a type one after
-// the other from `starts[type]` on. Behind pieces that lie in shares which take as long as each other `all` has how many of these
-// there are, where the first piece of each stands, and the end of the last.
+// the other from `starts[type]` on. Behind pieces that are chunks of sums `all` has how many shares that take as long they make,
+// where the first chunk of each share stands, and the end of the last.
 struct HwTiles {
     u64 kind;
     u64 count;

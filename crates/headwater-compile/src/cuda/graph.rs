@@ -206,9 +206,7 @@ impl DeviceGraph {
         match (self.tiles.get(&tiling), tiling.cut) {
             (Some([_, count, ..]), _) => usize::try_from(*count).unwrap_or(usize::MAX),
             (None, _) if tiling.rows == tiling.types => rows,
-            (None, Cut::Tiles(most) | Cut::TilesOfChunks(most, _) | Cut::ByNodes(_, most)) => {
-                rows.div_ceil(most.max(1))
-            }
+            (None, Cut::Tiles(most) | Cut::ByNodes(_, most)) => rows.div_ceil(most.max(1)),
             (None, Cut::Chunks(most)) => rows.min(most),
         }
     }
@@ -233,7 +231,7 @@ impl DeviceGraph {
     /// What kernels are told of rows in pieces: a list, or that there is one type, or that every row is a type.
     fn tile_entry(&self, tiling: Tiling) -> Option<Entry> {
         let most = match tiling.cut {
-            Cut::Tiles(most) | Cut::TilesOfChunks(most, _) | Cut::Chunks(most) | Cut::ByNodes(_, most) => most as u64,
+            Cut::Tiles(most) | Cut::Chunks(most) | Cut::ByNodes(_, most) => most as u64,
         };
         match self.tiles.get(&tiling) {
             Some(list) => Some(*list),
@@ -336,7 +334,6 @@ impl Numbers {
         let tiles = match cut {
             Cut::Tiles(most) => whole(graph.tiles(rows, types, path, most)),
             Cut::Chunks(most) => graph.shares(rows, (types, path), most, ROWS_A_CHUNK),
-            Cut::TilesOfChunks(tile, most) => graph.tiles_of_shares(rows, (types, path), (tile, most, ROWS_A_CHUNK)),
             Cut::ByNodes(by, most) => whole(graph.tiles_by_nodes(rows, by, (types, path), most)),
         };
         let Some((tiles, shares)) = tiles else { return Ok(None) };
@@ -344,7 +341,7 @@ impl Numbers {
         for tile in &tiles.all {
             words.extend([number(tile.of_type)?, number(tile.first)?, number(tile.count)?]);
         }
-        // Behind the tiles, of those that lie in shares: how many there are of these, and the first tile of each.
+        // Behind the tiles, of those that are chunks: how many shares there are, and the first tile of each.
         if let Some(count) = shares.len().checked_sub(1) {
             words.push(number(count)?);
             shares.iter().try_for_each(|first| number(*first).map(|first| words.push(first)))?;

@@ -35,9 +35,7 @@ pub(super) enum Work {
     Total(Sums),
     /// Outer products of every chunk of the rows.
     Outer(Outer, Chunks),
-    /// Rows times matrices, and outer products of every chunk of the same rows.
-    ProductAndOuter(Gemm, Outer, Chunks),
-    /// Sums of the outer products of all chunks.
+    /// Their sums.
     OuterTotal(Outer, Chunks),
     Library(Library),
 }
@@ -56,7 +54,6 @@ impl Work {
             Self::Sums(sums) => stored(&sums.body).into_iter().chain([sums.chunks.partial]).collect(),
             Self::Total(sums) => sums.all.iter().map(|sum| sum.to).collect(),
             Self::Outer(_, chunks) => vec![chunks.partial],
-            Self::ProductAndOuter(gemm, _, chunks) => stored(&gemm.body).into_iter().chain([chunks.partial]).collect(),
             Self::OuterTotal(outer, _) => vec![outer.to],
             Self::Library(Library::Product { to, .. }) => vec![*to],
         }
@@ -81,9 +78,6 @@ impl Work {
             Self::Sums(_) => "sums of chunks".to_owned(),
             Self::Total(_) => "sums of sums".to_owned(),
             Self::Outer(outer, _) => format!("outer products over {}, {}", outer.rows, shape(outer.to)),
-            Self::ProductAndOuter(_, outer, _) => {
-                format!("product and outer products over {}, {}", outer.rows, shape(outer.to))
-            }
             Self::OuterTotal(..) => "sums of outer products".to_owned(),
             Self::Library(_) => "product of weights".to_owned(),
         }
@@ -135,36 +129,11 @@ impl Lowered {
 /// All launches of a program.
 pub(super) fn lower(program: &Program, precision: Precision) -> Lowered {
     let mut found = Lowered { buffers: program.buffers.clone(), ..Lowered::default() };
-    let mut kernels = program.kernels.iter().enumerate().peekable();
-    while let Some((at, kernel)) = kernels.next() {
-        let next = kernels.peek().filter(|(next, _)| program.schedule(*next) == KernelSchedule::WithOuter);
-        match (kernel, next) {
-            (Kernel::Outer(outer), Some((_, Kernel::Gemm(gemm)))) if is_one_launch(gemm, precision) => {
-                product_and_outer(gemm, outer, program.schedule(at), &mut found);
-                kernels.next();
-            }
-            _ => lower_kernel(kernel, program.schedule(at), precision, &mut found),
-        }
+    for (at, kernel) in program.kernels.iter().enumerate() {
+        lower_kernel(kernel, program.schedule(at), precision, &mut found);
         found.kernels.resize(found.work.len(), at);
     }
     found
-}
-
-/// Whether a product goes on where it is made. Plain arithmetic has a row's elements in many threads.
-fn goes_on(gemm: &Gemm, precision: Precision) -> bool {
-    Epilogue::of(&gemm.body, precision != Precision::F32 && gemm.scatter.is_none()).is_some()
-}
-
-/// Whether a product is one launch of tensor cores, which another may be put beside.
-fn is_one_launch(gemm: &Gemm, precision: Precision) -> bool {
-    precision != Precision::F32 && goes_on(gemm, precision)
-}
-
-fn product_and_outer(gemm: &Gemm, outer: &Outer, schedule: KernelSchedule, found: &mut Lowered) {
-    let chunks = outer_chunks(outer, schedule, found);
-    found.work.push(Work::ProductAndOuter(gemm.clone(), outer.clone(), chunks));
-    found.work.extend(gemm.scatter.map(|to| Work::Rest(gemm.clone(), to)));
-    found.work.push(Work::OuterTotal(outer.clone(), chunks));
 }
 
 fn lower_kernel(kernel: &Kernel, schedule: KernelSchedule, precision: Precision, found: &mut Lowered) {
@@ -200,7 +169,8 @@ fn is_added_up(sum: &GemmSum, precision: Precision, buffers: &[Buffer]) -> bool 
 
 /// A product, and a nest for what cannot be done where it is made.
 fn product(gemm: &Gemm, precision: Precision, found: &mut Lowered) {
-    if goes_on(gemm, precision) {
+    // Plain arithmetic has a row's elements in many threads.
+    if Epilogue::of(&gemm.body, precision != Precision::F32 && gemm.scatter.is_none()).is_some() {
         found.work.push(Work::Product(gemm.clone()));
         return found.work.extend(gemm.scatter.map(|to| Work::Rest(gemm.clone(), to)));
     }

@@ -16,26 +16,24 @@ template <u32 HEADS, u32 DOWN, u32 ACROSS> struct HwPlace {
     __device__ u64 matrix(u32 which) const { return (u64)which * HEADS + head; }
 };
 
-// Calls `body` with each chunk of a block's shares, its number and its place.
+// Calls `body` with each chunk of this block's shares, its number and its place.
 template <u32 HEADS, u32 DOWN, u32 ACROSS, class Body>
-__device__ inline void hw_each_chunk(const HwTiles &tiles, u32 rows, const HwBlocks &blocks, const Body &body) {
-    const HwRange own = hw_of_block((u64)hw_shares(tiles, rows) * HEADS * DOWN * ACROSS, blocks);
-    for (u32 at = own.first; at < own.end; at++) {
+__device__ inline void hw_each_chunk(const HwTiles &tiles, u32 rows, const Body &body) {
+    const u32 shares = hw_shares(tiles, rows);
+    for (u32 at = blockIdx.x; at < shares * HEADS * DOWN * ACROSS; at += gridDim.x) {
         const HwPlace<HEADS, DOWN, ACROSS> place(at);
-        const u32 end = hw_first_of_share(tiles, place.of + 1);
-        for (u32 chunk = hw_first_of_share(tiles, place.of); chunk < end; chunk++) {
-            body(place, chunk, hw_chunk(tiles, rows, chunk));
-        }
+        const HwRange own = hw_share(tiles, place.of);
+        for (u32 chunk = own.first; chunk < own.end; chunk++) body(place, chunk, hw_chunk(tiles, rows, chunk));
     }
 }
 
 template <u32 HEADS, u32 ROWS, u32 COLS, class X, class Y>
-__device__ inline void hw_outer_f32(const X &x, const Y &y, const HwTiles &tiles, u32 rows, const HwBlocks &blocks, float *out) {
+__device__ inline void hw_outer_f32(const X &x, const Y &y, const HwTiles &tiles, u32 rows, float *out) {
     const u32 SIDE = 32, DOWN = (ROWS + SIDE - 1) / SIDE, ACROSS = (COLS + SIDE - 1) / SIDE;
     __shared__ float x_tile[HW_DEPTH][SIDE + 1];
     __shared__ float y_tile[HW_DEPTH][SIDE + 1];
     const u32 column = threadIdx.x % SIDE, top = threadIdx.x / SIDE * 4;
-    hw_each_chunk<HEADS, DOWN, ACROSS>(tiles, rows, blocks, [&](const HwPlace<HEADS, DOWN, ACROSS> &place, u32 number, const HwTile &chunk) {
+    hw_each_chunk<HEADS, DOWN, ACROSS>(tiles, rows, [&](const HwPlace<HEADS, DOWN, ACROSS> &place, u32 number, const HwTile &chunk) {
         const u32 first_column = place.column * SIDE, first_row = place.row * SIDE;
         const u32 end = chunk.first + chunk.count;
         float sums[4] = {};
@@ -104,7 +102,7 @@ __device__ inline void hw_along(HwPart<MODE, COUNT> &part, u32 place, const floa
 }
 
 template <int MODE, u32 HEADS, u32 ROWS, u32 COLS, class X, class Y>
-__device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles, u32 rows, const HwBlocks &blocks, float *out) {
+__device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles, u32 rows, float *out) {
     // Warps beside each other in the matrix, below each other, and for the same part of it.
     const u32 BESIDE = COLS > HW_SIDE ? 2 : 1, BELOW = ROWS > HW_SIDE ? 2 : 1;
     const u32 PARTS = BESIDE * BELOW, SHARES = HW_TENSOR_WARPS / PARTS, HEIGHT = HW_SIDE * BELOW, WIDTH = HW_SIDE * BESIDE;
@@ -113,7 +111,7 @@ __device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles
     const u32 LOADS = MODE == HW_BF16 ? 4 : 2, STEP = 4 * LOADS;
     __shared__ float given[SHARES == 1 ? 1 : SHARES / 2 * PARTS][SHARES == 1 ? 1 : TALL * WIDE * 4][32];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, share = warp / PARTS, g = lane / 4, t = lane % 4;
-    hw_each_chunk<HEADS, DOWN, ACROSS>(tiles, rows, blocks, [&](const HwPlace<HEADS, DOWN, ACROSS> &place, u32 number, const HwTile &chunk) {
+    hw_each_chunk<HEADS, DOWN, ACROSS>(tiles, rows, [&](const HwPlace<HEADS, DOWN, ACROSS> &place, u32 number, const HwTile &chunk) {
         const u32 first_column = place.column * WIDTH + warp % BESIDE * HW_SIDE;
         const u32 first_row = place.row * HEIGHT + warp / BESIDE % BELOW * HW_SIDE;
         const u32 end = chunk.first + chunk.count, begin = chunk.first + share * STEP;
@@ -186,11 +184,11 @@ __device__ inline void hw_outer_mma(const X &x, const Y &y, const HwTiles &tiles
 }
 
 template <int MODE, u32 HEADS, u32 ROWS, u32 COLS, class X, class Y>
-__device__ inline void hw_outer(const X &x, const Y &y, const HwTiles &tiles, u32 rows, const HwBlocks &blocks, float *out) {
+__device__ inline void hw_outer(const X &x, const Y &y, const HwTiles &tiles, u32 rows, float *out) {
     if constexpr (MODE == HW_F32) {
-        hw_outer_f32<HEADS, ROWS, COLS>(x, y, tiles, rows, blocks, out);
+        hw_outer_f32<HEADS, ROWS, COLS>(x, y, tiles, rows, out);
     } else {
-        hw_outer_mma<MODE, HEADS, ROWS, COLS>(x, y, tiles, rows, blocks, out);
+        hw_outer_mma<MODE, HEADS, ROWS, COLS>(x, y, tiles, rows, out);
     }
 }
 

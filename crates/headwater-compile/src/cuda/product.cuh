@@ -37,36 +37,17 @@ template <u32 TILE> __device__ inline u32 hw_tiles(const HwTiles &tiles, u32 row
     return tiles.kind == HW_MAP_SAME ? rows : (u32)(((u64)rows + TILE - 1) / TILE);
 }
 
-// Which thread block this is, of how many that do the same.
-struct HwBlocks {
-    u32 at, count;
-};
-// Of `all` things in order, those of a thread block: neighbours.
-__device__ inline HwRange hw_of_block(u64 all, const HwBlocks &blocks) {
-    return HwRange{(u32)(all * blocks.at / blocks.count), (u32)(all * (blocks.at + 1) / blocks.count)};
-}
-// The tiles of a thread block. SHARED: tiles lie in the shares that outer products of the same rows are made of, so that blocks which make these
-// read the same rows at the same time. TIMES is how often all tiles are gone through.
-template <u32 TILE, u32 TIMES, bool SHARED>
-__device__ inline HwRange hw_tiles_of_block(const HwTiles &tiles, u32 rows, const HwBlocks &blocks) {
-    static_assert(!SHARED || TIMES == 1, "rows are read once");
-    if (!SHARED || tiles.kind != HW_MAP_LISTED) return hw_of_block((u64)hw_tiles<TILE>(tiles, rows) * TIMES, blocks);
-    const HwRange shares = hw_of_block(hw_shares(tiles, rows), blocks);
-    return HwRange{hw_first_of_share(tiles, shares.first), hw_first_of_share(tiles, shares.end)};
-}
-
 // `X` gives `at(i)`, the number of the vector of row i in its buffer, `row(at)`, where that lies, and `scale(i)`. `Out`
 // takes one or four neighbouring products of a row and its type, and stores them if they are to be; what they are multiplied
 // with is added to `dots`, which `whole` takes when a head of the row is done.
 template <u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, class X, class Out>
-__device__ inline void
-hw_product_f32(const X &x, const float *w, const HwTiles &tiles, u32 rows, const HwBlocks &blocks, const Out &out) {
+__device__ inline void hw_product_f32(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     const u32 TILE = 64;
     __shared__ float x_tile[HW_DEPTH][TILE + 1];
     __shared__ float w_tile[HW_DEPTH][TILE + 1];
     const u32 across = (TO + TILE - 1) / TILE;
     const u32 left = threadIdx.x % 16 * 4, top = threadIdx.x / 16 * 4;
-    for (u32 at = blocks.at;; at += blocks.count) {
+    for (u32 at = blockIdx.x;; at += gridDim.x) {
         HwTile tile;
         if (!hw_tile<TILE>(tiles, rows, at / (across * HEADS), tile)) break;
         const u32 head = at / across % HEADS, first_column = at % across * TILE;
@@ -252,17 +233,16 @@ __device__ inline void hw_give(const X &x, const HwTile &tile, u32 head, u32 fir
 }
 
 // KEPT slabs of 64 columns, DEEP elements each, of all heads, lie in shared memory at once: all of a matrix, or one.
-template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, u32 KEPT, u32 DEEP, bool SHARED, class X, class Out>
-__device__ inline void
-hw_product_mma(const X &x, const float *w, const HwTiles &tiles, u32 rows, const HwBlocks &blocks, const Out &out) {
+template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, u32 KEPT, u32 DEEP, class X, class Out>
+__device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     const u32 TILE = 32 * HW_TENSOR_WARPS, ACROSS = (TO + HW_SIDE - 1) / HW_SIDE, SLABS = HEADS * ACROSS, TIMES = SLABS / KEPT;
     const u32 COLUMNS = TO < HW_SIDE ? (TO + 15) / 16 * 16 : HW_SIDE, WIDE = COLUMNS / 8, FOURS = DEEP / 16 * WIDE * 32;
     // Steps of 16 elements, and how many of them are under way.
     const u32 STEPS = (FROM + 15) / 16, RING = STEPS < 4 ? STEPS : 4, ROUNDS = (STEPS + RING - 1) / RING;
     extern __shared__ float4 kept[];
     const u32 count = hw_tiles<TILE>(tiles, rows), t = threadIdx.x % 4;
-    const HwRange range = hw_tiles_of_block<TILE, TIMES, SHARED>(tiles, rows, blocks);
-    const u32 begin = range.first, end = range.end;
+    const u64 all = (u64)count * TIMES;
+    const u32 begin = (u32)(all * blockIdx.x / gridDim.x), end = (u32)(all * (blockIdx.x + 1) / gridDim.x);
     if (begin == end) return;
     HwAhead<TILE, TIMES, HwRowsOfWarp, X> ahead(x, tiles, rows, count, begin, end);
     // What is loaded next: a round of steps of a slab of `ahead.tile`, for as long as there is one.
@@ -325,12 +305,11 @@ hw_product_mma(const X &x, const float *w, const HwTiles &tiles, u32 rows, const
     }
 }
 
-template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, u32 KEPT, u32 DEEP, bool SHARED, class X, class Out>
-__device__ inline void
-hw_product(const X &x, const float *w, const HwTiles &tiles, u32 rows, const HwBlocks &blocks, const Out &out) {
+template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, u32 KEPT, u32 DEEP, class X, class Out>
+__device__ inline void hw_product(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
     if constexpr (MODE == HW_F32) {
-        hw_product_f32<HEADS, FROM, TO, TRANSPOSED>(x, w, tiles, rows, blocks, out);
+        hw_product_f32<HEADS, FROM, TO, TRANSPOSED>(x, w, tiles, rows, out);
     } else {
-        hw_product_mma<MODE, HEADS, FROM, TO, TRANSPOSED, KEPT, DEEP, SHARED>(x, w, tiles, rows, blocks, out);
+        hw_product_mma<MODE, HEADS, FROM, TO, TRANSPOSED, KEPT, DEEP>(x, w, tiles, rows, out);
     }
 }

@@ -39,9 +39,6 @@ const PRODUCTS_OF_A_TILE: usize = 4 * 32 * 32;
 /// Rows and columns that a thread block makes of a product of weights; as `outer.cuh` has it.
 const WEIGHTS_TILE: usize = 32;
 
-/// All thread blocks of a launch, as `product.cuh` has them.
-const ALL_BLOCKS: &str = "HwBlocks{blockIdx.x, gridDim.x}";
-
 /// How much of a matrix lies in shared memory at once.
 struct Kept {
     /// Slabs of columns: all of all heads, or one.
@@ -68,26 +65,22 @@ impl Kept {
 impl Writer<'_> {
     /// Rows times matrices, and what is done with every product.
     pub fn product(&mut self, gemm: &Gemm, entry: &str, precision: Precision) -> Blocks {
-        self.product_by(gemm, (entry, ALL_BLOCKS), Cut::Tiles(precision.tile()), precision)
-    }
-
-    /// The same by some of the thread blocks, with rows cut so.
-    fn product_by(&mut self, gemm: &Gemm, (entry, blocks): (&str, &str), cut: Cut, precision: Precision) -> Blocks {
         let Buffer { domain: types, shape, .. } = self.buffers[gemm.product.w.at()];
         let Shape::Matrix { heads, rows, cols } = shape else { return nothing(gemm.product.rows) };
         let (from, to) = if gemm.product.transposed { (cols, rows) } else { (rows, cols) };
         let x = self.rows(&format!("HwX_{entry}"), gemm.product.rows, &gemm.product.x, gemm.product.scale.as_ref());
         let out = self.epilogue(Behind::product(gemm, self.buffers), &format!("HwOut_{entry}"), to);
-        let tiling = Tiling { rows: gemm.product.rows, types, path: gemm.product.path, cut };
+        let tile = precision.tile();
+        let tiling = Tiling { rows: gemm.product.rows, types, path: gemm.product.path, cut: Cut::Tiles(tile) };
         let tiles = self.tiles(tiling);
         let w = self.buffer(gemm.product.w);
         let (mode, count) = (precision.name(), domain_number(gemm.product.rows));
         let kept = Kept::new(heads, from, to);
-        let (transposed, is_shared) = (gemm.product.transposed, matches!(cut, Cut::TilesOfChunks(..)));
-        let sizes = format!("{mode}, {heads}, {from}, {to}, {transposed}, {}, {}, {is_shared}", kept.slabs, kept.depth);
-        self.line(&format!("hw_product<{sizes}>({x}, {w}, {tiles}, graph->rows[{count}], {blocks}, {out});"));
+        let sizes =
+            format!("{mode}, {heads}, {from}, {to}, {}, {}, {}", gemm.product.transposed, kept.slabs, kept.depth);
+        self.line(&format!("hw_product<{sizes}>({x}, {w}, {tiles}, graph->rows[{count}], {out});"));
         match precision {
-            Precision::F32 => Blocks::Pieces(tiling, heads * to.div_ceil(precision.tile())),
+            Precision::F32 => Blocks::Pieces(tiling, heads * to.div_ceil(tile)),
             _ => Blocks::Tensor {
                 pieces: tiling,
                 across: heads * to.div_ceil(SIDE) / kept.slabs,
@@ -187,17 +180,6 @@ impl Writer<'_> {
 
     /// Outer products of every chunk of the rows.
     pub fn outer(&mut self, outer: &Outer, chunks: Chunks, entry: &str, precision: Precision) -> Blocks {
-        self.outer_by(outer, chunks, (entry, ALL_BLOCKS), precision)
-    }
-
-    /// The same by some of the thread blocks.
-    fn outer_by(
-        &mut self,
-        outer: &Outer,
-        chunks: Chunks,
-        (entry, blocks): (&str, &str),
-        precision: Precision,
-    ) -> Blocks {
         let x = self.rows(&format!("HwX_{entry}"), outer.rows, &outer.x, None);
         let y = self.rows(&format!("HwY_{entry}"), outer.rows, &outer.y, None);
         let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
@@ -205,7 +187,7 @@ impl Writer<'_> {
         let (tiles, partial) = (self.tiles(chunks.tiling), self.buffer(chunks.partial));
         let (mode, count) = (precision.name(), domain_number(outer.rows));
         self.line(&format!(
-            "hw_outer<{mode}, {heads}, {rows}, {cols}>({x}, {y}, {tiles}, graph->rows[{count}], {blocks}, {partial});"
+            "hw_outer<{mode}, {heads}, {rows}, {cols}>({x}, {y}, {tiles}, graph->rows[{count}], {partial});"
         ));
         let tiles = |side: usize| heads * rows.div_ceil(side) * cols.div_ceil(side);
         match precision {
@@ -214,33 +196,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Products of rows by one half of the thread blocks, and outer products of the same rows by the other.
-    pub fn product_and_outer(
-        &mut self,
-        gemm: &Gemm,
-        (outer, chunks): (&Outer, Chunks),
-        entry: &str,
-        precision: Precision,
-    ) -> Blocks {
-        let shares = if let Cut::Chunks(shares) = chunks.tiling.cut { shares } else { 1 };
-        let mut blocks = nothing(outer.rows);
-        self.line("const u32 half = gridDim.x / 2;");
-        self.line("const HwBlocks blocks{blockIdx.x % half, half};");
-        self.line("if (blockIdx.x < half) {");
-        self.indented(|own| _ = own.outer_by(outer, chunks, (&format!("{entry}_outer"), "blocks"), precision));
-        self.line("} else {");
-        self.indented(|own| {
-            let cut = Cut::TilesOfChunks(precision.tile(), shares);
-            blocks = own.product_by(gemm, (entry, "blocks"), cut, precision);
-        });
-        self.line("}");
-        match blocks {
-            Blocks::Tensor { pieces, shared_bytes, .. } => Blocks::Halves { pieces, shared_bytes },
-            other => other,
-        }
-    }
-
-    /// Sums of the outer products of all chunks.
+    /// Their sums.
     pub fn outer_total(&mut self, outer: &Outer, chunks: Chunks) -> Blocks {
         let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
         let len = shape.len();

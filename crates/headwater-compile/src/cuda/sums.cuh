@@ -39,9 +39,10 @@ __device__ inline HwTile hw_chunk(const HwTiles &tiles, u32 rows, u32 at) {
 __device__ inline u32 hw_shares(const HwTiles &tiles, u32 rows) {
     return tiles.kind == HW_MAP_LISTED ? tiles.all[3 * tiles.count] : hw_chunks(tiles, rows);
 }
-// The first piece of a share; that of the share behind the last is the end.
-__device__ inline u32 hw_first_of_share(const HwTiles &tiles, u32 at) {
-    return tiles.kind == HW_MAP_LISTED ? tiles.all[3 * tiles.count + 1 + at] : at;
+// The chunks of a share.
+__device__ inline HwRange hw_share(const HwTiles &tiles, u32 at) {
+    const u32 *first = tiles.all + 3 * tiles.count + 1 + at;
+    return tiles.kind == HW_MAP_LISTED ? HwRange{first[0], first[1]} : HwRange{at, at + 1};
 }
 // The first chunk of a type; that of the type behind the last is the end.
 __device__ inline u32 hw_first_chunk(const HwTiles &tiles, u32 rows, u32 type) {

@@ -24,8 +24,6 @@ pub enum Cut {
     Tiles(usize),
     /// Into about so many chunks at most, which sums are made of.
     Chunks(usize),
-    /// Into tiles of at most so many rows (the first number) that lie within shares of so many chunks.
-    TilesOfChunks(usize, usize),
     /// Into tiles of at most so many rows that belong to the same neighbouring nodes, in the order of these.
     ByNodes(ByNodes, usize),
 }

@@ -109,13 +109,6 @@ pub enum Blocks {
         /// Shared memory of a block, besides what the text declares.
         shared_bytes: usize,
     },
-    /// For tiles of rows that tensor cores multiply, and beside them, half of the blocks each, for chunks of the same rows.
-    Halves {
-        /// Tiles.
-        pieces: Tiling,
-        /// Shared memory of a block, besides what the text declares.
-        shared_bytes: usize,
-    },
     /// For nodes whose sums of products a block has at a time: small blocks of tensor cores.
     Sums {
         /// The nodes.
@@ -174,7 +167,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         let (lines, used) = (writer.lines, writer.used);
         let heading = used.heading();
         let bounds = match blocks {
-            Blocks::Tensor { .. } | Blocks::Halves { .. } | Blocks::Sums { .. } => "HW_TENSOR_THREADS, 2".to_owned(),
+            Blocks::Tensor { .. } | Blocks::Sums { .. } => "HW_TENSOR_THREADS, 2".to_owned(),
             Blocks::Walk { at_once, .. } => format!("256, {at_once}"),
             _ => "256".to_owned(),
         };
@@ -274,9 +267,6 @@ impl Writer<'_> {
             Work::Sums(sums) => self.sums(sums),
             Work::Total(sums) => self.totals(sums),
             Work::Outer(outer, chunks) => self.outer(outer, *chunks, entry, precision),
-            Work::ProductAndOuter(gemm, outer, chunks) => {
-                self.product_and_outer(gemm, (outer, *chunks), entry, precision)
-            }
             Work::OuterTotal(outer, chunks) => self.outer_total(outer, *chunks),
             Work::Library(library) => self.library(library, entry),
         }

@@ -113,7 +113,7 @@ impl Chosen {
             }
             KernelSchedule::Outer { chunks } => KernelSchedule::Outer { chunks: self.chunks.unwrap_or(chunks) },
             KernelSchedule::Sums { nodes } => KernelSchedule::Sums { nodes: self.nodes.unwrap_or(nodes) },
-            KernelSchedule::WithOuter | KernelSchedule::Only => own,
+            KernelSchedule::Only => KernelSchedule::Only,
         }
     }
 }
@@ -125,7 +125,7 @@ const WORTH: f64 = 0.97;
 /// A byte of the number that memory is filled with: 0.0115, four times this.
 const FILLING: u8 = 0x3c;
 /// The format of what is kept.
-const VERSION: &str = "schedules 3";
+const VERSION: &str = "schedules 2";
 
 impl GpuConstants {
     /// A GPU, measured.
@@ -185,10 +185,8 @@ fn measure(program: &Program, gpu: &Gpu, graph: &Adjacency, precision: Precision
     let own = |at: usize| program.schedule(at);
     let lists: Vec<Vec<KernelSchedule>> = (0..program.kernels.len())
         .map(|at| {
-            // What runs with outer products has no time of its own.
-            let is_fixed = matches!(program.kernels[at], Kernel::Gemm(_));
             let others = KernelSchedule::all(&program.kernels[at]).into_iter().filter(|other| *other != own(at));
-            std::iter::once(own(at)).chain(others.filter(|_| !is_fixed)).collect()
+            std::iter::once(own(at)).chain(others).collect()
         })
         .collect();
     let most = lists.iter().map(Vec::len).max().unwrap_or(0);
@@ -244,14 +242,8 @@ fn key(program: &Program, gpu: &Gpu, graph: &Adjacency, precision: Precision) ->
     let rows: Vec<String> = Domain::ALL.iter().map(|domain| graph.rows(*domain).to_string()).collect();
     let facts = gpu.facts();
     let machine = format!("{} {}", facts.name, facts.sms);
-    // The texts of the kernels as they are written now, with their usual schedules: times of others say nothing of them. Those of products are
-    // no choice.
-    let usual = |(at, kernel): (usize, &Kernel)| match kernel {
-        Kernel::Gemm(_) => program.schedule(at),
-        _ => KernelSchedule::all(kernel)[0],
-    };
-    let schedules = program.kernels.iter().enumerate().map(usual).collect();
-    let written = emit(&Program { schedules, ..program.clone() }, precision).text();
+    // The texts of the kernels as they are written now, with their usual schedules: times of others say nothing of them.
+    let written = emit(&Program { schedules: Vec::new(), ..program.clone() }, precision).text();
     let texts = HEADERS.iter().map(|(_, text)| *text);
     cache::Key::of([VERSION, &written, &rows.join(" "), &machine].into_iter().chain(texts))
 }

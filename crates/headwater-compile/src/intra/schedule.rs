@@ -27,9 +27,6 @@ pub enum KernelSchedule {
         /// thread blocks.
         nodes: usize,
     },
-    /// Products, in one launch with the outer products that stand before them and read the same rows: one half of the thread blocks each, which
-    /// read rows at about the same time, so that memory is asked for them once.
-    WithOuter,
     /// What runs one way alone.
     Only,
 }
@@ -55,7 +52,6 @@ impl KernelSchedule {
             Kernel::Traverse(traverse) if traverse.nest.len() > 1 => walks(&traverse.body),
             Kernel::GemmSum(_) => SUM_NODES.map(|nodes| Self::Sums { nodes }).to_vec(),
             Kernel::Outer(_) => [264, 528, 1056].map(|chunks| Self::Outer { chunks }).to_vec(),
-            Kernel::Gemm(_) => vec![Self::Only, Self::WithOuter],
             _ => vec![Self::Only],
         }
     }
@@ -95,7 +91,6 @@ impl fmt::Display for KernelSchedule {
             Self::Walk { lanes, ahead } => write!(f, "lanes={lanes},ahead={ahead}"),
             Self::Outer { chunks } => write!(f, "chunks={chunks}"),
             Self::Sums { nodes } => write!(f, "nodes={nodes}"),
-            Self::WithOuter => f.write_str("with outer products"),
             Self::Only => f.write_str("-"),
         }
     }

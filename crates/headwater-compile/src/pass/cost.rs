@@ -10,8 +10,8 @@ use super::statistics::RUN_NODES;
 use super::{Statistics, scatter_reads};
 use crate::inter::{Domain, Shape, Side};
 use crate::intra::{
-    Body, Buffer, BufferId, Gemm, GemmSum, Kernel, KernelSchedule, Library, Outer, Program, Read, Role, RowProduct,
-    SUM_NODES, StepOp, Traverse,
+    Body, Buffer, BufferId, GemmSum, Kernel, Library, Outer, Program, Read, Role, RowProduct, SUM_NODES, StepOp,
+    Traverse,
 };
 
 /// What a kernel or a program costs.
@@ -96,20 +96,10 @@ impl std::iter::Sum for Cost {
     }
 }
 
-/// The cost of each kernel of a program. Rows that a launch reads for outer products and for a product are counted once.
+/// The cost of each kernel of a program.
 #[must_use]
 pub fn kernels(program: &Program, statistics: &Statistics) -> Vec<Cost> {
-    let none = || Counter { program, statistics, cost: Cost::default() };
-    let one = |(at, kernel): (usize, &Kernel)| {
-        let mut cost = none().kernel(kernel);
-        if let (Kernel::Gemm(Gemm { product, .. }), KernelSchedule::WithOuter) = (kernel, program.schedule(at)) {
-            let mut again = none();
-            again.read_product(std::slice::from_ref(&product.rows), &product.x, 1.0);
-            cost.read_bytes -= again.cost.read_bytes;
-        }
-        cost
-    };
-    program.kernels.iter().enumerate().map(one).collect()
+    program.kernels.iter().map(|kernel| Counter { program, statistics, cost: Cost::default() }.kernel(kernel)).collect()
 }
 
 /// The cost of a program.

@@ -22,7 +22,6 @@ pub mod split;
 mod statistics;
 #[cfg(test)]
 mod tests;
-mod with_outer;
 
 pub use schedule::{GpuConstants, choose};
 pub use statistics::{Close, Statistics};
@@ -64,8 +63,6 @@ pub struct Optimisations {
     pub one_walk: bool,
     /// Products of pairs may be added up by node where they are made.
     pub product_sums: bool,
-    /// Products may run in one launch with the outer products of the same rows.
-    pub with_outer: bool,
     /// Values share kernels.
     pub fuse: bool,
     /// Kernels may nest three levels: a node, its pairs of an edge type, their edges.
@@ -91,21 +88,13 @@ impl Optimisations {
         recompute: true,
         one_walk: true,
         product_sums: true,
-        with_outer: true,
         fuse: true,
         deep: true,
     };
     /// For the CPU, where merged products, rows a head, longer sums and fewer walks have not been seen to pay, and which takes sums of products
-    /// apart and runs one kernel after the other.
-    pub const CPU: Self = Self {
-        merge: false,
-        heads_first: false,
-        flatten: false,
-        one_walk: false,
-        product_sums: false,
-        with_outer: false,
-        ..Self::ALL
-    };
+    /// apart.
+    pub const CPU: Self =
+        Self { merge: false, heads_first: false, flatten: false, one_walk: false, product_sums: false, ..Self::ALL };
     /// For a GPU, where pairs with an edge or two would leave most lanes of a group idle.
     pub const GPU: Self = Self { deep: false, ..Self::ALL };
     /// None: a kernel a value, everything on edges that a text writes there.
@@ -123,12 +112,11 @@ impl Optimisations {
         recompute: false,
         one_walk: false,
         product_sums: false,
-        with_outer: false,
         fuse: false,
         deep: false,
     };
     /// Every switch.
-    pub const SWITCHES: [Switch; 16] = [
+    pub const SWITCHES: [Switch; 15] = [
         ("one_type", |on| &mut on.one_type),
         ("linear_linear", |on| &mut on.linear_linear),
         ("dot_linear", |on| &mut on.dot_linear),
@@ -142,7 +130,6 @@ impl Optimisations {
         ("recompute", |on| &mut on.recompute),
         ("one_walk", |on| &mut on.one_walk),
         ("product_sums", |on| &mut on.product_sums),
-        ("with_outer", |on| &mut on.with_outer),
         ("fuse", |on| &mut on.fuse),
         ("deep", |on| &mut on.deep),
     ];
@@ -271,7 +258,7 @@ fn trained(layer: &Program, workload: &Workload, on: Optimisations, close: Close
     let (joint, more) = reorder(&joint, &Search { clean: &settled, price: &apart, pairs: Pairs::Off, ..search })?;
     plan.extend(more);
     let values = split(&joint, recompute);
-    let scheduled = |values: &Program| Ok::<_, Error>(scheduled(kernels(values, training, on)?, training, machine, on));
+    let scheduled = |values: &Program| Ok::<_, Error>(scheduled(kernels(values, training, on)?, training, machine));
     Ok(Compiled {
         forward: scheduled(&values.forward)?,
         backward: scheduled(&values.backward)?,
@@ -290,7 +277,7 @@ fn untrained(layer: &Program, statistics: &Statistics, on: Optimisations, close:
     let search = Search { on, clean: &clean, price: &price, pairs: Pairs::On };
     let (found, _) = reorder(&clean(&layer)?, &search)?;
     let kernels = kernels(&Program { name: format!("{} inference", layer.name), ..found }, statistics, on)?;
-    Ok(scheduled(kernels, statistics, &GpuConstants::H200, on))
+    Ok(scheduled(kernels, statistics, &GpuConstants::H200))
 }
 
 /// The kernels of a program over such rows.
@@ -313,13 +300,7 @@ fn priced(program: &intra::Program, statistics: &Statistics, fusion: Fusion) -> 
 }
 
 /// The program with the schedules that suit such rows.
-fn scheduled(
-    program: intra::Program,
-    statistics: &Statistics,
-    machine: &GpuConstants,
-    on: Optimisations,
-) -> intra::Program {
-    let program = if on.with_outer { with_outer::with_outer(program) } else { program };
+fn scheduled(program: intra::Program, statistics: &Statistics, machine: &GpuConstants) -> intra::Program {
     let schedules = schedule::choose(&program, statistics, machine);
     intra::Program { schedules, ..program }
 }

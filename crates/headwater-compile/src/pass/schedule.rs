@@ -50,11 +50,7 @@ const WORTH: f64 = 0.95;
 #[must_use]
 pub fn choose(program: &Program, statistics: &Statistics, machine: &GpuConstants) -> Vec<KernelSchedule> {
     let costs = cost::kernels(program, statistics);
-    let one = |(at, (kernel, cost)): (usize, (&Kernel, &cost::Cost))| {
-        // The pass that puts products beside outer products decided this.
-        if matches!(kernel, Kernel::Gemm(_)) {
-            return program.schedule(at);
-        }
+    let one = |(kernel, cost): (&Kernel, &cost::Cost)| {
         let time = |schedule: KernelSchedule| seconds(program, kernel, cost, schedule, statistics, machine);
         let mut all = KernelSchedule::all(kernel).into_iter();
         let usual = all.next().unwrap_or(KernelSchedule::Only);
@@ -64,7 +60,7 @@ pub fn choose(program: &Program, statistics: &Statistics, machine: &GpuConstants
         })
         .0
     };
-    program.kernels.iter().zip(&costs).enumerate().map(one).collect()
+    program.kernels.iter().zip(&costs).map(one).collect()
 }
 
 /// How long a kernel takes by the model.

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, ensure};
 use headwater::compile::adjacency::Adjacency;
 use headwater::compile::cuda::{Bound, DeviceGraph, DeviceRows, Executor, Precision};
-use headwater::compile::intra::{Buffer, KernelSchedule, Role};
-use headwater::compile::pass::cost::Cost;
+use headwater::compile::intra::{Buffer, Role};
 use headwater::cuda::{Allocation, Event, Gpu, Graph, Span, Stream};
 
 use super::figures::{KernelFigures, LaunchFigures, Measured};
@@ -276,19 +275,11 @@ fn kernels_of(executor: &Executor, pass: &Pass, layers: &[Bound], traced: &[Laun
     };
     let all = made.iter().map(|at| &executor.emitted().launches[*at]).enumerate();
     let all: Vec<_> = all.map(|(at, own)| (own.kernel, launch(at, &own.what))).collect();
-    let launches = |at: usize| -> Vec<LaunchFigures> {
-        all.iter().filter(|(kernel, _)| *kernel == at).map(|(_, launch)| launch.clone()).collect()
-    };
     let kernels = pass.program.kernels.iter().zip(&pass.costs).enumerate();
     kernels
         .map(|(at, (kernel, cost))| {
-            // A product in the launch of outer products is counted with these.
-            let next = pass
-                .costs
-                .get(at + 1)
-                .filter(|_| pass.program.schedule(at + 1) == KernelSchedule::WithOuter && launches(at + 1).is_empty());
-            let cost: Cost = std::iter::once(*cost).chain(next.copied()).sum();
-            KernelFigures::new(pass.name, (kernel, pass.program.schedule(at)), layers, &cost, launches(at))
+            let launches = all.iter().filter(|(kernel, _)| *kernel == at).map(|(_, launch)| launch.clone()).collect();
+            KernelFigures::new(pass.name, (kernel, pass.program.schedule(at)), layers, cost, launches)
         })
         .collect()
 }

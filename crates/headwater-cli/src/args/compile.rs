@@ -37,7 +37,8 @@ pub struct CompileArgs {
 /// Where kernels run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Target {
-    /// What training on a CPU uses: all optimisations but merge, heads_first, flatten, one_walk and product_sums.
+    /// What training on a CPU uses: all optimisations but merge, heads_first, flatten, one_walk, pair_softmax and
+    /// product_sums.
     Cpu,
     /// What a GPU uses: all optimisations but deep.
     Gpu,

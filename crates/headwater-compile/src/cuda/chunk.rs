@@ -40,7 +40,7 @@ impl Nest<'_> {
                 }
             }
             for act in acts {
-                if let Act::Add(node) = act {
+                if let Act::Add(node) | Act::Raise(node) = act {
                     self.count(out, *node, "n");
                 }
             }
@@ -110,6 +110,7 @@ impl Nest<'_> {
                     out.indented(|out| self.rows.add_part(out, *node));
                     out.line("}");
                 }
+                Act::Raise(node) => self.raise(out, *node),
                 Act::Begin(_) | Act::End(_) | Act::Walk(_) => {}
             }
         }

@@ -24,6 +24,8 @@ pub(super) enum Act {
     Begin(NodeId),
     /// Adds the row at hand to a reduction of a coarser level.
     Add(NodeId),
+    /// Finds the largest so far of a reduction that the same walk reads, and scales down what was added up beside a smaller one.
+    Raise(NodeId),
     /// Ends a reduction.
     End(NodeId),
     /// Goes over the rows below.
@@ -53,9 +55,9 @@ enum Goal {
 /// Where vectors are written down that more than one walk reads.
 pub(super) type Kept = BTreeMap<NodeId, BufferId>;
 
-/// What is done for an outermost row of a nest of so many levels.
-pub(super) fn acts(nodes: &Nodes, levels: usize, kept: &Kept) -> Vec<Act> {
-    let mut loops = Loops { nodes, innermost: levels - 1, kept, written: BTreeSet::new() };
+/// What is done for an outermost row of a nest of so many levels. `running` is a largest number that the walk which finds it reads, too.
+pub(super) fn acts(nodes: &Nodes, levels: usize, kept: &Kept, running: Option<NodeId>) -> Vec<Act> {
+    let mut loops = Loops { nodes, innermost: levels - 1, kept, running, written: BTreeSet::new() };
     let stores = (0..nodes.all.len()).filter(|node| nodes.is_store(*node)).map(Goal::Store).collect();
     loops.row(0, stores, &BTreeSet::new())
 }
@@ -63,7 +65,7 @@ pub(super) fn acts(nodes: &Nodes, levels: usize, kept: &Kept) -> Vec<Act> {
 /// Vectors of the innermost rows that more than one walk makes out of vectors that lie across lanes.
 pub(super) fn repeated(nodes: &Nodes, levels: usize) -> Vec<NodeId> {
     let mut counts = BTreeMap::new();
-    count(&acts(nodes, levels, &Kept::new()), &mut counts);
+    count(&acts(nodes, levels, &Kept::new(), None), &mut counts);
     let kinds = kinds(nodes, levels);
     let is_repeated = |(node, count): &(&NodeId, &usize)| **count > 1 && kinds[**node] == Kind::Crossing;
     counts.iter().filter(is_repeated).map(|(node, _)| *node).collect()
@@ -100,6 +102,7 @@ struct Loops<'a> {
     nodes: &'a Nodes,
     innermost: usize,
     kept: &'a Kept,
+    running: Option<NodeId>,
     /// Those that an earlier walk wrote down.
     written: BTreeSet<NodeId>,
 }
@@ -138,11 +141,16 @@ impl Loops<'_> {
                 Goal::Part(node)
                     if there.contains(&self.wanted(*goal)) && self.nodes.all[self.wanted(*goal)].level == level =>
                 {
-                    acts.push(Act::Add(*node));
+                    acts.push(if self.running == Some(*node) { Act::Raise(*node) } else { Act::Add(*node) });
                     false
                 }
                 Goal::Part(_) => true,
             });
+            // What waits for the largest so far has it now.
+            let raised = self.running.filter(|node| acts.contains(&Act::Raise(*node)));
+            if raised.is_some_and(|node| there.insert(node)) {
+                continue;
+            }
             let own = needed.iter().copied().filter(|node| {
                 self.nodes.all[*node].level == level && self.nodes.source(*node).is_some() && !there.contains(node)
             });
@@ -182,7 +190,7 @@ impl Loops<'_> {
     fn can_walk(&self, level: usize, goal: Goal, there: &BTreeSet<NodeId>) -> bool {
         let wanted = self.wanted(goal);
         let is_below = self.nodes.all[wanted].level > level;
-        let needed = self.nodes.needed([wanted], |node| there.contains(&node));
+        let needed = self.nodes.needed([wanted], |node| there.contains(&node) || self.running == Some(node));
         is_below && needed.iter().all(|node| self.nodes.all[*node].level > level)
     }
 }

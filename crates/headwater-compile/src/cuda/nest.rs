@@ -10,7 +10,7 @@ use super::nodes::{NodeId, Nodes};
 use super::row::{Layout, Rows};
 use super::text::{Blocks, Writer, domain_number};
 use crate::inter::{Domain, Path};
-use crate::intra::{self, KernelSchedule, Traverse};
+use crate::intra::{self, KernelSchedule, Running, Traverse};
 
 /// Threads of a block that walks rows; as `order.cuh` has it.
 const THREADS: usize = 256;
@@ -34,7 +34,7 @@ pub(super) fn layout(nodes: &Nodes, schedule: KernelSchedule) -> Layout {
 pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept, entry: &str) -> Blocks {
     let (rows, by) = (traverse.nest[0], ordered_by(&traverse.nest));
     let (mut groups, mut at_once) = (0, 2);
-    Nest::with(traverse, kept, out.schedule, |nest, acts| {
+    Nest::with(traverse, kept, out.schedule, |nest, acts, acts_of_hubs| {
         groups = THREADS / nest.rows.layout.group;
         at_once = nest.blocks_at_once(out.schedule, acts);
         nest.heading(out);
@@ -52,7 +52,7 @@ pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept, entr
         if by.is_some() {
             out.last(&format!("hubs_{entry}"), |out| {
                 nest.heading(out);
-                nest.each_hub(out, &all, acts);
+                nest.each_hub(out, &all, acts_of_hubs);
             });
         }
     });
@@ -89,14 +89,25 @@ pub(super) struct Nest<'a> {
     pub rows: Rows<'a>,
     path: Path,
     pub kinds: Vec<Kind>,
+    /// A largest number that the walk which finds it reads, too, and the sums that wait for it.
+    pub running: Option<(NodeId, Vec<NodeId>)>,
 }
 
 impl Nest<'_> {
-    fn with(traverse: &Traverse, kept: &Kept, schedule: KernelSchedule, write: impl FnOnce(&Nest<'_>, &[Act])) {
+    /// A nest, what a group of lanes does for a row that it has alone, and what groups do for one that they share.
+    fn with(traverse: &Traverse, kept: &Kept, schedule: KernelSchedule, write: impl FnOnce(&Nest<'_>, &[Act], &[Act])) {
         let (nodes, levels) = (Nodes::new(&traverse.body), traverse.nest.len());
         let rows = Rows { nodes: &nodes, nest: &traverse.nest, layout: layout(&nodes, schedule) };
-        let (kinds, acts) = (kinds(&nodes, levels), acts(&nodes, levels, kept));
-        write(&Nest { rows, path: traverse.path, kinds }, &acts);
+        let running = intra::running(&traverse.body).filter(|_| levels == 2).map(|Running { largest, sums }| {
+            (nodes.of(largest), sums.into_iter().map(|sum| nodes.of(sum)).collect::<Vec<_>>())
+        });
+        let shared = acts(&nodes, levels, kept, None);
+        let alone = match &running {
+            Some((largest, _)) => acts(&nodes, levels, &Kept::new(), Some(*largest)),
+            None => shared.clone(),
+        };
+        let kinds = kinds(&nodes, levels);
+        write(&Nest { rows, path: traverse.path, kinds, running }, &alone, &shared);
     }
 
     fn heading(&self, out: &mut Writer<'_>) {
@@ -169,6 +180,10 @@ impl Nest<'_> {
                     self.first_alone(out, |out| self.rows.make(out, *node));
                 }
                 Act::Make(node) => self.rows.make(out, *node),
+                Act::Begin(node) if !is_shared && self.is_running(*node) => {
+                    out.line(&format!("float r{node} = -HW_INFINITY;"));
+                    self.count(out, *node, "");
+                }
                 Act::Begin(node) if self.is_in_parts(*node) => {
                     self.rows.begin_parts(out, *node);
                     self.count(out, *node, "");
@@ -180,7 +195,7 @@ impl Nest<'_> {
                 Act::Add(node) if is_shared => self.first_alone(out, |out| self.add(out, *node)),
                 Act::Add(node) => self.add(out, *node),
                 Act::End(node) => {
-                    if self.is_in_parts(*node) {
+                    if self.is_in_parts(*node) && (is_shared || !self.is_running(*node)) {
                         self.rows.join_parts(out, *node);
                     }
                     if is_shared {
@@ -199,7 +214,37 @@ impl Nest<'_> {
                     self.walk_hubs(out, level + 1, below);
                 }
                 Act::Walk(below) => self.walk(out, level + 1, below, Share::Alone),
-                Act::Keep(..) | Act::Reload(..) => {}
+                Act::Keep(..) | Act::Reload(..) | Act::Raise(_) => {}
+            }
+        }
+    }
+
+    fn is_running(&self, node: NodeId) -> bool {
+        self.running.as_ref().is_some_and(|(largest, _)| *largest == node)
+    }
+
+    /// Finds the largest number of the rows so far, in all lanes, and scales what was added up beside a smaller one.
+    pub fn raise(&self, out: &mut Writer<'_>, node: NodeId) {
+        let (Some(x), Some((_, sums))) = (self.nodes().source(node), &self.running) else { return };
+        let group = self.rows.layout.group;
+        out.line(&format!(
+            "const float now{node} = hw_max(r{node}, hw_group_max<{group}>(is_there ? c{x} : -HW_INFINITY, lanes));"
+        ));
+        // Infinity less itself would be NaN.
+        out.line(&format!("const float less{node} = now{node} == r{node} ? 1.0f : expf(r{node} - now{node});"));
+        out.line(&format!("r{node} = now{node};"));
+        for sum in sums {
+            let (name, slots) = match (self.is_in_parts(*sum), self.rows.len(*sum)) {
+                (true, len) => (format!("a{sum}"), len),
+                (false, 1) => (format!("r{sum}"), 1),
+                (false, _) => (format!("r{sum}"), self.rows.slots(*sum)),
+            };
+            match self.rows.len(*sum) {
+                1 => out.line(&format!("{name} *= less{node};")),
+                _ => {
+                    out.line("#pragma unroll");
+                    out.line(&format!("for (u32 s = 0; s < {slots}; s++) {name}[s] *= less{node};"));
+                }
             }
         }
     }

@@ -36,6 +36,13 @@ impl Phases {
                     (0, true)
                 }
                 Act::Keep(node, _) => (phase_of[node].next_multiple_of(2), true),
+                // Lanes find the largest, and read it from the same phase on.
+                Act::Raise(node) => {
+                    let Some(x) = nest.nodes().source(*node) else { continue };
+                    let phase = phase_of.get(&x).copied().unwrap_or(0).next_multiple_of(2);
+                    phase_of.insert(*node, phase);
+                    (phase, true)
+                }
                 Act::Add(node) => {
                     let Some(x) = nest.nodes().source(*node) else { continue };
                     let phase = phase_of.get(&x).copied().unwrap_or(0);
@@ -58,7 +65,7 @@ impl Phases {
         let after = |x: NodeId| {
             let phase = phase_of.get(&x).copied().unwrap_or(0);
             match (nest.kinds[x], is_lane) {
-                _ if !nest.is_inner(x) => 0,
+                _ if !nest.is_inner(x) => phase.next_multiple_of(2),
                 (Kind::Wide, _) => phase,
                 (_, true) => phase.next_multiple_of(2),
                 (_, false) => phase.next_multiple_of(2) + 1,

@@ -7,7 +7,7 @@
 //! | [`Gemm`] | rows, gathered and scaled, times the matrix of their type; scattered; then a body for every row |
 //! | [`GemmSum`] | products of rows, added up by the nodes that they belong to, in no memory in between; then a body for every node |
 //! | [`Outer`] | the sum over rows of outer products, a matrix a type: the gradient of a weight |
-//! | [`Traverse`] | nested rows (a node, its pairs, their edges) and a body for each; of a softmax over the innermost, scores are walked twice and vectors once |
+//! | [`Traverse`] | nested rows (a node, its pairs, their edges) and a body for each; of a softmax over the innermost, scores are walked twice and vectors once; sums of exponentials below the largest of their rows take one walk |
 //! | [`Library`] | products of weights |
 //!
 //! A [`Body`] is straight code over vectors. It has no loops of its own: a step belongs to a level of the nest and runs for
@@ -16,11 +16,13 @@
 mod apart;
 mod body;
 mod print;
+mod running;
 mod schedule;
 mod verify;
 
 pub use body::{Body, Hop, Read, Register, Step, StepOp};
 pub use print::{headline, print};
+pub(crate) use running::{Running, running};
 pub use schedule::{KernelSchedule, SUM_NODES};
 pub(crate) use schedule::{beside, blocks_at_once, most_alone, rows_ahead, usual_lanes};
 pub use verify::verify;

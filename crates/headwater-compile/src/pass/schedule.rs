@@ -8,7 +8,7 @@
 use super::{Statistics, cost};
 use crate::inter::Domain;
 use crate::intra::{
-    Kernel, KernelSchedule, Program, Step, StepOp, Traverse, beside, blocks_at_once, most_alone, rows_ahead,
+    Kernel, KernelSchedule, Program, Step, StepOp, Traverse, beside, blocks_at_once, most_alone, rows_ahead, running,
 };
 
 /// A GPU, as far as schedules depend on it.
@@ -167,9 +167,13 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How often a nest goes over its innermost rows: once more for every sum over them that they wait for.
+/// How often a nest goes over its innermost rows: once more for every sum over them that they wait for, but for a largest number that is found on
+/// the way.
 fn walks(traverse: &Traverse) -> usize {
     let steps = &traverse.body.steps;
+    if running(&traverse.body).is_some() {
+        return 1;
+    }
     let is_waited_for = |step: &Step| match step.op {
         StepOp::Softmax { .. } => true,
         StepOp::Spread(x) => matches!(steps[x.at()].op, StepOp::Reduce(..)),

@@ -117,6 +117,48 @@ fn nodes_with_very_many_edges_of_several_types() {
     }
 }
 
+/// A softmax that is made pair by pair, as graphs of many edges a pair choose it: with one head the largest score of a pair is found in the walk
+/// that adds up exponentials below it, with two before. Pairs with a few edges, with several chunks of them, and such as have a thread block.
+#[test]
+fn softmax_by_pairs() {
+    let Some(gpu) = gpu() else { return };
+    let relations = vec![(0, 0), (0, 1), (1, 0), (1, 1), (1, 1)];
+    let graph = Recipe { nodes: vec![(30, 30), (20, 20)], relations, most_edges: 60, empty_every: 4 }.graph(2);
+    let starts = graph.edge_starts(Domain::Pair(Side::Dst)).unwrap();
+    let alone = most_alone(Domain::Edge, graph.rows(Domain::Pair(Side::Dst)) as f64, graph.rows(Domain::Edge) as f64);
+    let counts = || starts.windows(2).map(|bounds| bounds[1] - bounds[0]);
+    assert!(counts().any(|count| count as f64 > alone) && counts().any(|count| count > 32 && count as f64 <= alone));
+    let (nodes, source_pairs, destination_pairs) = (1.9e6, 2.7e6, 2.1e6);
+    let large = Statistics { sources: nodes, destinations: nodes, edges: 2.1e7, ..Statistics::of(&graph) };
+    let large = Statistics { source_pairs, destination_pairs, source_runs: 8e3, destination_runs: 7e3, ..large };
+    for (heads, edges, is_running) in [(1, 2.1e7, true), (2, 2e9, false)] {
+        let large = Statistics { edges, ..large };
+        let sizes = [("d_in", 24), ("d_out", 24), ("heads", heads)];
+        let program = layer("hgt", &sizes, &[("variant", text("hector"))]);
+        let compiled = compile(&program, &large, Optimisations::GPU).unwrap();
+        let (_, mut arrays) = optimised(&program, &graph, Optimisations::GPU);
+        let mut by_pairs = 0;
+        for kernels in [&compiled.inference, &compiled.forward, &compiled.backward] {
+            let is_by_pairs = |kernel: &&Kernel| {
+                let is_largest = |op: &StepOp| matches!(op, StepOp::Reduce(Reduce::Max, _));
+                let Kernel::Traverse(Traverse { nest, body, .. }) = kernel else { return false };
+                nest[..] == [Domain::Pair(Side::Dst), Domain::Edge]
+                    && body.steps.iter().any(|step| is_largest(&step.op))
+            };
+            let mut found = kernels.kernels.iter().filter(is_by_pairs);
+            if let Some(Kernel::Traverse(Traverse { body, .. })) = found.next() {
+                assert_eq!(intra::running(body).is_some(), is_running, "{heads} heads");
+            }
+            let is_found = kernels.kernels.iter().any(|kernel| is_by_pairs(&kernel));
+            by_pairs += usize::from(is_found);
+            for lanes in if is_found { &["fixed", "lanes=4"][..] } else { &["fixed"] } {
+                check(&gpu, &chosen(kernels.clone(), lanes.parse().unwrap()), &graph, &mut arrays);
+            }
+        }
+        assert!(by_pairs > 0, "{heads} heads");
+    }
+}
+
 /// Nodes with more pairs than a group of lanes has alone, beside others with one: what pairs have is added up by node.
 #[test]
 fn nodes_with_very_many_pairs() {

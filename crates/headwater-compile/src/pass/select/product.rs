@@ -1,7 +1,7 @@
 //! What a product takes in: a factor of the rows that it reads, a factor of the rows that it makes, and where those go.
 //!
-//! - `(s x) W`: rows are multiplied by their factor while they are read, where `x` lies in memory anyway. Else whoever makes
-//!   `x` multiplies it for nothing.
+//! - `(s x) W`: rows are multiplied by their factor while they are read, where `x` lies in memory anyway, or their factors are
+//!   known only when all of them are made. Else whoever makes `x` multiplies it for nothing.
 //! - `s (x W)`: stays behind the product, where rows are at hand. Rows that are gathered are copied first; where they are
 //!   narrower than the product, the factor is cheaper there.
 //! - a sum over rows of which no two belong together: only says where rows go.
@@ -90,10 +90,20 @@ fn scaled_before(program: &Program, readers: &Readers, plain: Product) -> Produc
         reader.is_none_or(|id| matches!(program[id].op, Op::Linear { .. } | Op::Outer { .. }))
     };
     let lies_there = is_given || !from.hops.is_empty() || readers[from.base.at()].iter().any(needs_memory);
-    if only_reader(readers, factored).is_none() || !lies_there {
+    let is_late = waits_for_rows(program, scale, plain.x);
+    if only_reader(readers, factored).is_none() || !(lies_there || is_late) {
         return plain;
     }
     Product { x, scale: Some(scale), ..plain }
+}
+
+/// Whether a value is made of what other rows of the domain of `rows` add up to.
+fn waits_for_rows(program: &Program, value: ValueId, rows: ValueId) -> bool {
+    let is_sum = |x: ValueId| program[x].domain == program[rows].domain;
+    match program[value].op {
+        Op::Reduce { x, .. } if is_sum(x) => true,
+        _ => program[value].op.operands().into_iter().any(|operand| waits_for_rows(program, operand, rows)),
+    }
 }
 
 fn scaled_behind(program: &Program, readers: &Readers, plain: Product) -> Product {

@@ -4,6 +4,8 @@
 // read and written by neighbouring lanes, so in whole lines. `hw_pick` moves an element between lanes: a shuffle a slot.
 
 #define HW_INFINITY hw_float(0x7f800000u)
+// The least number but minus infinity.
+#define HW_LEAST hw_float(0xff7fffffu)
 
 // What every kernel begins with. Where kernels are recorded as a graph, a kernel goes on once all that it waits for is over and written;
 // from then on thread blocks of those behind it may be launched. In this order, since what is launched earlier could find lines in a cache

@@ -181,7 +181,7 @@ impl Nest<'_> {
                 }
                 Act::Make(node) => self.rows.make(out, *node),
                 Act::Begin(node) if !is_shared && self.is_running(*node) => {
-                    out.line(&format!("float r{node} = -HW_INFINITY;"));
+                    out.line(&format!("float r{node} = HW_LEAST;"));
                     self.count(out, *node, "");
                 }
                 Act::Begin(node) if self.is_in_parts(*node) => {
@@ -200,6 +200,8 @@ impl Nest<'_> {
                     }
                     if is_shared {
                         self.rows.meet(out, *node);
+                    } else {
+                        self.end_running(out, *node);
                     }
                     self.rows.finish(out, *node);
                 }
@@ -223,6 +225,24 @@ impl Nest<'_> {
         self.running.as_ref().is_some_and(|(largest, _)| *largest == node)
     }
 
+    /// Where all rows have minus infinity, that is the largest, and exponentials below it are NaN.
+    fn end_running(&self, out: &mut Writer<'_>, node: NodeId) {
+        let Some((largest, sums)) = &self.running else { return };
+        if *largest == node {
+            out.line(&format!("if (r{node} == HW_LEAST) r{node} = -HW_INFINITY;"));
+        } else if sums.contains(&node) {
+            let none = format!("if (r{largest} == -HW_INFINITY) ");
+            match self.rows.len(node) {
+                1 => out.line(&format!("{none}r{node} = r{largest} - r{largest};")),
+                _ => {
+                    let slots = self.rows.slots(node);
+                    out.line("#pragma unroll");
+                    out.line(&format!("for (u32 s = 0; s < {slots}; s++) {none}r{node}[s] = r{largest} - r{largest};"));
+                }
+            }
+        }
+    }
+
     /// Finds the largest number of the rows so far, in all lanes, and scales what was added up beside a smaller one.
     pub fn raise(&self, out: &mut Writer<'_>, node: NodeId) {
         let (Some(x), Some((_, sums))) = (self.nodes().source(node), &self.running) else { return };
@@ -230,7 +250,7 @@ impl Nest<'_> {
         out.line(&format!(
             "const float now{node} = hw_max(r{node}, hw_group_max<{group}>(is_there ? c{x} : -HW_INFINITY, lanes));"
         ));
-        // Infinity less itself would be NaN.
+        // Infinity less itself would be NaN; so would rows of minus infinity be beside nothing larger, which a largest begins above.
         out.line(&format!("const float less{node} = now{node} == r{node} ? 1.0f : expf(r{node} - now{node});"));
         out.line(&format!("r{node} = now{node};"));
         for sum in sums {

@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 use crate::inter::{Binary, Builder, Domain, Op, Path, Program, Reduce, Side, Unary, Value, ValueId};
 
 const PAIR: Domain = Domain::Pair(Side::Dst);
+/// What scores are at least: minus infinity less a pair's largest score would be NaN where that is minus infinity, too, though the node has others. A
+/// node of nothing but such scores has equal shares, where a softmax has NaN.
+const LEAST_SCORE: f64 = -3e38;
 
 /// The program with every such softmax by pairs, whose shares weigh rows that are added up by pair. `None` where there is none.
 pub(super) fn pair_softmax(program: &Program) -> Result<Option<Program>> {
@@ -75,6 +78,8 @@ impl ByPairs {
             let below = b.binary(Binary::Sub, x, lifted)?;
             Ok::<_, Error>(b.unary(Unary::Exp, below))
         };
+        let least = b.constant(LEAST_SCORE);
+        let scores = b.binary(Binary::Max, scores, least)?;
         let largest = b.reduce(scores, PAIR, Reduce::Max)?;
         let exponential = below(b, scores, largest)?;
         let sums = b.reduce(exponential, PAIR, Reduce::Sum)?;
@@ -98,4 +103,64 @@ fn weighted(to: &mut Rebuilt, id: ValueId, all: &[ByPairs]) -> Result<Option<(Va
     let Some(own) = all.iter().find(|own| [x, y].contains(&own.share)) else { return Ok(None) };
     let rows = if own.share == x { y } else { x };
     Ok(Some((to.builder.binary(Binary::Mul, rows, own.exponential)?, own.scale)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use headwater_graph::random::Key;
+
+    use super::*;
+    use crate::inter::{Shape, evaluate};
+    use crate::testing::{Recipe, numbers};
+
+    /// Large scores, and minus infinity for some of a pair's edges, or for all of them.
+    #[test]
+    fn shares_are_those_of_the_softmax() {
+        let relations = vec![(0, 0), (1, 0), (0, 1)];
+        let graph = Recipe { nodes: vec![(7, 7), (5, 5)], relations, most_edges: 6, empty_every: 9 }.graph(3);
+        let mut b = Builder::new("weighted");
+        let (scores, rows) = (b.input("l", Domain::Edge, Shape::SCALAR), b.input("x", Domain::SRC, Shape::vector(3)));
+        let share = b.softmax(scores, Domain::DST).unwrap();
+        let rows = b.lift(rows, Domain::Edge).unwrap();
+        let weighted = b.binary(Binary::Mul, rows, share).unwrap();
+        let of_pairs = b.reduce(weighted, PAIR, Reduce::Sum).unwrap();
+        let out = b.reduce(of_pairs, Domain::DST, Reduce::Sum).unwrap();
+        b.output("out", out);
+        b.output("share", share);
+        let program = b.finish();
+        let found = pair_softmax(&program).unwrap().unwrap();
+        crate::inter::verify(&found).unwrap();
+        let edges = graph.rows(Domain::Edge);
+        let pair_of = graph.map(Domain::Edge, PAIR, Path::Only).unwrap();
+        let is_masked = |edge: usize, masked: &str| match masked {
+            "some" => edge.is_multiple_of(3),
+            "pairs" => pair_of.get(edge).is_multiple_of(2),
+            _ => false,
+        };
+        let node_of = graph.map(Domain::Edge, Domain::DST, Path::Only).unwrap();
+        for masked in ["none", "some", "pairs"] {
+            let scores = numbers(3, "l", edges).into_iter().enumerate();
+            let scores = scores.map(|(edge, x)| if is_masked(edge, masked) { f64::NEG_INFINITY } else { 900.0 * x });
+            let scores: Vec<f64> = scores.collect();
+            let given = BTreeMap::from([
+                ("x".to_owned(), numbers(3, "x", 3 * graph.rows(Domain::SRC))),
+                ("l".to_owned(), scores.clone()),
+            ]);
+            let [wanted, own] = [&program, &found].map(|own| evaluate(own, &graph, Key::new(1), &given).unwrap());
+            // Of nodes that have other scores than minus infinity.
+            let has_any = |node: usize| (0..edges).any(|at| node_of.get(at) == node && scores[at].is_finite());
+            let is_meant = |name: &str, at: usize| has_any(if name == "share" { node_of.get(at) } else { at / 3 });
+            let mut compared = 0;
+            for (name, wanted) in &wanted {
+                let pairs = wanted.iter().zip(&own[name]).enumerate().filter(|(at, _)| is_meant(name, *at));
+                for (at, (a, b)) in pairs {
+                    assert!((a - b).abs() < 1e-12, "{masked}: {name}[{at}] is {b}, by definition {a}");
+                    compared += 1;
+                }
+            }
+            assert!(compared > edges / 2, "{masked}: {compared}");
+        }
+    }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use headwater_cuda::{Allocation, Span};
+use headwater_graph::random::Key;
 
 use super::device::{check, check_over, check_within, gpu};
 use crate::adjacency::{Adjacency, RelationEdges, SelfLoops};
+use crate::cpu::fast::Given;
 use crate::cuda::{DeviceBlock, DeviceGraph, Executor, Lists, Precision, Room, Wants, chosen, emit};
 use crate::inter::{Binary, Domain, Path, Program, Reduce, Shape, Side, Unary};
 use crate::intra::{
@@ -156,6 +158,66 @@ fn softmax_by_pairs() {
             }
         }
         assert!(by_pairs > 0, "{heads} heads");
+    }
+}
+
+/// The largest of a node's scores, and the sum of exponentials below it and of rows times these.
+fn exponentials(width: usize) -> intra::Program {
+    let (shape, scalar) = (Shape::vector(width), Shape::SCALAR);
+    let buffer = |name: &str, domain, shape, role| Buffer { name: name.to_owned(), domain, shape, role };
+    let buffers = vec![
+        buffer("l", Domain::Edge, scalar, Role::Input),
+        buffer("x", Domain::SRC, shape, Role::Input),
+        buffer("largest", DST, scalar, Role::Output),
+        buffer("sum", DST, scalar, Role::Output),
+        buffer("rows", DST, shape, Role::Output),
+    ];
+    let load = |from: usize, hops: Vec<Hop>| StepOp::Load(Read { from: BufferId::new(from), hops });
+    let mut body = Body::default();
+    let score = body.push(1, scalar, load(0, Vec::new()));
+    let largest = body.push(0, scalar, StepOp::Reduce(Reduce::Max, score));
+    body.push(0, scalar, StepOp::Store(largest, BufferId::new(2)));
+    let spread = body.push(1, scalar, StepOp::Spread(largest));
+    let below = body.push(1, scalar, StepOp::Binary(Binary::Sub, score, spread));
+    let exponential = body.push(1, scalar, StepOp::Unary(Unary::Exp, below));
+    let sum = body.push(0, scalar, StepOp::Reduce(Reduce::Sum, exponential));
+    body.push(0, scalar, StepOp::Store(sum, BufferId::new(3)));
+    let row = body.push(1, shape, load(1, vec![Hop { to: Domain::SRC, path: Path::Only }]));
+    let weighted = body.push(1, shape, StepOp::Binary(Binary::Mul, row, exponential));
+    let rows = body.push(0, shape, StepOp::Reduce(Reduce::Sum, weighted));
+    body.push(0, shape, StepOp::Store(rows, BufferId::new(4)));
+    assert_eq!(intra::running(&body), Some(intra::Running { largest, sums: vec![sum, rows] }));
+    let kernels = vec![Kernel::Traverse(Traverse { nest: vec![DST, Domain::Edge], path: Path::Only, body })];
+    intra::Program { name: "exponentials".to_owned(), buffers, kernels, schedules: Vec::new() }
+}
+
+/// Scores that rise and fall by hundreds over several chunks of a row, the first of which are minus infinity; a node of nothing else has no number;
+/// nodes without edges have 0.
+#[test]
+fn exponentials_below_the_largest_so_far() {
+    let Some(gpu) = gpu() else { return };
+    let graph = Recipe { most_edges: 28, ..Recipe::plain(40) }.graph(2);
+    let starts = graph.edge_starts(DST).unwrap();
+    let mut scores: Vec<f64> = numbers(3, "l", graph.rows(Domain::Edge)).into_iter().map(|x| 300.0 * x).collect();
+    for bounds in starts.windows(2).filter(|bounds| bounds[1] - bounds[0] > 9) {
+        scores[bounds[0]..bounds[0] + 9].fill(f64::NEG_INFINITY);
+    }
+    for width in [24, 3] {
+        let program = exponentials(width);
+        let x = numbers(3, "x", width * graph.rows(Domain::SRC));
+        let mut arrays: Arrays = [("l".to_owned(), scores.clone()), ("x".to_owned(), x.clone())].into_iter().collect();
+        for schedule in ["fixed", "lanes=8", "lanes=4"] {
+            check(&gpu, &chosen(program.clone(), schedule.parse().unwrap()), &graph, &mut arrays);
+        }
+        let (none, x) = (vec![f32::NEG_INFINITY; scores.len()], vec![1.0f32; x.len()]);
+        let given = |name: &str| Some(Given::Dense(if name == "l" { &none } else { &x }));
+        let found = Executor::new(&program).run(gpu.stream().unwrap(), &graph, Key::new(1), &given).unwrap();
+        for (node, bounds) in starts.windows(2).enumerate() {
+            let is_empty = bounds[0] == bounds[1];
+            let own = [found["largest"][node], found["sum"][node], found["rows"][node * width]];
+            assert!(if is_empty { own == [0.0; 3] } else { own[0] == f32::NEG_INFINITY }, "{own:?}");
+            assert!(is_empty || (own[1].is_nan() && own[2].is_nan()), "{own:?}");
+        }
     }
 }
 

@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(count(LayerSuite::Memory), 8 * 3 * 2);
         assert_eq!(count(LayerSuite::Width), 2 * 2 * (3 + 5 + 5));
         assert_eq!(count(LayerSuite::Kernels), 2 * 3);
-        assert_eq!(count(LayerSuite::Optimisations), 4 * 3 * 2 * (5 + 14));
+        assert_eq!(count(LayerSuite::Optimisations), 4 * 3 * 2 * (5 + 15));
         assert_eq!(of(LayerSuite::Optimisations, Optimisations::CPU).len(), 4 * 3 * 2 * (5 + 10));
     }
 

@@ -215,10 +215,9 @@ def main():
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
     parser.add_argument("--no-graph", dest="graph", action="store_false", help="without CUDA graphs")
-    parser.add_argument("--kernels", action="store_true", help="lines with every kernel of each step, too, by torch's profiler")
     parser.add_argument("--json", help="file that lines are added to")
     args = parser.parse_args()
-    args.steps, args.layers = args.steps.split(","), 1
+    args.steps, args.layers, args.kernels = args.steps.split(","), 1, False
     torch.set_float32_matmul_precision("high" if args.tf32 else "highest")
     with tempfile.TemporaryDirectory() as folder:
         args.json = args.json or os.path.join(folder, "lines.jsonl")

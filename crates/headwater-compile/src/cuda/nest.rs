@@ -250,7 +250,7 @@ impl Nest<'_> {
         out.line(&format!(
             "const float now{node} = hw_max(r{node}, hw_group_max<{group}>(is_there ? c{x} : -HW_INFINITY, lanes));"
         ));
-        // Infinity less itself would be NaN; so would rows of minus infinity be beside nothing larger, which a largest begins above.
+        // Infinity less itself would be NaN. Minus infinity never is the largest so far, which begins at the least number.
         out.line(&format!("const float less{node} = now{node} == r{node} ? 1.0f : expf(r{node} - now{node});"));
         out.line(&format!("r{node} = now{node};"));
         for sum in sums {

@@ -7,7 +7,7 @@ use crate::inter::{Binary, Reduce, Unary};
 /// A largest number that may be found in the walk that adds up exponentials below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Running {
-    /// The largest.
+    /// The reduction that finds it.
     pub largest: Register,
     /// Sums that are linear in exponentials below it.
     pub sums: Vec<Register>,
@@ -17,11 +17,11 @@ pub(crate) struct Running {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Depends {
     Not,
-    /// The largest itself, for a row.
+    /// It is the largest itself, spread to the row.
     Largest,
-    /// The row's number less the largest.
+    /// It is the row's number less the largest.
     Below,
-    /// In proportion.
+    /// It is the exponential of that, or in proportion to it.
     Linearly,
 }
 
@@ -42,7 +42,11 @@ pub(crate) fn running(body: &Body) -> Option<Running> {
 /// The sums that wait for the largest; `None` where there are none, or where anything else waits for it.
 fn sums(body: &Body, largest: Register, of: Register) -> Option<Vec<Register>> {
     let (mut depends, mut sums) = (vec![Depends::Not; body.steps.len()], Vec::new());
+    // What is there only after a walk.
+    let mut is_late = vec![false; body.steps.len()];
     for (at, step) in body.steps.iter().enumerate() {
+        let is_reduced = matches!(step.op, StepOp::Reduce(..));
+        is_late[at] = step.level == 0 && (is_reduced || step.op.operands().iter().any(|x| is_late[x.at()]));
         let how = |x: &Register| depends[x.at()];
         let is_free = step.op.operands().iter().all(|x| how(x) == Depends::Not);
         depends[at] = match &step.op {
@@ -52,7 +56,7 @@ fn sums(body: &Body, largest: Register, of: Register) -> Option<Vec<Register>> {
                 sums.push(Register::new(at));
                 Depends::Not
             }
-            StepOp::Spread(x) if is_late(body, *x) => return None,
+            StepOp::Spread(x) if is_late[x.at()] => return None,
             _ if is_free => Depends::Not,
             StepOp::Binary(Binary::Sub, x, y) if *x == of && how(y) == Depends::Largest => Depends::Below,
             StepOp::Unary(Unary::Exp, x) if how(x) == Depends::Below => Depends::Linearly,
@@ -65,10 +69,4 @@ fn sums(body: &Body, largest: Register, of: Register) -> Option<Vec<Register>> {
         };
     }
     (!sums.is_empty()).then_some(sums)
-}
-
-/// Whether a value of an outer row is there only after a walk.
-fn is_late(body: &Body, x: Register) -> bool {
-    let op = &body.steps[x.at()].op;
-    matches!(op, StepOp::Reduce(..)) || op.operands().iter().any(|x| is_late(body, *x))
 }

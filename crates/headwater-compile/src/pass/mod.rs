@@ -304,7 +304,7 @@ fn untrained(layer: &Program, statistics: &Statistics, on: Optimisations, close:
 }
 
 /// How much cheaper a softmax by pairs has to be. With five edges a pair HGT and RGAT took 3 and 5 % longer on an H200 by pairs where they were
-/// 2 % cheaper by the estimate; with ten HGT took 21 % less.
+/// 2 % cheaper by the estimate; with ten HGT took a fifth less.
 const WORTH_PAIRS: f64 = 0.97;
 
 /// The program, or the program with its softmax pair by pair where that is cheaper; and its cost.

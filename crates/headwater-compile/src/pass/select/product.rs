@@ -90,8 +90,8 @@ fn scaled_before(program: &Program, readers: &Readers, plain: Product) -> Produc
         reader.is_none_or(|id| matches!(program[id].op, Op::Linear { .. } | Op::Outer { .. }))
     };
     let lies_there = is_given || !from.hops.is_empty() || readers[from.base.at()].iter().any(needs_memory);
-    let is_late = waits_for_rows(program, scale, plain.x);
-    if only_reader(readers, factored).is_none() || !(lies_there || is_late) {
+    let may_scale = || lies_there || waits_for_rows(program, scale, plain.x);
+    if only_reader(readers, factored).is_none() || !may_scale() {
         return plain;
     }
     Product { x, scale: Some(scale), ..plain }
@@ -99,11 +99,17 @@ fn scaled_before(program: &Program, readers: &Readers, plain: Product) -> Produc
 
 /// Whether a value is made of what other rows of the domain of `rows` add up to.
 fn waits_for_rows(program: &Program, value: ValueId, rows: ValueId) -> bool {
-    let is_sum = |x: ValueId| program[x].domain == program[rows].domain;
-    match program[value].op {
-        Op::Reduce { x, .. } if is_sum(x) => true,
-        _ => program[value].op.operands().into_iter().any(|operand| waits_for_rows(program, operand, rows)),
+    let (mut open, mut is_seen) = (vec![value], vec![false; program.values.len()]);
+    while let Some(id) = open.pop() {
+        if std::mem::replace(&mut is_seen[id.at()], true) {
+            continue;
+        }
+        match program[id].op {
+            Op::Reduce { x, .. } if program[x].domain == program[rows].domain => return true,
+            _ => open.extend(program[id].op.operands()),
+        }
     }
+    false
 }
 
 fn scaled_behind(program: &Program, readers: &Readers, plain: Product) -> Product {

@@ -30,19 +30,21 @@ bool is_safe_name(const std::string& name) {
     return !name.empty() && name[0] != '/' && name.find("..") == std::string::npos;
 }
 
-// sm_90, sm_90a and compute_90 are all 900.
-std::string architecture_define(const std::string& value) {
+// sm_90, sm_90a and compute_90 are all 900; sm_90a alone has what only that GPU has.
+std::vector<std::string> architecture_defines(const std::string& value) {
     std::string digits;
     for (char c : value)
         if (c >= '0' && c <= '9') digits += c;
-    return "-D__CUDA_ARCH__=" + (digits.empty() ? "520" : digits + "0");
+    std::vector<std::string> defines = {"-D__CUDA_ARCH__=" + (digits.empty() ? "520" : digits + "0")};
+    if (!value.empty() && value.back() == 'a') defines.push_back("-D__CUDA_ARCH_FEAT_SM" + digits + "_ALL=1");
+    return defines;
 }
 
 bool starts_with(const std::string& text, const char* prefix) { return text.compare(0, std::strlen(prefix), prefix) == 0; }
 
 // Keeps what the preprocessor needs; everything else concerns a GPU.
 int take_options(int count, const char* const* options, std::vector<std::string>& out) {
-    std::string architecture = architecture_define("");
+    std::vector<std::string> architecture = architecture_defines("");
     for (int i = 0; i < count; ++i) {
         if (!options[i]) return invalid_input;
         std::string option = options[i];
@@ -53,13 +55,13 @@ int take_options(int count, const char* const* options, std::vector<std::string>
         if (option == "-arch") option = "-arch=" + next;
         else if (split) option += next;
         const std::string value = option.substr(std::min(option.find('='), option.size() - 1) + 1);
-        if (starts_with(option, "-arch=") || starts_with(option, "--gpu-architecture=")) architecture = architecture_define(value);
+        if (starts_with(option, "-arch=") || starts_with(option, "--gpu-architecture=")) architecture = architecture_defines(value);
         else if (starts_with(option, "--define-macro=")) out.push_back("-D" + value);
         else if (starts_with(option, "--undefine-macro=")) out.push_back("-U" + value);
         else if (starts_with(option, "--include-path=")) out.push_back("-I" + value);
         else if (starts_with(option, "-D") || starts_with(option, "-U") || starts_with(option, "-I")) out.push_back(option);
     }
-    out.push_back(architecture);
+    out.insert(out.end(), architecture.begin(), architecture.end());
     return success;
 }
 

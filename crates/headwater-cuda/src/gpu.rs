@@ -158,11 +158,13 @@ impl Gpu {
         &self.0.facts
     }
 
-    /// The architecture kernels are compiled for, such as `sm_90`.
+    /// The architecture kernels are compiled for, such as `sm_80`. Of compute capability 9.0 it is `sm_90a`, which has instructions that no other
+    /// has: products of warpgroups.
     #[must_use]
     pub fn arch(&self) -> String {
         let (major, minor) = self.0.facts.compute_capability;
-        format!("sm_{major}{minor}")
+        let own = if (major, minor) == (9, 0) { "a" } else { "" };
+        format!("sm_{major}{minor}{own}")
     }
 
     /// The stream work goes to unless the caller names another.

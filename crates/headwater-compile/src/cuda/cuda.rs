@@ -6,11 +6,11 @@ use std::sync::Arc;
 use headwater_cuda::{Allocation, Defines, Element, Gemm, Grid, Kernel, Launched, Param, Source, Span, Stream};
 use headwater_memory::{Lifetime, place_by_lifetime};
 
-use super::Precision;
 use super::depend::{self, Touched};
 use super::graph::DeviceGraph;
 use super::tell::{self, tell};
 use super::text::{Blocks, Copied, Emitted, HEADERS, Launch, emit};
+use super::{Precision, product};
 use crate::adjacency::{Adjacency, RelationEdges};
 use crate::error::{Error, Result};
 use crate::front::{self, Arguments, BUILTIN};
@@ -27,8 +27,6 @@ const PARAMS: &[Param] = &[
 const THREADS: u32 = 256;
 /// Those of a block that multiplies by tensor cores; as `mma.cuh` has it.
 const TENSOR_THREADS: u32 = 128;
-/// Such blocks that an SM has at once: their registers are all it has.
-const TENSOR_BLOCKS_PER_SM: usize = 2;
 /// Rows are read in pieces of so many bytes.
 const ALIGN_BYTES: u64 = 16;
 /// The most texts that a program is compiled as.
@@ -428,12 +426,12 @@ fn grid(stream: &Stream, blocks: Blocks, graph: &DeviceGraph) -> Option<Grid> {
             Grid { blocks: limited(hubs + blocks, i32::MAX as usize), ..plain(1) }
         }
         Blocks::Sums { of, nodes, across, shared_bytes } => Grid {
-            blocks: limited(by_rows(of, nodes, across), sms * TENSOR_BLOCKS_PER_SM),
+            blocks: limited(by_rows(of, nodes, across), sms * product::BLOCKS_PER_SM),
             threads: TENSOR_THREADS,
             shared_bytes: u32::try_from(shared_bytes).unwrap_or(u32::MAX),
         },
-        Blocks::Tensor { pieces, across, shared_bytes } => Grid {
-            blocks: limited(graph.most_tiles(pieces) * across, sms * TENSOR_BLOCKS_PER_SM),
+        Blocks::Tensor { pieces, across, shared_bytes, at_once } => Grid {
+            blocks: limited(graph.most_tiles(pieces) * across, sms * at_once),
             threads: TENSOR_THREADS,
             shared_bytes: u32::try_from(shared_bytes).unwrap_or(u32::MAX),
         },

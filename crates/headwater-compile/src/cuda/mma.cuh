@@ -13,10 +13,20 @@
 //
 // The emulator rounds as a GPU does; sums may differ in the last bits.
 
+// Where a text is compiled for compute capability 9.0 alone, the four warps of a block multiply together (wgmma), 64 rows by 64 columns, a warp
+// having 16 rows of the sums as it has them of the smaller instruction. The tensor cores read the right matrix from shared memory, so that no
+// warp loads or splits it.
+
 #define HW_F32 0
 #define HW_TF32 1
 #define HW_TF32X3 2
 #define HW_BF16 3
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define HW_HAS_WARPGROUPS true
+#else
+#define HW_HAS_WARPGROUPS false
+#endif
 
 #ifdef HEADWATER_EMULATED
 
@@ -30,6 +40,19 @@ __device__ inline u32 hw_two_bf16(float low, float high) {
 
 __device__ inline void hw_mma_tf32(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { hwemu_mma(d, a, b, false); }
 __device__ inline void hw_mma_bf16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { hwemu_mma(d, a, b, true); }
+
+// Each warp's part of a product of a warpgroup.
+template <int MODE> __device__ inline void hw_group_mma(float (&d)[8][4], const u32 (&a)[4], const u32 *right) {
+    for (u32 n = 0; n < 8; n++) {
+        const u32 *own = right + n * 64 + threadIdx.x % 32;
+        const u32 b[2] = {own[0], own[32]};
+        hwemu_mma(d[n], a, b, MODE == HW_BF16);
+    }
+}
+__device__ inline void hw_group_begin() {}
+__device__ inline void hw_group_end() {}
+__device__ inline void hw_group_wait() {}
+__device__ inline void hw_group_show() {}
 
 #else
 
@@ -56,6 +79,45 @@ __device__ inline void hw_mma_bf16(float (&d)[4], const u32 (&a)[4], const u32 (
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+#if HW_HAS_WARPGROUPS
+
+// How tensor cores find the right side in shared memory: what it has of eight columns is two stretches of 128 bytes, the second further along the
+// depth, in each of which a column has 16 bytes; that of the next eight columns follows.
+__device__ inline u64 hw_group_side(const u32 *words) {
+    const u64 at = (u64)__cvta_generic_to_shared(words) & 0x3ffff;
+    return at >> 4 | (u64)(128 >> 4) << 16 | (u64)(256 >> 4) << 32;
+}
+#define HW_GROUP_SUMS(n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
+#define HW_GROUP_MMA(instruction, last)                                                                                                   \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\nwgmma.mma_async.sync.aligned." instruction                                      \
+                 " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, "  \
+                 "%25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1" last ";\n}"                                      \
+                 : HW_GROUP_SUMS(0), HW_GROUP_SUMS(1), HW_GROUP_SUMS(2), HW_GROUP_SUMS(3), HW_GROUP_SUMS(4), HW_GROUP_SUMS(5),             \
+                   HW_GROUP_SUMS(6), HW_GROUP_SUMS(7)                                                                                     \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(hw_group_side(right)))
+template <int MODE> __device__ inline void hw_group_mma(float (&d)[8][4], const u32 (&a)[4], const u32 *right) {
+    if constexpr (MODE == HW_BF16) {
+        HW_GROUP_MMA("m64n64k16.f32.bf16.bf16", ", 0");
+    } else {
+        HW_GROUP_MMA("m64n64k8.f32.tf32.tf32", "");
+    }
+}
+// Before products whose registers other instructions have written, behind the last of some, and when they are all done.
+__device__ inline void hw_group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void hw_group_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ inline void hw_group_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+// After shared memory was written that products of warpgroups read, before threads meet.
+__device__ inline void hw_group_show() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+#else
+
+template <int MODE> __device__ inline void hw_group_mma(float (&)[8][4], const u32 (&)[4], const u32 *) {}
+__device__ inline void hw_group_begin() {}
+__device__ inline void hw_group_end() {}
+__device__ inline void hw_group_wait() {}
+__device__ inline void hw_group_show() {}
+
+#endif
 #endif
 
 // Threads of a block that multiplies by tensor cores, and warps.

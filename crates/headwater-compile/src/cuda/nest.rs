@@ -8,7 +8,7 @@ use super::graph::Way;
 use super::loops::{Act, Kept, Kind, acts, kinds};
 use super::nodes::{NodeId, Nodes};
 use super::row::{Layout, Rows};
-use super::text::{Blocks, Writer, domain_number};
+use super::text::{Blocks, Writer};
 use crate::inter::{Domain, Path};
 use crate::intra::{self, KernelSchedule, Running, Traverse};
 
@@ -38,7 +38,7 @@ pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept, entr
         groups = THREADS / nest.rows.layout.group;
         at_once = nest.blocks_at_once(out.schedule, acts);
         nest.heading(out);
-        let all = format!("graph->rows[{}]", domain_number(rows));
+        let all = out.count(rows);
         if traverse.nest.len() == 1 {
             out.line(&format!("const u32 first0 = 0, end0 = {all};"));
             out.line(&format!("const u32 groups = gridDim.x * {groups}, at0 = blockIdx.x * {groups} + part;"));
@@ -52,7 +52,7 @@ pub(super) fn write(out: &mut Writer<'_>, traverse: &Traverse, kept: &Kept, entr
         if by.is_some() {
             out.last(&format!("hubs_{entry}"), |out| {
                 nest.heading(out);
-                nest.each_hub(out, &all, acts_of_hubs);
+                nest.each_hub(out, acts_of_hubs);
             });
         }
     });
@@ -135,8 +135,8 @@ impl Nest<'_> {
     }
 
     /// Writes what is done for hubs, all groups of the block together.
-    fn each_hub(&self, out: &mut Writer<'_>, rows: &str, acts: &[Act]) {
-        let (members, order) = (self.members(out, 1), self.order(out));
+    fn each_hub(&self, out: &mut Writer<'_>, acts: &[Act]) {
+        let (members, order, rows) = (self.members(out, 1), self.order(out), out.count(self.rows.nest[0]));
         out.line(&format!("hw_each_hub({order}, {rows}, [&](const u32 row0) {{"));
         out.indented(|out| {
             out.line(&format!("const u32 first1 = hw_first({members}, row0), end1 = hw_end({members}, row0);"));

@@ -8,7 +8,7 @@ use super::epilogue::{Behind, SIDE};
 use super::lower::{Chunks, OUTER_TILE};
 use super::split::{Sum, Sums};
 use super::table::{Cut, Tiling};
-use super::text::{Blocks, PLACES, Writer, domain_number};
+use super::text::{Blocks, PLACES, Writer};
 use crate::adjacency::ByNodes;
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{Buffer, Gemm, GemmSum, Library, Outer, Read, RowProduct, StepOp};
@@ -22,11 +22,6 @@ impl Precision {
             Self::Bf16 => "HW_BF16",
         }
     }
-
-    /// Rows of a thread block's tile.
-    fn tile(self) -> usize {
-        if self == Self::F32 { 64 } else { 128 }
-    }
 }
 
 /// Elements of rows that a step of tensor cores takes, and those that are under way.
@@ -34,6 +29,11 @@ const STEP: usize = 16;
 const AHEAD: usize = 4 * STEP;
 /// Shared memory that matrices get in a thread block: two blocks of an SM of the smallest GPUs have so much, or one of two.
 const KEPT_BYTES: usize = 96 << 10;
+/// Blocks that an SM has at once which multiply by tensor cores: their registers are all it has.
+pub(super) const BLOCKS_PER_SM: usize = 2;
+/// Those that take half as many rows each, if shared memory of so many bytes is enough for them.
+const GROUPS_PER_SM: usize = 3;
+const SM_BYTES: usize = 224 << 10;
 /// Rows times columns of a tile of products that are added up: 32 by 32 of each of four warps; as `product_sum.cuh` has it.
 const PRODUCTS_OF_A_TILE: usize = 4 * 32 * 32;
 /// Rows and columns that a thread block makes of a product of weights; as `outer.cuh` has it.
@@ -46,10 +46,12 @@ struct Kept {
     /// Elements of their columns.
     depth: usize,
     bytes: usize,
+    /// Whether blocks are warpgroups where a GPU has them: there is room for all parts of each element, and columns fill a slab.
+    is_group: bool,
 }
 
 impl Kept {
-    fn new(heads: usize, from: usize, to: usize) -> Self {
+    fn new(heads: usize, from: usize, to: usize, precision: Precision) -> Self {
         let (all, depth) = (heads * to.div_ceil(SIDE), from.next_multiple_of(STEP));
         let bytes = |slabs: usize, depth: usize| 4 * slabs * depth * to.next_multiple_of(STEP).min(SIDE);
         let most = KEPT_BYTES / bytes(1, AHEAD) * AHEAD;
@@ -58,7 +60,20 @@ impl Kept {
             (false, true) => (1, depth),
             (false, false) => (1, most),
         };
-        Self { slabs, depth, bytes: bytes(slabs, depth) }
+        let once = bytes(slabs, depth);
+        let all_parts = if precision == Precision::Tf32x3 { 2 * once } else { once };
+        let is_group = precision != Precision::F32 && to > SIDE - STEP && depth >= from && all_parts <= KEPT_BYTES;
+        Self { slabs, depth, bytes: if is_group { all_parts } else { once }, is_group }
+    }
+
+    /// Rows of a thread block's tile.
+    fn tile(&self, precision: Precision) -> usize {
+        if precision == Precision::F32 || self.is_group { 64 } else { 128 }
+    }
+
+    /// Blocks that an SM has at once.
+    fn at_once(&self) -> usize {
+        if self.is_group { (SM_BYTES / self.bytes).clamp(1, GROUPS_PER_SM) } else { BLOCKS_PER_SM }
     }
 }
 
@@ -70,21 +85,23 @@ impl Writer<'_> {
         let (from, to) = if gemm.product.transposed { (cols, rows) } else { (rows, cols) };
         let x = self.rows(&format!("HwX_{entry}"), gemm.product.rows, &gemm.product.x, gemm.product.scale.as_ref());
         let out = self.epilogue(Behind::product(gemm, self.buffers), &format!("HwOut_{entry}"), to);
-        let tile = precision.tile();
+        let kept = Kept::new(heads, from, to, precision);
+        let tile = kept.tile(precision);
         let tiling = Tiling { rows: gemm.product.rows, types, path: gemm.product.path, cut: Cut::Tiles(tile) };
         let tiles = self.tiles(tiling);
         let w = self.buffer(gemm.product.w);
-        let (mode, count) = (precision.name(), domain_number(gemm.product.rows));
-        let kept = Kept::new(heads, from, to);
-        let sizes =
-            format!("{mode}, {heads}, {from}, {to}, {}, {}, {}", gemm.product.transposed, kept.slabs, kept.depth);
-        self.line(&format!("hw_product<{sizes}>({x}, {w}, {tiles}, graph->rows[{count}], {out});"));
+        let (mode, count) = (precision.name(), self.count(gemm.product.rows));
+        let Kept { slabs, depth, bytes, is_group } = kept;
+        let turned = gemm.product.transposed;
+        let sizes = format!("{mode}, {heads}, {from}, {to}, {turned}, {slabs}, {depth}, {is_group}");
+        self.line(&format!("hw_product<{sizes}>({x}, {w}, {tiles}, {count}, {out});"));
         match precision {
             Precision::F32 => Blocks::Pieces(tiling, heads * to.div_ceil(tile)),
             _ => Blocks::Tensor {
                 pieces: tiling,
-                across: heads * to.div_ceil(SIDE) / kept.slabs,
-                shared_bytes: kept.bytes,
+                across: heads * to.div_ceil(SIDE) / slabs,
+                shared_bytes: bytes,
+                at_once: kept.at_once(),
             },
         }
     }
@@ -94,7 +111,7 @@ impl Writer<'_> {
         let Shape::Row { heads, width: to } = sum.shape() else { return nothing(sum.to) };
         let (columns, slabs, mode) = (sum.columns(), sum.slabs(), precision.name());
         let across = slabs / heads.max(1);
-        let count = domain_number(sum.to);
+        let count = self.count(sum.to);
         let out = self.epilogue(Behind::sum(sum), &format!("HwOut_{entry}"), to);
         let terms: Vec<String> = sum
             .terms
@@ -103,7 +120,7 @@ impl Writer<'_> {
             .map(|(at, term)| self.term(sum.to, term, &format!("{entry}_{at}"), (nodes, columns)))
             .collect();
         self.line("extern __shared__ float4 sums[];");
-        self.line(&format!("const u32 count = graph->rows[{count}], places = (count + {} - 1) / {nodes};", nodes));
+        self.line(&format!("const u32 count = {count}, places = (count + {} - 1) / {nodes};", nodes));
         self.line(&format!("hw_clear_sums<{nodes}, {columns}>(sums);"));
         self.line(&format!("for (u32 at = blockIdx.x; at < places * {slabs}; at += gridDim.x) {{"));
         self.indented(|own| {
@@ -128,11 +145,8 @@ impl Writer<'_> {
         self.line(&format!("const HwX_{name} x_{name} = {x};"));
         let cut = Cut::ByNodes(ByNodes { to, nodes }, PRODUCTS_OF_A_TILE / columns);
         let tiles = self.tiles(Tiling { rows: term.rows, types, path: term.path, cut });
-        let (w, count) = (self.buffer(term.w), domain_number(term.rows));
-        format!(
-            "{heads}, {from}, {width}, {}, {columns}>(x_{name}, {w}, {tiles}, graph->rows[{count}]",
-            term.transposed
-        )
+        let (w, count) = (self.buffer(term.w), self.count(term.rows));
+        format!("{heads}, {from}, {width}, {}, {columns}>(x_{name}, {w}, {tiles}, {count}", term.transposed)
     }
 
     /// What is done with rows that products could go to and none goes to: as if it were 0.
@@ -185,14 +199,17 @@ impl Writer<'_> {
         let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
         let Shape::Matrix { heads, rows, cols } = shape else { return nothing(domain) };
         let (tiles, partial) = (self.tiles(chunks.tiling), self.buffer(chunks.partial));
-        let (mode, count) = (precision.name(), domain_number(outer.rows));
-        self.line(&format!(
-            "hw_outer<{mode}, {heads}, {rows}, {cols}>({x}, {y}, {tiles}, graph->rows[{count}], {partial});"
-        ));
+        let (mode, count) = (precision.name(), self.count(outer.rows));
+        self.line(&format!("hw_outer<{mode}, {heads}, {rows}, {cols}>({x}, {y}, {tiles}, {count}, {partial});"));
         let tiles = |side: usize| heads * rows.div_ceil(side) * cols.div_ceil(side);
         match precision {
             Precision::F32 => Blocks::Pieces(chunks.tiling, tiles(32)),
-            _ => Blocks::Tensor { pieces: chunks.tiling, across: tiles(OUTER_TILE), shared_bytes: 0 },
+            _ => Blocks::Tensor {
+                pieces: chunks.tiling,
+                across: tiles(OUTER_TILE),
+                shared_bytes: 0,
+                at_once: BLOCKS_PER_SM,
+            },
         }
     }
 
@@ -201,10 +218,8 @@ impl Writer<'_> {
         let Buffer { domain, shape, .. } = self.buffers[outer.to.at()];
         let len = shape.len();
         let (tiles, partial, to) = (self.tiles(chunks.tiling), self.buffer(chunks.partial), self.buffer(outer.to));
-        let (types, rows) = (domain_number(domain), domain_number(outer.rows));
-        self.line(&format!(
-            "hw_total<HW_SUM, {len}, {len}>({partial}, {tiles}, graph->rows[{types}], graph->rows[{rows}], {to});"
-        ));
+        let (types, rows) = (self.count(domain), self.count(outer.rows));
+        self.line(&format!("hw_total<HW_SUM, {len}, {len}>({partial}, {tiles}, {types}, {rows}, {to});"));
         Blocks::Rows(domain, 1, len.div_ceil(8))
     }
 
@@ -213,9 +228,9 @@ impl Writer<'_> {
         let mut by_len: BTreeMap<usize, Vec<&Sum>> = BTreeMap::new();
         sums.all.iter().for_each(|sum| by_len.entry(sum.len).or_default().push(sum));
         let longest = by_len.keys().max().copied().unwrap_or(1);
-        let rows = domain_number(sums.rows);
+        let rows = self.count(sums.rows);
         let tiles = self.tiles(sums.chunks.tiling);
-        self.line(&format!("const u32 rows = graph->rows[{rows}], chunks = hw_chunks({tiles}, rows);"));
+        self.line(&format!("const u32 rows = {rows}, chunks = hw_chunks({tiles}, rows);"));
         for (len, all) in by_len {
             let across = threads_of(len).2;
             self.line(&format!("for (u32 at = blockIdx.x; at < chunks * {across}; at += gridDim.x) {{"));
@@ -272,13 +287,11 @@ impl Writer<'_> {
         let total: usize = sums.all.iter().map(|sum| sum.len).sum();
         let (partial, tiles) = (self.buffer(sums.chunks.partial), self.tiles(sums.chunks.tiling));
         let domain = sums.chunks.tiling.types;
-        let (types, rows) = (domain_number(domain), domain_number(sums.rows));
+        let (types, rows) = (self.count(domain), self.count(sums.rows));
         for Sum { how: reduce, to, len, first, .. } in &sums.all {
             let (how, to) = (how(*reduce), self.buffer(*to));
             let from = format!("{partial} + {first}");
-            self.line(&format!(
-                "hw_total<{how}, {total}, {len}>({from}, {tiles}, graph->rows[{types}], graph->rows[{rows}], {to});"
-            ));
+            self.line(&format!("hw_total<{how}, {total}, {len}>({from}, {tiles}, {types}, {rows}, {to});"));
         }
         let longest = sums.all.iter().map(|sum| sum.len).max().unwrap_or(1);
         Blocks::Rows(domain, 1, longest.div_ceil(8))
@@ -292,9 +305,9 @@ impl Writer<'_> {
         let inner = self.buffers[a.0.from.at()].shape.len() / (heads * rows).max(1);
         let left = self.rows(&format!("HwX_{entry}"), domain, &a.0, None);
         let right = self.rows(&format!("HwY_{entry}"), domain, &b.0, None);
-        let (to, types) = (self.buffer(*to), domain_number(domain));
+        let (to, types) = (self.buffer(*to), self.count(domain));
         let sizes = format!("{heads}, {rows}, {inner}, {cols}, {}, {}", a.1, b.1);
-        self.line(&format!("hw_weights<{sizes}>({left}, {right}, graph->rows[{types}], {to});"));
+        self.line(&format!("hw_weights<{sizes}>({left}, {right}, {types}, {to});"));
         Blocks::Rows(domain, 1, heads * rows.div_ceil(WEIGHTS_TILE) * cols.div_ceil(WEIGHTS_TILE))
     }
 }

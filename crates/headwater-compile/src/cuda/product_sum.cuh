@@ -16,6 +16,8 @@ template <u32 COLUMNS> struct HwRowsOfGroup {
         const u32 each = ((tile.count + GROUPS - 1) / GROUPS + 15) / 16 * 16, first = group * each;
         return HwRange{first, hw_least(first + each, tile.count)};
     }
+    __device__ static u32 place(const HwTile &tile, u32 i) { return of(tile).first + threadIdx.x % 32 / 4 + i * 8; }
+    __device__ static u32 end(const HwTile &tile) { return of(tile).end; }
 };
 
 // Four neighbours of the depth, from `deep` on, of four neighbouring columns of a matrix: what a lane multiplies a step's four elements with.
@@ -56,7 +58,7 @@ __device__ inline void hw_add_products(const X &x, const float *w, const HwTiles
     const u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, own_column = threadIdx.x % COLUMNS / 32 * 32;
     const u32 begin = tiles.starts[place], end = tiles.starts[place + 1];
     if (begin == end) return;
-    HwAhead<HW_SIDE, 1, HwRowsOfGroup<COLUMNS>, X> ahead(x, tiles, rows, 0, begin, end);
+    HwAhead<HW_SIDE, 1, 4, HwRowsOfGroup<COLUMNS>, X> ahead(x, tiles, rows, 0, begin, end);
     u32 round = 0;
     float4 ring[RING][4], matrix[RING][4];
     const auto load = [&](u32 r) {

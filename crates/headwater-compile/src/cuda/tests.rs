@@ -3,4 +3,5 @@
 mod device;
 mod device_paths;
 mod device_plans;
+mod device_products;
 mod device_sums;

@@ -7,6 +7,7 @@ use super::dense::Dense;
 use super::element::{Elements, is_flat};
 use super::loops::Kept;
 use super::lower::{Lowered, Work, lower};
+use super::product::BLOCKS_PER_SM;
 use super::table::{Chain, Table, Tiling};
 use super::{Precision, nest};
 use crate::inter::{Domain, Path, Reduce};
@@ -108,6 +109,8 @@ pub enum Blocks {
         across: usize,
         /// Shared memory of a block, besides what the text declares.
         shared_bytes: usize,
+        /// Blocks that an SM has at once, which bounds the registers of a thread.
+        at_once: usize,
     },
     /// For nodes whose sums of products a block has at a time: small blocks of tensor cores.
     Sums {
@@ -166,13 +169,16 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         let blocks = writer.work(work, &entry, precision);
         let (lines, used) = (writer.lines, writer.used);
         let heading = used.heading();
+        // Products look up what they read first before they begin.
+        let begin = if matches!(work, Work::Product(_)) { "" } else { "    hw_begin();\n" };
         let bounds = match blocks {
-            Blocks::Tensor { .. } | Blocks::Sums { .. } => "HW_TENSOR_THREADS, 2".to_owned(),
+            Blocks::Tensor { at_once, .. } => format!("HW_TENSOR_THREADS, {at_once}"),
+            Blocks::Sums { .. } => format!("HW_TENSOR_THREADS, {BLOCKS_PER_SM}"),
             Blocks::Walk { at_once, .. } => format!("256, {at_once}"),
             _ => "256".to_owned(),
         };
         let text = format!(
-            "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}({PARAMETERS}) {{\n    (void)step;\n    hw_begin();\n{heading}{lines}}}\n\n",
+            "{}extern \"C\" __global__ void __launch_bounds__({bounds})\n{entry}({PARAMETERS}) {{\n    (void)step;\n{heading}{begin}{lines}}}\n\n",
             used.structs
         );
         found.launches.push(Launch {
@@ -222,6 +228,7 @@ struct Used {
     tiles: Vec<usize>,
     orders: Vec<usize>,
     chains: Vec<usize>,
+    counts: Vec<usize>,
     buffers: Vec<BufferId>,
     structs: String,
 }
@@ -241,6 +248,9 @@ impl Used {
                 let place = SORTS * at + sort;
                 let _ = writeln!(text, "    const {of} {name}{at} = hw_known<{place}>(graph->{all}[{at}]);");
             }
+        }
+        for at in &self.counts {
+            let _ = writeln!(text, "    const u32 count{at} = graph->rows[{at}];");
         }
         for at in self.buffers.iter().map(|id| id.at()) {
             let place = SORTS * at + SORTS - 1;
@@ -316,6 +326,13 @@ impl Writer<'_> {
         self.depth += 1;
         write(self);
         self.depth -= 1;
+    }
+
+    /// How many rows of a domain there are.
+    pub fn count(&mut self, rows: Domain) -> String {
+        let at = domain_number(rows);
+        place(&mut self.used.counts, at);
+        format!("count{at}")
     }
 
     /// The list of members of one domain in another.
@@ -397,7 +414,8 @@ impl Writer<'_> {
         // Threads that a row takes: one for four elements where 4 divides their number.
         let threads = |len: usize| if len.is_multiple_of(4) { len / 4 } else { len };
         let most = by_len.keys().map(|len| threads(*len)).max().unwrap_or(1).max(1);
-        self.line(&format!("const u64 rows = graph->rows[{}];", domain_number(rows)));
+        let count = self.count(rows);
+        self.line(&format!("const u64 rows = {count};"));
         for (len, stores) in by_len {
             let own = threads(len);
             self.line(&format!(

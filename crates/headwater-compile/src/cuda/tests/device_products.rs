@@ -1,0 +1,73 @@
+//! Products by warpgroups, where a GPU has them, and by single warps where it has none.
+
+use std::process::Command;
+
+use super::device::{check_within, gpu};
+use crate::cuda::{Blocks, Launch, Precision, emit};
+use crate::inter::Program;
+use crate::pass::autodiff::gradient_name;
+use crate::pass::{Optimisations, Statistics, compile};
+use crate::testing::{Recipe, given, layer, numbers};
+
+/// Set in a child that has no warpgroups.
+const OLDER: &str = "HEADWATER_TEST_OLDER_GPU";
+
+/// Full tiles and halves of one, types of few rows and of many, columns and depths that 16 divides and others, a matrix turned and not, of one slab
+/// and of several, in every precision.
+#[test]
+fn products_of_warpgroups() {
+    let Some(gpu) = gpu() else { return };
+    let relations = vec![(0, 1), (1, 0), (0, 0), (1, 1)];
+    let graph = Recipe { nodes: vec![(150, 140), (70, 20)], relations, most_edges: 2, empty_every: 4 }.graph(3);
+    let modes = [(Precision::Tf32x3, 5e-5), (Precision::Tf32, 4e-3), (Precision::Bf16, 4e-2)];
+    for (model, into, from, modes) in [
+        ("rgcn", 64, 64, &modes[..]),
+        ("rgcn", 18, 50, &modes[..1]),
+        ("hgt", 49, 64, &modes[..1]),
+        ("sage", 33, 130, &modes[..1]),
+    ] {
+        let sizes = [("d_in", into), ("d_out", from), ("heads", 2)];
+        let program: Program = layer(model, if model == "hgt" { &sizes } else { &sizes[..2] }, &[]);
+        let compiled = compile(&program, &Statistics::of(&graph), Optimisations::GPU).unwrap();
+        let mut arrays = given(&program, &graph, 4);
+        let out = program.output("out").unwrap();
+        let count = graph.rows(program[out].domain) * program[out].shape.len();
+        arrays.insert(gradient_name("out"), numbers(4, "d.out", count));
+        let mut is_any = false;
+        for kernels in [&compiled.inference, &compiled.forward, &compiled.backward] {
+            is_any |= emit(kernels, Precision::default()).launches.iter().any(is_group);
+            for mode in modes {
+                check_within(&gpu, kernels, &graph, &mut arrays.clone(), *mode);
+            }
+            let mode = modes[0];
+            check_within(&gpu, kernels, &graph, &mut arrays, mode);
+        }
+        assert!(is_any, "{model} from {into} to {from}");
+    }
+}
+
+/// Whether blocks are warpgroups where a GPU has them: they need less room than others.
+fn is_group(launch: &Launch) -> bool {
+    matches!(launch.blocks, Blocks::Tensor { at_once: 3.., .. })
+}
+
+/// The same on a GPU without them, which the emulator can be.
+#[test]
+fn products_of_gpus_without_warpgroups() {
+    let Some(gpu) = gpu() else { return };
+    if std::env::var_os("HEADWATER_EMULATOR").is_none() {
+        return eprintln!("no emulator: skipped");
+    }
+    if std::env::var_os(OLDER).is_some() {
+        return assert_eq!(gpu.facts().compute_capability, (8, 0));
+    }
+    let older = |name: &str| {
+        let name = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let run = command.args(["--exact", &name]).env("HWEMU_CAPABILITY", "80").env(OLDER, "1").output().unwrap();
+        let shown = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success() && shown.contains("1 passed"), "{shown}{}", String::from_utf8_lossy(&run.stderr));
+    };
+    older("products_of_gpus_without_warpgroups");
+    older("products_of_warpgroups");
+}

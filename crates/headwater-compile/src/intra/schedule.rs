@@ -66,7 +66,11 @@ fn walks(body: &Body) -> Vec<KernelSchedule> {
     let lanes = [usual, 4, 8, 16, 32].into_iter().enumerate().filter(|(at, lanes)| *at == 0 || *lanes != usual);
     let lanes: Vec<usize> = lanes.map(|(_, lanes)| lanes).filter(|lanes| fits(lanes) && is_held(lanes)).collect();
     let usual_ahead = lanes.iter().map(|lanes| KernelSchedule::Walk { lanes: *lanes, ahead: KernelSchedule::AHEAD });
-    usual_ahead.chain([2, 8].map(|ahead| KernelSchedule::Walk { lanes: usual, ahead })).collect()
+    let others = [2, 8].map(|ahead| KernelSchedule::Walk { lanes: usual, ahead });
+    // Of rows with a member or two most that could be under way are not there; more groups of lanes are worth more.
+    let one =
+        lanes.iter().filter(|lanes| **lanes < usual).map(|lanes| KernelSchedule::Walk { lanes: *lanes, ahead: 1 });
+    usual_ahead.chain(others).chain(one).collect()
 }
 
 /// Elements of a vector that a lane reads and writes at once, and lanes that one lies across, where nothing else is said.

@@ -33,7 +33,7 @@ fn every_kernel_compiles() {
     let environment = [("HEADWATER_LIBNVRTC", compiler.as_str()), ("LD_PRELOAD", "")];
     in_child("nvrtc::every_kernel_compiles", &environment, || {
         let (major, minor) = headwater::compile::cuda::LEAST_CAPABILITY;
-        let architectures = [format!("sm_{major}{minor}"), "sm_90".to_owned()];
+        let architectures = [format!("sm_{major}{minor}"), "sm_90a".to_owned()];
         let is_soak = std::env::var_os("HEADWATER_SOAK").is_some();
         let every = if is_soak { 1 } else { EVERY };
         let mut texts = std::collections::HashSet::new();

@@ -40,7 +40,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-compile", dest="compile", action="store_false", help="without torch.compile")
     parser.add_argument("--no-graph", dest="graph", action="store_false", help="without CUDA graphs")
-    parser.add_argument("--kernels", action="store_true", help="lines with every kernel of each step, too, by torch's profiler")
+    parser.add_argument("--kernels", action="store_true", help="lines with every kernel of each step, of calls and of graphs, too, by torch's profiler")
     parser.add_argument("--json", help="file that lines are added to")
     parser.add_argument("--table", nargs="+", metavar="FILE", help="print tables of these files, and do nothing else")
     parser.add_argument("--no-table", action="store_true")

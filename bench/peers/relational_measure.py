@@ -183,7 +183,8 @@ def timed(step, rounds, seconds, is_gpu):
 
 
 def kernels_of(step):
-    """What a step runs on the GPU, in order: names and microseconds, by torch's profiler."""
+    """What a step runs on the GPU, in order: names, when each began and how long it took in microseconds, by torch's profiler. A kernel that is
+    launched before the one before it is over (programmatic dependent launch) waits in its own time."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     for _ in range(2):  # what the profiler sets up is no part of the second
         with torch.profiler.profile(activities=activities) as profile:
@@ -191,7 +192,11 @@ def kernels_of(step):
             torch.cuda.synchronize()
     events = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
     events.sort(key=lambda event: event.time_range.start)
-    return [{"name": event.name, "us": event.time_range.elapsed_us()} for event in events]
+    begun = events[0].time_range.start if events else 0
+    return [
+        {"name": event.name, "start_us": event.time_range.start - begun, "us": event.time_range.elapsed_us()}
+        for event in events
+    ]
 
 
 def recorded(step):

@@ -180,6 +180,8 @@ class Case:
                 ok = self.ok[what] and difference(out, reference[0].to(self.device)) <= self.tolerance
             times = timed(graph.replay, self.args.rounds, self.args.seconds, True)
             self.lines.write(mode="graph", what=what, ok=ok, **times, **figures)
+            if self.args.kernels:
+                self.lines.write(mode="kernels of the graph", what=what, kernels=kernels_of(graph.replay))
         except Exception as error:  # noqa: BLE001  # many libraries cannot be recorded
             self.lines.write(mode="graph", what=what, error=told(error) if is_memory(error) else f"not recorded: {told(error)}")
         self.stack.forget()

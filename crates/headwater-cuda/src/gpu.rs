@@ -158,13 +158,17 @@ impl Gpu {
         &self.0.facts
     }
 
-    /// The architecture kernels are compiled for, such as `sm_80`. Of compute capability 9.0 it is `sm_90a`, which has instructions that no other
-    /// has: products of warpgroups.
+    /// The architecture kernels are compiled for, such as `sm_80`. One with warpgroups is `sm_90a`, which has instructions that no other has.
     #[must_use]
     pub fn arch(&self) -> String {
         let (major, minor) = self.0.facts.compute_capability;
-        let own = if (major, minor) == (9, 0) { "a" } else { "" };
-        format!("sm_{major}{minor}{own}")
+        format!("sm_{major}{minor}{}", if self.has_warpgroups() { "a" } else { "" })
+    }
+
+    /// Whether four warps of a thread block can multiply together, with one side in shared memory (`wgmma`): compute capability 9.0 alone.
+    #[must_use]
+    pub fn has_warpgroups(&self) -> bool {
+        self.0.facts.compute_capability == (9, 0)
     }
 
     /// The stream work goes to unless the caller names another.

@@ -57,6 +57,7 @@ pub struct DeviceGraph {
     pub(super) room: [usize; Domain::ALL.len()],
     /// Whether there are always as many rows as there is room for.
     pub(super) is_fixed: bool,
+    has_warpgroups: bool,
     pub(super) maps: BTreeMap<Way, Entry>,
     pub(super) members: BTreeMap<Way, Entry>,
     /// Lists of tiles of several types. Where there is one, or every row is one, there is no list.
@@ -88,9 +89,9 @@ impl DeviceGraph {
                 members.insert(*way, numbers.members(graph, *way)?);
             }
         }
-        let mut tiles = BTreeMap::new();
+        let (mut tiles, has_warpgroups) = (BTreeMap::new(), stream.gpu().has_warpgroups());
         for tiling in tables.iter().flat_map(|table| &table.tiles) {
-            if let Some(list) = numbers.tiles(graph, *tiling)? {
+            if let Some(list) = numbers.tiles(graph, *tiling, has_warpgroups)? {
                 tiles.insert(*tiling, list);
             }
         }
@@ -119,7 +120,8 @@ impl DeviceGraph {
         let tiles = tiles.into_iter().map(|(tiling, found)| (tiling, placed(found))).collect();
         let orders = orders.into_iter().map(|(rows, found)| (rows, placed(found))).collect();
         let chains = chains.into_iter().map(|(chain, found)| (chain, placed(found))).collect();
-        Ok(Self { counts: all.clone(), room, is_fixed: true, maps, members, tiles, orders, chains, spans: vec![all] })
+        let (counts, spans) = (all.clone(), vec![all]);
+        Ok(Self { counts, room, is_fixed: true, has_warpgroups, maps, members, tiles, orders, chains, spans })
     }
 
     /// A block of a sample, whose tables are filled batch by batch: one node type, one relation, no pairs.
@@ -173,6 +175,7 @@ impl DeviceGraph {
             counts: block.counts().clone(),
             room,
             is_fixed: false,
+            has_warpgroups: block.counts().allocation().gpu().has_warpgroups(),
             maps,
             members: lists,
             tiles: BTreeMap::new(),
@@ -206,8 +209,8 @@ impl DeviceGraph {
         match (self.tiles.get(&tiling), tiling.cut) {
             (Some([_, count, ..]), _) => usize::try_from(*count).unwrap_or(usize::MAX),
             (None, _) if tiling.rows == tiling.types => rows,
-            (None, Cut::Tiles(most) | Cut::ByNodes(_, most)) => rows.div_ceil(most.max(1)),
             (None, Cut::Chunks(most)) => rows.min(most),
+            (None, cut) => rows.div_ceil(cut.most(self.has_warpgroups).max(1)),
         }
     }
 
@@ -230,9 +233,7 @@ impl DeviceGraph {
 
     /// What kernels are told of rows in pieces: a list, or that there is one type, or that every row is a type.
     fn tile_entry(&self, tiling: Tiling) -> Option<Entry> {
-        let most = match tiling.cut {
-            Cut::Tiles(most) | Cut::Chunks(most) | Cut::ByNodes(_, most) => most as u64,
-        };
+        let most = tiling.cut.most(self.has_warpgroups) as u64;
         match self.tiles.get(&tiling) {
             Some(list) => Some(*list),
             // Such tiles are always a list.
@@ -328,11 +329,11 @@ impl Numbers {
     }
 
     /// A list of tiles, where there may be several types.
-    fn tiles(&mut self, graph: &Adjacency, tiling: Tiling) -> Result<Option<Found>> {
+    fn tiles(&mut self, graph: &Adjacency, tiling: Tiling, has_warpgroups: bool) -> Result<Option<Found>> {
         let Tiling { rows, types, path, cut } = tiling;
         let whole = |tiles: Option<Tiles>| tiles.map(|tiles| (tiles, Vec::new()));
         let tiles = match cut {
-            Cut::Tiles(most) => whole(graph.tiles(rows, types, path, most)),
+            Cut::Tiles(_) | Cut::GroupTiles => whole(graph.tiles(rows, types, path, cut.most(has_warpgroups))),
             Cut::Chunks(most) => graph.shares(rows, (types, path), most, ROWS_A_CHUNK),
             Cut::ByNodes(by, most) => whole(graph.tiles_by_nodes(rows, by, (types, path), most)),
         };

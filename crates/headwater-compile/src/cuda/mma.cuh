@@ -51,7 +51,7 @@ template <int MODE> __device__ inline void hw_group_mma(float (&d)[8][4], const 
 }
 __device__ inline void hw_group_begin() {}
 __device__ inline void hw_group_end() {}
-__device__ inline void hw_group_wait() {}
+__device__ inline void hw_group_wait(float (&)[8][4]) {}
 __device__ inline void hw_group_show() {}
 
 #else
@@ -88,12 +88,14 @@ __device__ inline u64 hw_group_side(const u32 *words) {
     return at >> 4 | (u64)(128 >> 4) << 16 | (u64)(256 >> 4) << 32;
 }
 #define HW_GROUP_SUMS(n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
+#define HW_GROUP_SUMS_OF_ALL                                                                                                              \
+    HW_GROUP_SUMS(0), HW_GROUP_SUMS(1), HW_GROUP_SUMS(2), HW_GROUP_SUMS(3), HW_GROUP_SUMS(4), HW_GROUP_SUMS(5), HW_GROUP_SUMS(6),         \
+        HW_GROUP_SUMS(7)
 #define HW_GROUP_MMA(instruction, last)                                                                                                   \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\nwgmma.mma_async.sync.aligned." instruction                                      \
                  " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, "  \
                  "%25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, p, 1, 1" last ";\n}"                                      \
-                 : HW_GROUP_SUMS(0), HW_GROUP_SUMS(1), HW_GROUP_SUMS(2), HW_GROUP_SUMS(3), HW_GROUP_SUMS(4), HW_GROUP_SUMS(5),             \
-                   HW_GROUP_SUMS(6), HW_GROUP_SUMS(7)                                                                                     \
+                 : HW_GROUP_SUMS_OF_ALL                                                                                                   \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(hw_group_side(right)))
 template <int MODE> __device__ inline void hw_group_mma(float (&d)[8][4], const u32 (&a)[4], const u32 *right) {
     if constexpr (MODE == HW_BF16) {
@@ -102,10 +104,12 @@ template <int MODE> __device__ inline void hw_group_mma(float (&d)[8][4], const 
         HW_GROUP_MMA("m64n64k8.f32.tf32.tf32", "");
     }
 }
-// Before products whose registers other instructions have written, behind the last of some, and when they are all done.
+// Before products whose registers other instructions have written, behind the last of some, and until they are all done: sums are read behind it.
 __device__ inline void hw_group_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void hw_group_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-__device__ inline void hw_group_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+__device__ inline void hw_group_wait(float (&d)[8][4]) {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" : HW_GROUP_SUMS_OF_ALL::"memory");
+}
 // After shared memory was written that products of warpgroups read, before threads meet.
 __device__ inline void hw_group_show() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
@@ -114,7 +118,7 @@ __device__ inline void hw_group_show() { asm volatile("fence.proxy.async.shared:
 template <int MODE> __device__ inline void hw_group_mma(float (&)[8][4], const u32 (&)[4], const u32 *) {}
 __device__ inline void hw_group_begin() {}
 __device__ inline void hw_group_end() {}
-__device__ inline void hw_group_wait() {}
+__device__ inline void hw_group_wait(float (&)[8][4]) {}
 __device__ inline void hw_group_show() {}
 
 #endif

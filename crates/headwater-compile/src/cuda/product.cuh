@@ -244,7 +244,7 @@ __device__ inline void hw_group_multiply(const float4 (&x)[2], const u32 *w, flo
         hw_group_mma<MODE>(sums, left[half].large, w);
     }
     hw_group_end();
-    hw_group_wait();
+    hw_group_wait(sums);
 }
 
 // Sixteen elements of HIGH times sixteen rows times those of WIDE times eight columns. `x` has four neighbours of rows g, g + 8, g + 16 and so on;
@@ -307,14 +307,14 @@ __device__ inline void hw_give(const X &x, const HwTile &tile, u32 head, u32 fir
 }
 
 // KEPT slabs of 64 columns, DEEP elements each, of all heads, lie in shared memory at once: all of a matrix, or one. GROUP: the block
-// multiplies as a warpgroup where there are such, for which there is room for both parts of each element; then tiles have half as many rows.
+// multiplies as a warpgroup where there are such; then there is room for both parts of each element, and tiles have half as many rows.
 template <int MODE, u32 HEADS, u32 FROM, u32 TO, bool TRANSPOSED, u32 KEPT, u32 DEEP, bool GROUP, class X, class Out>
 __device__ inline void hw_product_mma(const X &x, const float *w, const HwTiles &tiles, u32 rows, const Out &out) {
-    const u32 HIGH = GROUP ? 1 : 2, TILE = 16 * HIGH * HW_TENSOR_WARPS, ACROSS = (TO + HW_SIDE - 1) / HW_SIDE, SLABS = HEADS * ACROSS, TIMES = SLABS / KEPT;
+    constexpr bool IS_GROUP = HW_HAS_WARPGROUPS && GROUP;
+    const u32 HIGH = IS_GROUP ? 1 : 2, TILE = 16 * HIGH * HW_TENSOR_WARPS, ACROSS = (TO + HW_SIDE - 1) / HW_SIDE, SLABS = HEADS * ACROSS, TIMES = SLABS / KEPT;
     const u32 COLUMNS = TO < HW_SIDE ? (TO + 15) / 16 * 16 : HW_SIDE, WIDE = COLUMNS / 8, FOURS = DEEP / 16 * WIDE * 32;
     // Steps of 16 elements, and how many of them are under way.
     const u32 STEPS = (FROM + 15) / 16, RING = STEPS < 4 ? STEPS : 4, ROUNDS = (STEPS + RING - 1) / RING;
-    constexpr bool IS_GROUP = HW_HAS_WARPGROUPS && GROUP;
     const u32 WORDS = MODE == HW_BF16 ? DEEP * 32 : DEEP * 64, PLACES = IS_GROUP ? (MODE == HW_TF32X3 ? 2 : 1) * WORDS / 4 : FOURS;
     extern __shared__ float4 kept[];
     const u32 count = hw_tiles<TILE>(tiles, rows), t = threadIdx.x % 4;

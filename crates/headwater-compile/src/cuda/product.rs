@@ -8,7 +8,7 @@ use super::epilogue::{Behind, SIDE};
 use super::lower::{Chunks, OUTER_TILE};
 use super::split::{Sum, Sums};
 use super::table::{Cut, Tiling};
-use super::text::{Blocks, PLACES, Writer};
+use super::text::{Blocks, Group, PLACES, Writer};
 use crate::adjacency::ByNodes;
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{Buffer, Gemm, GemmSum, Library, Outer, Read, RowProduct, StepOp};
@@ -31,7 +31,11 @@ const AHEAD: usize = 4 * STEP;
 const KEPT_BYTES: usize = 96 << 10;
 /// Blocks that an SM has at once which multiply by tensor cores: their registers are all it has.
 pub(super) const BLOCKS_PER_SM: usize = 2;
-/// Those that take half as many rows each, if shared memory of so many bytes is enough for them.
+/// Rows of a tile: of a product by single warps, which has half as many columns in plain arithmetic, and half as many rows by a warpgroup; as
+/// `product.cuh` has it.
+pub(super) const TILE_ROWS: usize = 128;
+const PLAIN_TILE_ROWS: usize = 64;
+/// Blocks that an SM has at once where each is a warpgroup, if shared memory of so many bytes is enough for them.
 const GROUPS_PER_SM: usize = 3;
 const SM_BYTES: usize = 224 << 10;
 /// Rows times columns of a tile of products that are added up: 32 by 32 of each of four warps; as `product_sum.cuh` has it.
@@ -46,8 +50,8 @@ struct Kept {
     /// Elements of their columns.
     depth: usize,
     bytes: usize,
-    /// Whether blocks are warpgroups where a GPU has them: there is room for all parts of each element, and columns fill a slab.
-    is_group: bool,
+    /// Where blocks are warpgroups if a GPU has them: there is room for all parts of each element, and columns fill a slab.
+    group: Option<Group>,
 }
 
 impl Kept {
@@ -60,20 +64,11 @@ impl Kept {
             (false, true) => (1, depth),
             (false, false) => (1, most),
         };
-        let once = bytes(slabs, depth);
-        let all_parts = if precision == Precision::Tf32x3 { 2 * once } else { once };
-        let is_group = precision != Precision::F32 && to > SIDE - STEP && depth >= from && all_parts <= KEPT_BYTES;
-        Self { slabs, depth, bytes: if is_group { all_parts } else { once }, is_group }
-    }
-
-    /// Rows of a thread block's tile.
-    fn tile(&self, precision: Precision) -> usize {
-        if precision == Precision::F32 || self.is_group { 64 } else { 128 }
-    }
-
-    /// Blocks that an SM has at once.
-    fn at_once(&self) -> usize {
-        if self.is_group { (SM_BYTES / self.bytes).clamp(1, GROUPS_PER_SM) } else { BLOCKS_PER_SM }
+        let bytes = bytes(slabs, depth);
+        let shared_bytes = if precision == Precision::Tf32x3 { 2 * bytes } else { bytes };
+        let is_group = precision != Precision::F32 && to > SIDE - STEP && depth >= from && shared_bytes <= KEPT_BYTES;
+        let at_once = (SM_BYTES / shared_bytes).clamp(1, GROUPS_PER_SM);
+        Self { slabs, depth, bytes, group: is_group.then_some(Group { at_once, shared_bytes }) }
     }
 }
 
@@ -85,24 +80,24 @@ impl Writer<'_> {
         let (from, to) = if gemm.product.transposed { (cols, rows) } else { (rows, cols) };
         let x = self.rows(&format!("HwX_{entry}"), gemm.product.rows, &gemm.product.x, gemm.product.scale.as_ref());
         let out = self.epilogue(Behind::product(gemm, self.buffers), &format!("HwOut_{entry}"), to);
-        let kept = Kept::new(heads, from, to, precision);
-        let tile = kept.tile(precision);
-        let tiling = Tiling { rows: gemm.product.rows, types, path: gemm.product.path, cut: Cut::Tiles(tile) };
+        let Kept { slabs, depth, bytes, group } = Kept::new(heads, from, to, precision);
+        let cut = match (precision, group) {
+            (Precision::F32, _) => Cut::Tiles(PLAIN_TILE_ROWS),
+            (_, Some(_)) => Cut::GroupTiles,
+            (_, None) => Cut::Tiles(TILE_ROWS),
+        };
+        let tiling = Tiling { rows: gemm.product.rows, types, path: gemm.product.path, cut };
         let tiles = self.tiles(tiling);
         let w = self.buffer(gemm.product.w);
         let (mode, count) = (precision.name(), self.count(gemm.product.rows));
-        let Kept { slabs, depth, bytes, is_group } = kept;
-        let turned = gemm.product.transposed;
+        let (turned, is_group) = (gemm.product.transposed, group.is_some());
         let sizes = format!("{mode}, {heads}, {from}, {to}, {turned}, {slabs}, {depth}, {is_group}");
         self.line(&format!("hw_product<{sizes}>({x}, {w}, {tiles}, {count}, {out});"));
         match precision {
-            Precision::F32 => Blocks::Pieces(tiling, heads * to.div_ceil(tile)),
-            _ => Blocks::Tensor {
-                pieces: tiling,
-                across: heads * to.div_ceil(SIDE) / slabs,
-                shared_bytes: bytes,
-                at_once: kept.at_once(),
-            },
+            Precision::F32 => Blocks::Pieces(tiling, heads * to.div_ceil(PLAIN_TILE_ROWS)),
+            _ => {
+                Blocks::Tensor { pieces: tiling, across: heads * to.div_ceil(SIDE) / slabs, shared_bytes: bytes, group }
+            }
         }
     }
 
@@ -204,12 +199,7 @@ impl Writer<'_> {
         let tiles = |side: usize| heads * rows.div_ceil(side) * cols.div_ceil(side);
         match precision {
             Precision::F32 => Blocks::Pieces(chunks.tiling, tiles(32)),
-            _ => Blocks::Tensor {
-                pieces: chunks.tiling,
-                across: tiles(OUTER_TILE),
-                shared_bytes: 0,
-                at_once: BLOCKS_PER_SM,
-            },
+            _ => Blocks::Tensor { pieces: chunks.tiling, across: tiles(OUTER_TILE), shared_bytes: 0, group: None },
         }
     }
 

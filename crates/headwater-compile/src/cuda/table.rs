@@ -1,5 +1,6 @@
 //! What kernels ask of a graph: maps, lists of members, rows in pieces, orders of rows.
 
+use super::product::TILE_ROWS;
 use crate::adjacency::ByNodes;
 use crate::inter::{Domain, Path, Side};
 use crate::intra::Hop;
@@ -22,10 +23,22 @@ pub struct Tiling {
 pub enum Cut {
     /// Into tiles of at most so many rows, which a product makes at a time.
     Tiles(usize),
+    /// The same of a product that is made by warpgroups where a GPU has them.
+    GroupTiles,
     /// Into about so many chunks at most, which sums are made of.
     Chunks(usize),
     /// Into tiles of at most so many rows that belong to the same neighbouring nodes, in the order of these.
     ByNodes(ByNodes, usize),
+}
+
+impl Cut {
+    /// The most rows of a tile, or the most chunks, on a GPU with warpgroups or without.
+    pub(super) fn most(self, has_warpgroups: bool) -> usize {
+        match self {
+            Self::Tiles(most) | Self::Chunks(most) | Self::ByNodes(_, most) => most,
+            Self::GroupTiles => TILE_ROWS / if has_warpgroups { 2 } else { 1 },
+        }
+    }
 }
 
 /// Maps that members of rows are followed along, one after the other: a list of its own, so that a walk reads one number a member in order

@@ -109,8 +109,8 @@ pub enum Blocks {
         across: usize,
         /// Shared memory of a block, besides what the text declares.
         shared_bytes: usize,
-        /// Blocks that an SM has at once, which bounds the registers of a thread.
-        at_once: usize,
+        /// What they are where a GPU has warpgroups, if each is one there.
+        group: Option<Group>,
     },
     /// For nodes whose sums of products a block has at a time: small blocks of tensor cores.
     Sums {
@@ -148,6 +148,15 @@ pub enum Blocks {
     },
 }
 
+/// Thread blocks that are a warpgroup each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    /// Those that an SM has at once, which bounds the registers of a thread.
+    pub at_once: usize,
+    /// Shared memory of each, besides what the text declares.
+    pub shared_bytes: usize,
+}
+
 /// Writes a program. Products are as exact as `precision` says.
 #[must_use]
 pub fn emit(program: &Program, precision: Precision) -> Emitted {
@@ -172,8 +181,10 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         // Products look up what they read first before they begin.
         let begin = if matches!(work, Work::Product(_)) { "" } else { "    hw_begin();\n" };
         let bounds = match blocks {
-            Blocks::Tensor { at_once, .. } => format!("HW_TENSOR_THREADS, {at_once}"),
-            Blocks::Sums { .. } => format!("HW_TENSOR_THREADS, {BLOCKS_PER_SM}"),
+            Blocks::Tensor { group: Some(Group { at_once, .. }), .. } => {
+                format!("HW_TENSOR_THREADS, HW_HAS_WARPGROUPS ? {at_once} : {BLOCKS_PER_SM}")
+            }
+            Blocks::Tensor { .. } | Blocks::Sums { .. } => format!("HW_TENSOR_THREADS, {BLOCKS_PER_SM}"),
             Blocks::Walk { at_once, .. } => format!("256, {at_once}"),
             _ => "256".to_owned(),
         };

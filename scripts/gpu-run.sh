@@ -24,11 +24,15 @@ one() {
 }
 export -f one
 
-# report NAME: of the lines of `one` in NAME.txt, those that failed, the slowest and how many there are.
+# report NAME: of the lines of `one` in NAME.txt, those that failed with the end of their logs, the slowest and how many there are.
 report() {
-    local lines=$out/$1.txt
+    local lines=$out/$1.txt line
     echo "== $1: $(grep -c 'exit 0:' "$lines") of $(wc -l <"$lines") passed; slowest $(sort -n "$lines" | tail -n 1)"
-    grep -v 'exit 0:' "$lines" && failed=1
+    while read -r line; do
+        failed=1
+        echo "$line"
+        tail -n 25 "$out/logs/${line##*: }.txt" | cut -c 1-400
+    done < <(grep -v 'exit 0:' "$lines")
 }
 
 # What a program's device tests are called, after the program's name.

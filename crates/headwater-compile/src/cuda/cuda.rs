@@ -9,7 +9,7 @@ use headwater_memory::{Lifetime, place_by_lifetime};
 use super::depend::{self, Touched};
 use super::graph::DeviceGraph;
 use super::tell::{self, tell};
-use super::text::{Blocks, Copied, Emitted, Group, HEADERS, Launch, emit};
+use super::text::{Blocks, Copied, Emitted, HEADERS, Launch, WarpgroupBlocks, emit};
 use super::{Precision, product};
 use crate::adjacency::{Adjacency, RelationEdges};
 use crate::error::{Error, Result};
@@ -431,8 +431,9 @@ fn grid(stream: &Stream, blocks: Blocks, graph: &DeviceGraph) -> Option<Grid> {
             shared_bytes: u32::try_from(shared_bytes).unwrap_or(u32::MAX),
         },
         Blocks::Tensor { pieces, across, shared_bytes, group } => {
-            let single = Group { at_once: product::BLOCKS_PER_SM, shared_bytes };
-            let Group { at_once, shared_bytes } = group.filter(|_| stream.gpu().has_warpgroups()).unwrap_or(single);
+            let single = WarpgroupBlocks { at_once: product::BLOCKS_PER_SM, shared_bytes };
+            let WarpgroupBlocks { at_once, shared_bytes } =
+                group.filter(|_| stream.gpu().has_warpgroups()).unwrap_or(single);
             Grid {
                 blocks: limited(graph.most_tiles(pieces) * across, sms * at_once),
                 threads: TENSOR_THREADS,

@@ -7,10 +7,10 @@
 // The least number but minus infinity.
 #define HW_LEAST hw_float(0xff7fffffu)
 
-// What every kernel begins with, before anything but reads of memory that no kernel of the program writes: tables, counts, lists of the graph and of
-// rows. Every thread block calls it, for kernels behind rely on it. Where kernels are recorded as a graph, a kernel goes on once all that it waits for is over and written;
-// from then on thread blocks of those behind it may be launched. In this order, since what is launched earlier could find lines in a cache
-// that are older than what it waits for: loads through the read-only path are not told of writes.
+// What every kernel begins with. Before it stand only reads of memory that no kernel of the program writes: tables, counts, lists of the graph and
+// of rows. Every thread block calls it, since kernels behind rely on that. Where kernels are recorded as a graph, a kernel goes on once all that it
+// waits for is over and written; from then on thread blocks of those behind it may be launched. In this order, since what is launched earlier could
+// find lines in a cache that are older than what it waits for: loads through the read-only path are not told of writes.
 __device__ inline void hw_begin() {
 #if !defined(HEADWATER_EMULATED) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

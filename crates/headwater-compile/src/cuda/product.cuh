@@ -8,8 +8,7 @@
 // take part, 16 bytes a lane, four steps of 16 columns ahead and on into the next slab and tile: 4 or 8 KiB a warp are under way
 // all the time, and warps never wait for each other but where the type changes, or where they multiply together. The matrix lies
 // in shared memory in the order that lanes or tensor cores take it. Tiles have 64 or 128 rows of one type and are listed once a
-// graph. HW_F32 is plain arithmetic, 64 by
-// 64 a block and 4 by 4 a thread.
+// graph. HW_F32 is plain arithmetic, 64 by 64 a block and 4 by 4 a thread.
 //
 // Products run along the vector in an order that the text fixes, so they are the same bits every time, and agree with the
 // CPU's within rounding.

@@ -8,7 +8,7 @@ use super::epilogue::{Behind, SIDE};
 use super::lower::{Chunks, OUTER_TILE};
 use super::split::{Sum, Sums};
 use super::table::{Cut, Tiling};
-use super::text::{Blocks, Group, PLACES, Writer};
+use super::text::{Blocks, PLACES, WarpgroupBlocks, Writer};
 use crate::adjacency::ByNodes;
 use crate::inter::{Domain, Path, Reduce, Shape};
 use crate::intra::{Buffer, Gemm, GemmSum, Library, Outer, Read, RowProduct, StepOp};
@@ -51,7 +51,7 @@ struct Kept {
     depth: usize,
     bytes: usize,
     /// Where blocks are warpgroups if a GPU has them: there is room for all parts of each element, and columns fill a slab.
-    group: Option<Group>,
+    group: Option<WarpgroupBlocks>,
 }
 
 impl Kept {
@@ -68,7 +68,7 @@ impl Kept {
         let shared_bytes = if precision == Precision::Tf32x3 { 2 * bytes } else { bytes };
         let is_group = precision != Precision::F32 && to > SIDE - STEP && depth >= from && shared_bytes <= KEPT_BYTES;
         let at_once = (SM_BYTES / shared_bytes).clamp(1, GROUPS_PER_SM);
-        Self { slabs, depth, bytes, group: is_group.then_some(Group { at_once, shared_bytes }) }
+        Self { slabs, depth, bytes, group: is_group.then_some(WarpgroupBlocks { at_once, shared_bytes }) }
     }
 }
 

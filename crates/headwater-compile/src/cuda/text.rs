@@ -110,7 +110,7 @@ pub enum Blocks {
         /// Shared memory of a block, besides what the text declares.
         shared_bytes: usize,
         /// What they are where a GPU has warpgroups, if each is one there.
-        group: Option<Group>,
+        group: Option<WarpgroupBlocks>,
     },
     /// For nodes whose sums of products a block has at a time: small blocks of tensor cores.
     Sums {
@@ -150,7 +150,7 @@ pub enum Blocks {
 
 /// Thread blocks that are a warpgroup each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Group {
+pub struct WarpgroupBlocks {
     /// Those that an SM has at once, which bounds the registers of a thread.
     pub at_once: usize,
     /// Shared memory of each, besides what the text declares.
@@ -181,7 +181,7 @@ pub fn emit(program: &Program, precision: Precision) -> Emitted {
         // Products look up what they read first before they begin.
         let begin = if matches!(work, Work::Product(_)) { "" } else { "    hw_begin();\n" };
         let bounds = match blocks {
-            Blocks::Tensor { group: Some(Group { at_once, .. }), .. } => {
+            Blocks::Tensor { group: Some(WarpgroupBlocks { at_once, .. }), .. } => {
                 format!("HW_TENSOR_THREADS, HW_HAS_WARPGROUPS ? {at_once} : {BLOCKS_PER_SM}")
             }
             Blocks::Tensor { .. } | Blocks::Sums { .. } => format!("HW_TENSOR_THREADS, {BLOCKS_PER_SM}"),

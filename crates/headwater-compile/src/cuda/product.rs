@@ -31,12 +31,13 @@ const AHEAD: usize = 4 * STEP;
 const KEPT_BYTES: usize = 96 << 10;
 /// Blocks that an SM has at once which multiply by tensor cores: their registers are all it has.
 pub(super) const BLOCKS_PER_SM: usize = 2;
-/// Rows of a tile: of a product by single warps, which has half as many columns in plain arithmetic, and half as many rows by a warpgroup; as
-/// `product.cuh` has it.
+/// Rows of a tile of a product by single warps, of which a warpgroup takes half; as `product.cuh` has it.
 pub(super) const TILE_ROWS: usize = 128;
+/// Rows, and columns, of a tile of a product in plain arithmetic.
 const PLAIN_TILE_ROWS: usize = 64;
-/// Blocks that an SM has at once where each is a warpgroup, if shared memory of so many bytes is enough for them.
+/// Blocks that an SM has at once where each is a warpgroup and their shared memory fits.
 const GROUPS_PER_SM: usize = 3;
+/// Shared memory of an SM with warpgroups that blocks may ask for, all together.
 const SM_BYTES: usize = 224 << 10;
 /// Rows times columns of a tile of products that are added up: 32 by 32 of each of four warps; as `product_sum.cuh` has it.
 const PRODUCTS_OF_A_TILE: usize = 4 * 32 * 32;
